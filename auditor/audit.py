@@ -5,20 +5,31 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from auditor.analytic import Expectation, read_config
+from auditor.analytic import Config, Expectation, read_config
 from auditor.analytic.choose import Choice, Refusal
+from auditor.containers.words import named
 from auditor.downloader import config_alone, fetch
 from auditor.downloader.select import beside
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.expecting import Opinion, implied, require, require_oracle, second_opinion
-from auditor.layouts import learned
+from auditor.expecting import (
+    Implied,
+    Opinion,
+    implied,
+    require,
+    require_oracle,
+    second_opinion,
+)
+from auditor.layouts import known, learned, unpack
+from auditor.layouts.declared import declaration
+from auditor.layouts.packing import PLAIN, Declared, Unpacked
 from auditor.reconciler.claims import drafting_notes, listed_size_rule, other_model_rule
 from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.findings import BadConfig, Beside, Finding
 from auditor.reconciler.ignore import Ignore, split
+from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.modules import compared, expected_only, stored_only
-from auditor.reconciler.reconcile import Family, Reconciled, reconcile
+from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.rules import dtype_rule, implied_note, implied_rules, index_rules
 from auditor.report import Report, Unaudited, expected_side, in_order, observed_side, residual
 from auditor.walker import Walk, walk
@@ -134,6 +145,7 @@ def examine(  # noqa: PLR0913 - as above
         expectation, family = found
         opinion = second_opinion(config, expectation) if oracle else Opinion()
         dtype = config.dtype
+        declared = declaration(config.values, {})
     except CheckpointError as error:
         bad = BadConfig(file=snapshot.config.name, reason=str(error))
         return _without_expectation(case, bad)
@@ -141,16 +153,30 @@ def examine(  # noqa: PLR0913 - as above
     if case.found.empty:
         detail = f"{snapshot.model} is a config alone: there are no weights to compare it with"
         case.know(modules=expected_only(expectation, depth=depth))
-        sizes = listed_size_rule(snapshot.files, expectation, dtype)
+        sizes = () if declared else listed_size_rule(snapshot.files, expectation, dtype)
         findings = in_order((*opinion.findings, *sizes))
         return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, findings=findings, **case.shared)
-    return _report(case, dtype, expectation, family, opinion)
+    return _compared(case, config, declared, Implied(expectation, family), opinion)
+
+
+def _compared(
+    case: _Case, config: Config, declared: Declared | None, implied: Implied, opinion: Opinion
+) -> Report | Unaudited:
+    if declared is not None and not known(declared.method):
+        detail = f"the weights are packed by {named(declared.method)}: its layout is not known here"
+        return _unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
+    try:
+        unpacked = unpack(case.found.tensors, declared, shapes_of(implied.expectation))
+    except CheckpointError as error:
+        where = declared.where if declared else "config.json"
+        return _without_expectation(case, BadConfig(file=where, reason=str(error)))
+    return _report(case, config.dtype, implied, unpacked, opinion)
 
 
 def _report(
-    case: _Case, dtype: str | None, expectation: Expectation, family: Family, opinion: Opinion
+    case: _Case, dtype: str | None, implied: Implied, unpacked: Unpacked, opinion: Opinion
 ) -> Report:
-    found = case.found
+    found, (expectation, family) = case.found, implied
     shapes = not found.names_only
     reconciled = reconcile(
         found.tensors,
@@ -158,9 +184,11 @@ def _report(
         family,
         indexed=found.index.weight_map if found.index else {},
         unread=found.unread,
+        unpacked=unpacked,
     )
     walked = walk(reconciled.counted, depth=case.depth)
-    observed = observed_side(walked, case.snapshot, shapes=shapes)
+    layout = None if unpacked is PLAIN else unpacked.layout
+    observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout)
     findings = (
         *found.findings,
         *reconciled.findings,
@@ -170,7 +198,7 @@ def _report(
         *_beside(case.snapshot),
     )
     stand, left_out = split(findings, case.ignore)
-    if found.names_only and found.index is not None:
+    if found.names_only and found.index is not None and unpacked is PLAIN:
         note = implied_note(found.index, reconciled, dtype)
         case.know(notes=(*case.shared.get("notes", ()), *((note,) if note else ())))
     return Report(
@@ -178,7 +206,7 @@ def _report(
         modules=compared(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
         findings=in_order(stand),
         ignored=in_order(left_out),
-        unchecked=(*_unchecked(found, dtype), *opinion.unchecked),
+        unchecked=(*_unchecked(found, dtype, unpacked), *opinion.unchecked),
         residual=residual(observed, expectation.parameters, findings),
         **case.shared,
     )
@@ -191,7 +219,7 @@ def _rules(
     if found.index is None:
         return
     yield from index_rules(found.index, found.tensors, found.opened, walked.total, reconciled)
-    if not found.opened.issuperset(found.index.shards):
+    if not found.opened.issuperset(found.index.shards) and not reconciled.packed:
         yield from implied_rules(found.index, reconciled, dtype)
 
 
@@ -209,13 +237,15 @@ def _beside(snapshot: Snapshot) -> Iterator[Finding]:
         yield Beside(files=files, reason=reason)
 
 
-def _unchecked(found: Contents, dtype: str | None) -> Iterator[str]:
+def _unchecked(found: Contents, dtype: str | None, unpacked: Unpacked) -> Iterator[str]:
     """What this audit did not compare, so that nobody takes it for compared."""
     yield "values: only headers are read, no weight is"
     if found.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"
         if found.index is not None and found.index.total_size is None:
             yield "the total size: the index does not say it"
+        elif unpacked is not PLAIN:
+            yield "the total size: what packed weights take, only their headers tell"
     if dtype is None:
         yield "the dtype: the config declares none"
     if found.unread:
@@ -252,6 +282,6 @@ def _know_stored(case: _Case) -> None:
     walked = walk(counted, depth=case.depth)
     shapes = not case.found.names_only
     case.know(
-        observed=observed_side(walked, case.snapshot, shapes=shapes),
+        observed=observed_side(walked, case.snapshot, shapes=shapes, layout=None),
         modules=stored_only(walked, shapes=shapes),
     )

@@ -57,6 +57,7 @@ class Observed:
     trainable: int | None  # parameters that a fresh build would train
     by_dtype: tuple[tuple[str, int], ...] = ()  # (dtype, elements), sorted by dtype
     by_file: tuple[FileTally, ...] = ()  # sorted by name
+    layout: str | None = None  # how the weights are packed; None: each tensor is one of the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +131,9 @@ def expected_side(expectation: Expectation) -> Expected:
     )
 
 
-def observed_side(walked: Walk, snapshot: Snapshot, *, shapes: bool) -> Observed:
+def observed_side(
+    walked: Walk, snapshot: Snapshot, *, shapes: bool, layout: str | None
+) -> Observed:
     """The report's summary of what is stored; without `shapes` every count but names is None."""
     everything = walked.total
     return Observed(
@@ -142,6 +145,7 @@ def observed_side(walked: Walk, snapshot: Snapshot, *, shapes: bool) -> Observed
         trainable=everything.trainable if shapes else None,
         by_dtype=tuple((name, tally.elements) for name, tally in walked.by_dtype().items()),
         by_file=_file_tallies(walked, snapshot) if shapes else (),
+        layout=layout,
     )
 
 

@@ -215,7 +215,7 @@ def test_ignored_findings_leave_the_verdict_and_stay_in_the_report(tmp_path: Pat
 
 
 def test_a_checkpoint_packed_by_a_quantiser_is_not_taken_for_plain(tmp_path: Path) -> None:
-    config = config_bytes(architectures=["BertModel"], quantization_config={"quant_method": "gptq"})
+    config = config_bytes(architectures=["BertModel"], quantization_config={"quant_method": "zipnn"})
     folder = _folder(tmp_path / "m", stored_by(expect("BertModel")), config=config)
     outcome = auditor.audit(str(folder))
     assert isinstance(outcome, Unaudited)

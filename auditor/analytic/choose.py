@@ -47,11 +47,6 @@ def choose(config: Config, target: str | None, classes: Classes) -> Choice | Ref
     A config without architectures stands for its family's base class. Raises CheckpointError
     where the config contradicts itself.
     """
-    if config.quantization is not None:
-        unnamed = "a method that quantization_config does not name"
-        method = named(config.quantization) if config.quantization else unnamed
-        detail = f"the weights are packed by {method}: its layout is not known here"
-        return Refusal(Reason.UNKNOWN_LAYOUT, detail)
     declared = config.architectures[0] if config.architectures else None
     model_type = _family(config, declared, classes)
     of = classes.types(target) if target is not None else ()

@@ -240,17 +240,6 @@ class Config:
             raise _refusal(key, value, "a dtype of torch is needed")
         return DTYPES[value.removeprefix("torch.")]
 
-    @property
-    def quantization(self) -> str | None:
-        """The `quant_method` of `quantization_config`; None: nothing is quantised."""
-        value = self.values.get("quantization_config")
-        if value is None:
-            return None
-        method = value.get("quant_method", "an unnamed method") if isinstance(value, dict) else None
-        if not isinstance(method, str):
-            raise _refusal("quantization_config", value, "an object with a quant_method is needed")
-        return method
-
     def _name(self, key: str) -> str:
         """The config class's own key of that name: GPT-2 has n_embd for hidden_size."""
         return self.family.synonyms.get(key, key) if self.family else key

@@ -7,6 +7,7 @@ from auditor.reconciler.findings import (
     BadConfig,
     BadHeader,
     BadIndex,
+    BadLayout,
     BadSize,
     Beside,
     Bookkeeping,
@@ -94,7 +95,7 @@ def _expected(expected: Expected | None) -> dict[str, Any]:
 def _observed(observed: Observed | None) -> dict[str, Any]:
     counts = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
     if observed is None:
-        return dict.fromkeys(counts) | {"by_dtype": {}, "by_file": []}
+        return dict.fromkeys(counts) | {"by_dtype": {}, "by_file": [], "layout": None}
     return {name: getattr(observed, name) for name in counts} | {
         "by_dtype": dict(observed.by_dtype),
         "by_file": [
@@ -107,6 +108,7 @@ def _observed(observed: Observed | None) -> dict[str, Any]:
             }
             for tally in observed.by_file
         ],
+        "layout": observed.layout,
     }
 
 
@@ -160,7 +162,7 @@ def _evidence(finding: Finding) -> dict[str, Any]:
         case BadHeader() | BadIndex() | BadSize() | BadConfig():
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
-        case Missing() | New() | Unexpected() | Buffer() | Bookkeeping() | Beside():
+        case Missing() | New() | Unexpected() | Buffer() | Bookkeeping() | BadLayout() | Beside():
             pass  # its names say it all
         case _:
             assert_never(finding)

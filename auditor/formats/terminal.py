@@ -119,6 +119,8 @@ def _header(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
         yield "fetched", f"{took}, {fetched.seconds:.2f} s"
     if outcome.observed:
         yield "stored", _stored(outcome.observed)
+        if outcome.observed.layout:
+            yield "layout", outcome.observed.layout
     if outcome.expected:
         yield "expected", _expected(outcome.expected)
 

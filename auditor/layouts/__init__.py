@@ -1,5 +1,94 @@
-"""Stored tensors -> parameters, one file for each layout."""
+"""Stored tensors -> parameters, one file for each layout.
 
+`unpack` is asked for checkpoints that declare a packed layout or hold dtypes that one uses; all
+others are plain, and cost nothing here.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
+from itertools import chain
+from types import MappingProxyType
+
+from auditor.layouts.packing import PLAIN, Declared, Fault, Implied, Layout, Stored, Unpacked
 from auditor.layouts.plain import is_float, learned
+from auditor.tensors import StoredTensor
 
-__all__ = ["is_float", "learned"]
+__all__ = ["is_float", "known", "learned", "unpack"]
+
+# The value of quant_method -> the file of its layout. Files are imported when they are needed.
+METHODS: Mapping[str, str] = MappingProxyType(
+    {
+        "gptq": "gptq",
+        "awq": "awq",
+        "bitsandbytes": "bitsandbytes",
+        "compressed-tensors": "compressed_tensors",
+        "fp8": "fp8",
+        "fbgemm_fp8": "fp8",
+        "mxfp4": "mxfp4",
+        "modelopt": "modelopt",
+        "torchao": "torchao",
+        "hqq": "hqq",
+        "quanto": "quanto",
+        "eetq": "eetq",
+        "aqlm": "aqlm",
+        "vptq": "vptq",
+        "bitnet": "bitnet",
+        "mlx": "mlx",
+    }
+)
+
+# Dtypes that no plain checkpoint of floats stores; I64 is of position_ids, BOOL of masks.
+_PACKED = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "F4", "F8_E4M3", "F8_E5M2"})
+
+
+def known(method: str) -> bool:
+    """Whether weights of a `quant_method` can be unpacked here."""
+    return method in METHODS
+
+
+def unpack(
+    tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
+) -> Unpacked:
+    """What the packed tensors are; PLAIN where all are plain, as far as anybody says.
+
+    The layout is the declared one, whose method has to be known; where its marks are not to be
+    found, or none is declared, the one whose marks are there. Then the two disagree: a fault.
+    """
+    if declared is None and _PACKED.isdisjoint({tensor.dtype for tensor in tensors}):
+        return PLAIN
+    stored = Stored(tensors)
+    layout = _layout(METHODS[declared.method]) if declared else None
+    if layout is not None and (layout.recognises(stored) or not tensors):
+        return layout.unpack(stored, declared, implied)
+    found = next((other for other in _layouts() if other.recognises(stored)), None)
+    if found is None:
+        return PLAIN if layout is None else _undone(layout, declared)
+    unpacked = found.unpack(stored, None, implied)
+    return replace(unpacked, faults=(_contradiction(found, declared, unpacked), *unpacked.faults))
+
+
+def _layout(file: str) -> Layout:
+    layout: Layout = import_module(f"auditor.layouts.{file}").LAYOUT
+    return layout
+
+
+def _layouts() -> Iterator[Layout]:
+    """All of them, in the order of the table: of two that share a mark the first is asked first."""
+    yield from map(_layout, dict.fromkeys(METHODS.values()))
+
+
+def _undone(layout: Layout, declared: Declared | None) -> Unpacked:
+    where = declared.where if declared else ""
+    reason = f"{where} declares {layout.name}, and no stored tensor is packed in any way"
+    return Unpacked(layout="plain", faults=(Fault((), reason),))
+
+
+def _contradiction(found: Layout, declared: Declared | None, unpacked: Unpacked) -> Fault:
+    if declared is None:
+        says = "the config declares no quantisation"
+    else:
+        says = f"{declared.where} declares {declared.method}"
+    packed = tuple(piece.stored for piece in unpacked.pieces)
+    tensors = packed or tuple(chain.from_iterable(note.tensors for note in unpacked.bookkeeping))
+    return Fault(tensors, f"packed as {found.name}, but {says}")

@@ -5,13 +5,14 @@ Every finding has `names` (sorted), `parameters` (how many learned numbers it is
 The `explains` of all findings of a report add up to its difference: law 3.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.layouts import learned
-from auditor.tensors import StoredTensor
+from auditor.tensors import StoredTensor, natural_key
 
 
 class Severity(StrEnum):
@@ -24,6 +25,11 @@ class Severity(StrEnum):
 
 def _stored(tensors: tuple[StoredTensor, ...]) -> int:
     return sum(learned(tensor) for tensor in tensors)
+
+
+def by_name(tensors: Iterable[StoredTensor]) -> tuple[StoredTensor, ...]:
+    """Stored tensors in natural order of their names, then of their files."""
+    return tuple(sorted(tensors, key=lambda tensor: (natural_key(tensor.name), tensor.file)))
 
 
 def _expected(tensors: tuple[ExpectedTensor, ...]) -> int:
@@ -195,6 +201,13 @@ class Bookkeeping(_Uncounted):
     severity: ClassVar = Severity.INFO
 
 
+class BadLayout(_Uncounted):
+    """Packed tensors contradict their layout, the config or the architecture."""
+
+    kind: ClassVar = "bad-layout"
+    severity: ClassVar = Severity.ERROR
+
+
 @dataclass(frozen=True, kw_only=True)
 class Duplicate(_Uncounted):
     """A second copy of a parameter: under another name, or in another shard."""
@@ -349,6 +362,7 @@ Finding = (
     | Unused
     | Buffer
     | Bookkeeping
+    | BadLayout
     | Duplicate
     | WrongDtype
     | MisShaped

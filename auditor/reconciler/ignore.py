@@ -11,6 +11,7 @@ from auditor.reconciler.findings import (
     BadConfig,
     BadHeader,
     BadIndex,
+    BadLayout,
     BadSize,
     Beside,
     Bookkeeping,
@@ -75,7 +76,7 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
         case Missing() | New():
             kept = tuple(item for item in finding.tensors if wanted(item.name))
             return replace(finding, tensors=kept)
-        case Unexpected() | Unused() | Buffer() | Bookkeeping() | WrongDtype():
+        case Unexpected() | Unused() | Buffer() | Bookkeeping() | BadLayout() | WrongDtype():
             stored = tuple(item for item in finding.tensors if wanted(item.name))
             return replace(finding, tensors=stored)
         case Duplicate():

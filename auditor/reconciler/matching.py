@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading
 from auditor.analytic.lookup import Names
+from auditor.layouts.packing import Piece, presented
 from auditor.tensors import StoredTensor, natural_key
 
 
@@ -57,8 +59,15 @@ class Matching:
     plain: Mapping[str, StoredTensor]  # by expected name: as expected, in name, shape and role
     hits: tuple[Hit, ...]  # answer an expected tensor in any other way
     copies: tuple[Hit, ...]  # answer an expected tensor that another stored one answers already
-    strangers: tuple[StoredTensor, ...]  # answer nothing
+    strangers: tuple["Candidate", ...]  # answer nothing
     shift: Step | None  # STRIPPED, ADDED: how the file's names stand to the target's, if they do
+
+
+class Candidate(NamedTuple):
+    """A stored tensor, or a piece of one, and the name under which loading would look for it."""
+
+    tensor: StoredTensor
+    name: str
 
 
 class Place(NamedTuple):
@@ -114,6 +123,20 @@ def places(expectation: Expectation) -> Places:
     return Places(names, expectation.prefix, loading)
 
 
+def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
+    """A function from a name as loading would look for it to the shape expected there, if any."""
+
+    def shape(name: str) -> tuple[int, ...] | None:
+        tensor = found().of(name).expected
+        return None if tensor is None else tensor.shape
+
+    @cache
+    def found() -> Places:
+        return places(expectation)
+
+    return shape
+
+
 def _renamed(name: str) -> tuple[str, tuple[Step, ...]]:
     steps: list[Step] = []
     for pattern, replacement, step in _RENAMES:
@@ -139,8 +162,12 @@ def match(
     expectation: Expectation,
     *,
     indexed: Mapping[str, str],
+    pieces: Iterable[Piece] = (),
 ) -> Matching:
-    """Pair stored tensors with the expected ones; `indexed` is the index's name -> shard."""
+    """Pair stored tensors with the expected ones; `indexed` is the index's name -> shard.
+
+    Pieces stand for the packed tensors that they are in, which are not among `tensors`.
+    """
     learned = Role.PARAMETER
     shapes = {tensor[0]: tensor[1] for tensor in expectation.tensors if tensor[3] is learned}
     # Nearly all of nearly every checkpoint: ninety thousand take 25 ms.
@@ -148,7 +175,15 @@ def match(
     plain = {
         tensor[0]: tensor for tensor in tensors if shapes.get(tensor[0], _NO_SHAPE) == tensor[2]
     }
-    rest = [tensor for tensor in tensors if plain.get(tensor[0]) is not tensor]
+    rest = [
+        Candidate(tensor, tensor[0]) for tensor in tensors if plain.get(tensor[0]) is not tensor
+    ]
+    for piece in pieces:
+        tensor, name = presented(piece), piece.name
+        if name not in plain and shapes.get(name, _NO_SHAPE) == tensor.shape:
+            plain[name] = tensor
+        else:
+            rest.append(Candidate(tensor, name))
     claims, copies, strangers = (
         _claims(rest, plain, places(expectation), indexed) if rest else _Claims({}, (), ())
     )
@@ -164,11 +199,11 @@ def match(
 class _Claims(NamedTuple):
     claims: dict[str, Hit]
     copies: tuple[Hit, ...]
-    strangers: tuple[StoredTensor, ...]
+    strangers: tuple[Candidate, ...]
 
 
 def _claims(
-    tensors: Iterable[StoredTensor],
+    candidates: Iterable[Candidate],
     plain: dict[str, StoredTensor],
     places: Places,
     indexed: Mapping[str, str],
@@ -179,13 +214,13 @@ def _claims(
     """
     claims: dict[str, Hit] = {}
     copies: list[Hit] = []
-    strangers: list[StoredTensor] = []
-    for tensor in tensors:
-        _, expected, steps = places.of(tensor.name)
+    strangers: list[Candidate] = []
+    for candidate in candidates:
+        _, expected, steps = places.of(candidate.name)
         if expected is None:
-            strangers.append(tensor)
+            strangers.append(candidate)
             continue
-        hit, name = Hit(tensor, expected, steps), expected.name
+        hit, name = Hit(candidate.tensor, expected, steps), expected.name
         if name in plain:
             claims[name] = Hit(plain.pop(name), expected, ())
         rival = claims.get(name)

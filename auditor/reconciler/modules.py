@@ -42,7 +42,7 @@ def compared(
     Without `shapes` (names from an index alone) the stored counts are None.
     """
     tallies = walked.by_prefix()
-    older = any(Step.OLDER in hit.steps for hit in reconciled.answered)
+    older = reconciled.moved or any(Step.OLDER in hit.steps for hit in reconciled.answered)
     formulas = (
         _as_stored(reconciled, expectation, depth)
         if older
@@ -142,6 +142,8 @@ def _as_stored(
     counts: dict[str, int] = {"": 0}
     formulas = {"": expectation.modules[""]}
     stored = {hit.expected.name: hit.stored.name for hit in reconciled.answered}
+    if reconciled.moved:
+        stored.update((name, tensor.name) for name, tensor in reconciled.plain.items())
     for tensor in expectation.tensors:
         if tensor.role.optional:
             continue

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
+from auditor.analytic.loading import Loading
+from auditor.layouts.packing import PLAIN, Unpacked
+from auditor.reconciler import packed
 from auditor.reconciler.findings import (
     BadHeader,
     BadIndex,
@@ -21,8 +24,9 @@ from auditor.reconciler.findings import (
     Pair,
     Renamed,
     Tied,
+    by_name,
 )
-from auditor.reconciler.matching import Hit, Step, match, places
+from auditor.reconciler.matching import Candidate, Hit, Step, match, places
 from auditor.reconciler.status import Fate
 from auditor.reconciler.strangers import (
     BUFFERS,
@@ -31,8 +35,8 @@ from auditor.reconciler.strangers import (
     findings_of_strangers,
     identify,
 )
-from auditor.tensors import StoredTensor, natural_key
-from auditor.walker import Counted
+from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
+from auditor.walker import Counted, parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +82,25 @@ class Reconciled:
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     shift: Step | None
+    packed: frozenset[tuple[str, str]]  # (name, file) of the stored tensors that pieces are in
+    moved: bool  # some pieces belong to another module than the stored tensor's name says
 
 
-def reconcile(
+def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is known of the files
     tensors: Iterable[StoredTensor],
     expectation: Expectation,
     family: Family,
     *,
     indexed: Mapping[str, str],
     unread: tuple[Unread, ...] = (),
+    unpacked: Unpacked = PLAIN,
 ) -> Reconciled:
-    """Account for every tensor; `indexed` is the index's own name -> shard."""
-    matching = match(tensors, expectation, indexed=indexed)
+    """Account for every tensor; `indexed` is the index's own name -> shard.
+
+    `unpacked` says which of them are packed, and what is in them.
+    """
+    alone = packed.left_plain(tensors, unpacked)
+    matching = match(alone, expectation, indexed=indexed, pieces=unpacked.pieces)
     plain, loading = matching.plain, expectation.loading
     ties = _settle_ties(matching.hits, plain)
     copies = (*matching.copies, *ties.copies)
@@ -102,7 +113,7 @@ def reconcile(
         if tensor[0] not in plain and tensor[0] not in named
     ]
     absent, hidden = _judge_absent(left, expectation, family, unread)
-    unknown = identify(matching.strangers, loading, family.siblings) if matching.strangers else ()
+    unknown = _identified(matching.strangers, loading, family) if matching.strangers else ()
     strangers = (*unknown, *extras)
     findings = (
         *hidden,
@@ -113,14 +124,16 @@ def reconcile(
         *_tied(absent),
         *_buffers(answered),
         *findings_of_strangers(strangers, expectation.target),
+        *packed.findings(unpacked),
+    )
+    counted = (
+        *zip(plain.values(), map(_ELEMENTS, plain.values()), repeat(Fate.EQUAL.value)),
+        *_counted(answered),
+        *(Counted(hit.stored, 0, Fate.DUPLICATE.value) for hit in copies),
+        *(Counted(item.tensor, item.parameters, item.fate) for item in strangers),
     )
     return Reconciled(
-        counted=(
-            *zip(plain.values(), map(_ELEMENTS, plain.values()), repeat(Fate.EQUAL.value)),
-            *_counted(answered),
-            *(Counted(hit.stored, 0, Fate.DUPLICATE.value) for hit in copies),
-            *(Counted(item.tensor, item.parameters, item.fate) for item in strangers),
-        ),
+        counted=packed.as_stored(counted, unpacked),
         plain=plain,
         answered=answered,
         copies=copies,
@@ -128,7 +141,19 @@ def reconcile(
         absent=absent,
         findings=findings,
         shift=matching.shift,
+        packed=packed.places(unpacked),
+        moved=any(parent(piece.name) != parent(piece.stored.name) for piece in unpacked.pieces),
     )
+
+
+def _identified(
+    strangers: tuple[Candidate, ...], loading: Loading, family: Family
+) -> tuple[Stranger, ...]:
+    """Asked for by the names that loading would look for, reported by those in the file."""
+    asked = (candidate.tensor._replace(name=candidate.name) for candidate in strangers)
+    found = identify(asked, loading, family.siblings)
+    pairs = zip(found, strangers, strict=True)
+    return tuple(item._replace(tensor=candidate.tensor) for item, candidate in pairs)
 
 
 # --- ties -------------------------------------------------------------------------------------
@@ -265,14 +290,16 @@ def _misses(hit: Hit) -> bool:
 
 
 def _mis_shaped(answered: tuple[Hit, ...]) -> Iterator[Finding]:
-    groups: dict[tuple[object, object], list[Hit]] = {}
+    groups: dict[tuple[object, object, str | None], list[Hit]] = {}
     for hit in filter(_misses, answered):
-        groups.setdefault((hit.stored.shape, hit.expected.shape), []).append(hit)
-    for (stored, expected), hits in groups.items():
-        yield MisShaped(
-            pairs=_pairs(hits),
-            reason=f"stored as {shape_text(stored)}, the config implies {shape_text(expected)}",
+        dtype = None if hit.stored.dtype in DTYPE_BITS else hit.stored.dtype  # of a packed one
+        groups.setdefault((hit.stored.shape, hit.expected.shape, dtype), []).append(hit)
+    for (stored, expected, dtype), hits in groups.items():
+        inside = f" of {dtype}" if dtype else ""
+        reason = (
+            f"stored as {shape_text(stored)}{inside}, the config implies {shape_text(expected)}"
         )
+        yield MisShaped(pairs=_pairs(hits), reason=reason)
 
 
 def shape_text(shape: object) -> str:
@@ -328,8 +355,3 @@ def _duplicates(
 def _pairs(hits: list[Hit]) -> tuple[Pair, ...]:
     ordered = sorted(hits, key=lambda hit: natural_key(hit.stored.name))
     return tuple(Pair(stored=hit.stored, expected=hit.expected) for hit in ordered)
-
-
-def by_name(tensors: Iterable[StoredTensor]) -> tuple[StoredTensor, ...]:
-    """Stored tensors in natural order of their names, then of their files."""
-    return tuple(sorted(tensors, key=lambda tensor: (natural_key(tensor.name), tensor.file)))

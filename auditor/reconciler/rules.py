@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from auditor.containers.index import Index
 from auditor.layouts import is_float
 from auditor.reconciler import totals
-from auditor.reconciler.findings import BadIndex, Finding, WrongDtype
-from auditor.reconciler.reconcile import Reconciled, by_name
+from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, by_name
+from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Tally
@@ -27,8 +27,9 @@ def dtype_rule(
     if not wrong:
         return
     learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
+    packed = reconciled.packed  # in the dtypes of their layout
     for tensor in (*reconciled.plain.values(), *learned):
-        if tensor.dtype in wrong:
+        if tensor.dtype in wrong and (not packed or (tensor.name, tensor.file) not in packed):
             wrong[tensor.dtype].append(tensor)
     for dtype, tensors in wrong.items():
         if not tensors:

@@ -12,6 +12,7 @@ ModuleStatus = Literal[
     "mis-shaped",
     "differs",  # several fates below this prefix, and not all is as expected
     "buffer",  # nothing but buffers
+    "bookkeeping",  # nothing but what serves a packed weight
     "tied",  # nothing stored: shares the values of another tensor
     "duplicate",
     "unreadable",  # hidden behind a broken header or an absent shard
@@ -33,6 +34,7 @@ class Fate(IntFlag):
     TIED = 256
     UNREADABLE = 512
     UNCHECKED = 1024
+    BOOKKEEPING = 2048
 
 
 _NAMES: dict[int, ModuleStatus] = {
@@ -47,12 +49,13 @@ _NAMES: dict[int, ModuleStatus] = {
     Fate.TIED.value: "tied",
     Fate.UNREADABLE.value: "unreadable",
     Fate.UNCHECKED.value: "unchecked",
+    Fate.BOOKKEEPING.value: "bookkeeping",
 }
-_QUIET = Fate.EQUAL.value | Fate.BUFFER.value | Fate.TIED.value
+_QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.BOOKKEEPING).value
 
 
 def status_of(fates: int) -> ModuleStatus:
-    """One word for or-ed fates. Buffers and tied tensors do not disturb their neighbours."""
+    """One word for or-ed fates; buffers, bookkeeping and tied tensors disturb no neighbours."""
     if fates in _NAMES:
         return _NAMES[fates]
     if not fates & ~_QUIET:

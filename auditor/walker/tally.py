@@ -38,7 +38,7 @@ class _Cell(NamedTuple):
     file: str
 
 
-_Sums = list[int]  # tensors, elements, parameters, fates; of one cell
+_Sums = list[int]  # tensors, elements, parameters, fates, bytes of odd dtypes; of one cell
 _Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; of many cells
 
 
@@ -76,10 +76,10 @@ class Walk:
         return {name: _tally(sums[name]) for name in sorted(sums)}
 
     def _add_up(self, sums: dict[str, _Totals], key: Callable[[_Cell], str]) -> None:
-        for cell, (tensors, elements, parameters, fates) in self.cells.items():
+        for cell, (tensors, elements, parameters, fates, odd) in self.cells.items():
             dtype = cell.dtype or ""
             trainable = parameters if is_float(dtype) else 0
-            bits = elements * DTYPE_BITS.get(dtype, 0)
+            bits = elements * DTYPE_BITS.get(dtype, 0) + 8 * odd
             more = [tensors, elements, parameters, trainable, bits, fates]
             name = key(cell)
             if name in sums:
@@ -98,18 +98,22 @@ def walk(items: Iterable[tuple[StoredTensor, int, int]], *, depth: int | None = 
     cells: dict[_Cell, _Sums] = {}
     below, last_dtype, last_file = "\0", None, None  # what the last tensor's cell begins with
     sums: _Sums = []
+    odd = False
     for tensor, parameters, fate in items:
-        name, dtype, _, elements, file, _ = tensor
+        name, dtype, _, elements, file, span = tensor
         if not name.startswith(below) or dtype != last_dtype or file != last_file:
             prefix = cut(parent(name), limit)
-            sums = cells.setdefault(_Cell(prefix, dtype, file), [0, 0, 0, 0])
+            sums = cells.setdefault(_Cell(prefix, dtype, file), [0, 0, 0, 0, 0])
             # All that is below a prefix as deep as the walk goes is cut off there.
             deep = prefix and prefix.count(".") + 1 == limit
             below, last_dtype, last_file = f"{prefix}." if deep else "\0", dtype, file
+            odd = dtype is not None and dtype not in DTYPE_BITS
         sums[0] += 1
         sums[1] += elements or 0
         sums[2] += parameters
         sums[3] |= fate
+        if odd and span is not None:  # 32 numbers of Q4_0 take 18 bytes
+            sums[4] += span.length
     return Walk(cells=cells)
 
 

@@ -9,6 +9,7 @@ from auditor.reconciler.findings import (
     BadConfig,
     BadHeader,
     BadIndex,
+    BadLayout,
     BadSize,
     Beside,
     Bookkeeping,
@@ -225,6 +226,10 @@ def every_kind():
             Unexpected(tensors=(stored("foo", 7),), reason="no class of this family has it"),
             Buffer(tensors=(stored("position_ids", 1, 8, dtype="I64"),), reason="not learned"),
             Bookkeeping(tensors=(stored("encoder.4.scales", 2),), reason="scales of a weight"),
+            BadLayout(
+                tensors=(stored("encoder.5.qweight", 2, 3, dtype="I32"),),
+                reason="qweight (2, 3) holds 32/4 x 2 = 16 inputs, the architecture has 24",
+            ),
             Duplicate(
                 tensors=(stored("encoder.0.weight", 2, 3, file="b.safetensors"),),
                 of=("encoder.0.weight",),

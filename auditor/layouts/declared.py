@@ -1,0 +1,79 @@
+"""Which packed layout a checkpoint declares: in config.json, or in a file of its own."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from auditor.containers.jsons import parse_object
+from auditor.containers.words import described
+from auditor.errors import CheckpointError
+from auditor.layouts.packing import Declared
+
+# Files beside config.json that say how the weights are packed; the first that is there counts.
+FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
+
+_UNNAMED = "an unnamed method"
+_MLX = frozenset({"bits", "group_size"})
+
+
+def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declared | None:
+    """The layout that the config's values name, else one of the `files`, by name; None: none does.
+
+    Looked for in the config, in its text_config, and in MLX's own key. Raises CheckpointError
+    where it is there and is no object that names a method.
+    """
+    for where, key, found in _declarations(values):
+        if not isinstance(found, Mapping):
+            raise _refusal(where, found)
+        return Declared(method=_method(where, key, found), settings=found, where=where)
+    for name in FILES:
+        if name in files:
+            return _in_file(name, parse_object(files[name], name))
+    return None
+
+
+def _declarations(values: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
+    inner = values.get("text_config")
+    for path, level in (("", values), ("text_config.", inner)):
+        if not isinstance(level, Mapping):
+            continue
+        for key in ("quantization_config", "compression_config", "quantization"):
+            if level.get(key) is not None:
+                yield f"{path}{key}", key, level[key]
+
+
+def _method(where: str, key: str, settings: Mapping[str, Any]) -> str:
+    method = settings.get("quant_method")
+    if method is None:
+        return _implied(key, settings)
+    if not isinstance(method, str):
+        raise _refusal(f"{where}.quant_method", method, "a string is")
+    return method.lower()
+
+
+def _implied(key: str, settings: Mapping[str, Any]) -> str:
+    """Older bitsandbytes configs name no method, and MLX never does."""
+    if settings.get("load_in_8bit") or settings.get("load_in_4bit"):
+        return "bitsandbytes"
+    if key == "compression_config":
+        return "compressed-tensors"
+    return "mlx" if _MLX.issubset(settings) else _UNNAMED
+
+
+def _in_file(name: str, found: Mapping[str, Any]) -> Declared:
+    """AutoGPTQ and AutoAWQ wrote the settings bare, modelopt in an object of their own."""
+    if name == "hf_quant_config.json":
+        inner = found.get("quantization")
+        if not isinstance(inner, Mapping):
+            raise _refusal(f"quantization of {name}", inner)
+        return Declared(method="modelopt", settings=inner, where=name)
+    awq = name == "quant_config.json" or "w_bit" in found
+    method = found.get("quant_method", "awq" if awq else "gptq")
+    if not isinstance(method, str):
+        raise _refusal(f"quant_method of {name}", method, "a string is")
+    return Declared(method=method.lower(), settings=found, where=name)
+
+
+def _refusal(
+    where: str, value: object, need: str = "an object with a quant_method is"
+) -> CheckpointError:
+    return CheckpointError(f"{where} is {described(value)}; {need} needed")

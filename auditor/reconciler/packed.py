@@ -1,0 +1,53 @@
+"""Packed tensors in the books: their pieces are matched, they themselves are counted."""
+
+from collections.abc import Iterable, Iterator
+
+from auditor.layouts.packing import PLAIN, Unpacked
+from auditor.reconciler.findings import BadLayout, Bookkeeping, by_name
+from auditor.reconciler.status import Fate
+from auditor.tensors import StoredTensor
+from auditor.walker import Counted
+
+_Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
+
+
+def places(unpacked: Unpacked) -> frozenset[tuple[str, str]]:
+    """Name and file of every stored tensor that holds pieces."""
+    return frozenset((piece.stored.name, piece.stored.file) for piece in unpacked.pieces)
+
+
+def left_plain(tensors: Iterable[StoredTensor], unpacked: Unpacked) -> Iterable[StoredTensor]:
+    """The stored tensors that hold no pieces and serve none."""
+    if unpacked is PLAIN:
+        return tensors
+    taken = set(places(unpacked))
+    for notes in unpacked.bookkeeping:
+        taken.update((tensor.name, tensor.file) for tensor in notes.tensors)
+    return [tensor for tensor in tensors if (tensor.name, tensor.file) not in taken]
+
+
+def as_stored(counted: Iterable[_Item], unpacked: Unpacked) -> tuple[_Item, ...]:
+    """Each stored tensor once, with the parameters of all its pieces; bookkeeping holds none."""
+    if unpacked is PLAIN:
+        return tuple(counted)
+    raw = {(piece.stored.name, piece.stored.file): piece.stored for piece in unpacked.pieces}
+    plain: list[_Item] = []
+    sums: dict[tuple[str, str], _Item] = {}
+    for tensor, parameters, fate in counted:
+        key = (tensor.name, tensor.file)
+        if key in raw:
+            _, before, fates = sums.get(key, (tensor, 0, 0))
+            sums[key] = Counted(raw[key], before + parameters, fates | fate)
+        else:
+            plain.append((tensor, parameters, fate))
+    fate = Fate.BOOKKEEPING.value
+    notes = (Counted(tensor, 0, fate) for one in unpacked.bookkeeping for tensor in one.tensors)
+    return (*plain, *sums.values(), *notes)
+
+
+def findings(unpacked: Unpacked) -> Iterator[Bookkeeping | BadLayout]:
+    """What serves the packed tensors, and what contradicts them."""
+    for notes in unpacked.bookkeeping:
+        yield Bookkeeping(tensors=by_name(notes.tensors), reason=notes.reason)
+    for fault in unpacked.faults:
+        yield BadLayout(tensors=by_name(fault.tensors), reason=fault.reason)
