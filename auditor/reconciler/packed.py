@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from auditor.layouts.packing import PLAIN, Unpacked
+from auditor.layouts.packing import PLAIN, Piece, Unpacked
 from auditor.reconciler.findings import BadLayout, Bookkeeping, by_name
 from auditor.reconciler.status import Fate
-from auditor.tensors import StoredTensor
+from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Counted
 
 _Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
@@ -14,6 +14,17 @@ _Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
 def places(unpacked: Unpacked) -> frozenset[tuple[str, str]]:
     """Name and file of every stored tensor that holds pieces."""
     return frozenset((piece.stored.name, piece.stored.file) for piece in unpacked.pieces)
+
+
+def in_order(unpacked: Unpacked) -> tuple[Piece, ...]:
+    """The pieces; those that share a stored tensor in the order of their names.
+
+    What is sorted by stored name later on is then the same whatever order the files have.
+    """
+    pieces = unpacked.pieces
+    if len(places(unpacked)) == len(pieces):
+        return pieces
+    return tuple(sorted(pieces, key=lambda piece: natural_key(piece.name)))
 
 
 def left_plain(tensors: Iterable[StoredTensor], unpacked: Unpacked) -> Iterable[StoredTensor]:

@@ -100,7 +100,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     `unpacked` says which of them are packed, and what is in them.
     """
     alone = packed.left_plain(tensors, unpacked)
-    matching = match(alone, expectation, indexed=indexed, pieces=unpacked.pieces)
+    matching = match(alone, expectation, indexed=indexed, pieces=packed.in_order(unpacked))
     plain, loading = matching.plain, expectation.loading
     ties = _settle_ties(matching.hits, plain)
     copies = (*matching.copies, *ties.copies)
