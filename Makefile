@@ -8,7 +8,7 @@ ARGS   ?=
 EXAMPLES ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test oracle lint format bench corpus clean
+.PHONY: help audit test oracle parity lint format bench corpus clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: $(VENV)/.test ## set up whatever the tests need and run all of them
 oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and all the oracle builds
 	@ORACLE_EXAMPLES=$(EXAMPLES) ORACLE_PAIRS=all $(BIN)/python -m pytest -n 2 \
 	  tests/analytic/test_families_against_the_oracle.py tests/test_oracle_coverage.py $(ARGS)
+
+parity: $(VENV)/.test ## our load report beside from_pretrained's, for every type: reports/parity.csv
+	@$(BIN)/python tests/parity.py $(ARGS)
 
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/ruff check .

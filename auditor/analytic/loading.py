@@ -32,12 +32,17 @@ class Loading:
     renames: tuple[Rename, ...] = ()  # in their order
     silent: tuple[str, ...] = ()  # patterns of names that are left out without a word
     buffers: tuple[str, ...] = ()  # the same, of what nobody learns
+    fused: tuple[str, ...] = ()  # heads below which experts are found; anywhere without
 
     def renamed(self, name: str) -> str:
         """The name as the class has it in memory, but for experts, which it fuses there."""
         for rename in self.renames:
             name = rename(name)
         return name
+
+    def finds(self, name: str) -> bool:
+        """Whether a renamed name is looked for: fusing experts asks for the whole path to them."""
+        return not self.fused or name.startswith(self.fused) or not _EXPERT.search(name)
 
     def leaves_out(self, name: str) -> bool:
         """Whether loading says nothing of a name that the class does not have."""
@@ -47,6 +52,8 @@ class Loading:
         """Whether the class knows the name for something that nobody learns."""
         return _any(self.buffers, name)
 
+
+_EXPERT = re.compile(r"\.experts\.\d+\.")
 
 PLAIN = Loading()  # the rules of all classes and no more
 
@@ -68,10 +75,17 @@ def loading(family: Family, target: str, inside: tuple[Inside, ...]) -> Loading:
                 pattern
                 for name, each in kinds
                 for key in (each.model_type, name)
-                for pattern in facts.SILENT.get(key, ())
+                for table in (facts.SILENT, facts.TAKEN)
+                for pattern in table.get(key, ())
             )
         ),
         buffers=tuple(dict.fromkeys(p for _, each in kinds for p in _buffers(each.model_type))),
+        fused=tuple(
+            head
+            for each in inside
+            if each.family.model_type in facts.FUSED
+            for head in _heads(each.path, family.prefix)
+        ),
     )
 
 
@@ -93,11 +107,15 @@ def _own(family: Family) -> Renames:
 
 
 def _below(path: str, renames: Renames, prefix: str) -> Iterator[Rename]:
-    """Renames below a path, which the file may have with or without the base model's prefix."""
+    heads = _heads(path, prefix)
+    return (Rename(pattern, replacement, heads) for pattern, replacement in renames)
+
+
+def _heads(path: str, prefix: str) -> tuple[str, str]:
+    """How names below a path begin, which the file may have with the base model's prefix or not."""
     scope = path.removeprefix(prefix).removeprefix(".")
     below = f"{scope}." if scope else ""
-    heads = (f"{prefix}.{below}" if prefix else below, below)
-    return (Rename(pattern, replacement, heads) for pattern, replacement in renames)
+    return (f"{prefix}.{below}" if prefix else below, below)
 
 
 def _buffers(model_type: str) -> Iterator[str]:

@@ -92,6 +92,8 @@ class Places:
         Where this leads nowhere and the name as stored does, that one stands.
         """
         renamed, steps = _renamed(self.loading.renamed(stored))
+        if not self.loading.finds(renamed):
+            return Place(renamed, None, steps)
         name, shift = _prefixed(renamed, self.names, self.prefix)
         if name not in self.names and stored in self.names:
             steps = ()

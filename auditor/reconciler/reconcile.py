@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
@@ -26,7 +27,7 @@ from auditor.reconciler.findings import (
     Tied,
     by_name,
 )
-from auditor.reconciler.matching import Candidate, Hit, Step, match, places
+from auditor.reconciler.matching import Candidate, Hit, Step, match, places, reported
 from auditor.reconciler.status import Fate
 from auditor.reconciler.strangers import (
     BUFFERS,
@@ -48,6 +49,9 @@ class Family:
 
 
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
+
+
+_UNSHARED: Mapping[str, str] = MappingProxyType({})
 
 
 class Unread(NamedTuple):
@@ -82,7 +86,7 @@ class Reconciled:
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     shift: Step | None
-    packed: frozenset[tuple[str, str]]  # (name, file) of the stored tensors that pieces are in
+    packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
     moved: bool  # some pieces belong to another module than the stored tensor's name says
 
 
@@ -94,10 +98,12 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     indexed: Mapping[str, str],
     unread: tuple[Unread, ...] = (),
     unpacked: Unpacked = PLAIN,
+    shared: Mapping[str, str] = _UNSHARED,
 ) -> Reconciled:
     """Account for every tensor; `indexed` is the index's own name -> shard.
 
-    `unpacked` says which of them are packed, and what is in them.
+    `unpacked` says which of them are packed, and what is in them; `shared` which are stored as
+    the very same bytes as another of their file.
     """
     alone = packed.left_plain(tensors, unpacked)
     matching = match(alone, expectation, indexed=indexed, pieces=packed.in_order(unpacked))
@@ -115,21 +121,23 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     absent, hidden = _judge_absent(left, expectation, family, unread)
     unknown = _identified(matching.strangers, loading, family) if matching.strangers else ()
     strangers = (*unknown, *extras)
+    copied = _copied(copies, ties.answered, plain, shared)
+    fates = ((one.hit, Fate.TIED if one.same else Fate.DUPLICATE) for one in copied)
     findings = (
         *hidden,
         *_missing(absent),
         *_mis_shaped(answered),
-        *_duplicates(copies, ties.answered, plain),
+        *_duplicates(copied),
         *_renamed(answered),
         *_tied(absent),
-        *_buffers(answered),
+        *_buffers(answered, loading),
         *findings_of_strangers(strangers, expectation.target),
         *packed.findings(unpacked),
     )
     counted = (
         *zip(plain.values(), map(_ELEMENTS, plain.values()), repeat(Fate.EQUAL.value)),
         *_counted(answered),
-        *(Counted(hit.stored, 0, Fate.DUPLICATE.value) for hit in copies),
+        *(Counted(hit.stored, 0, fate.value) for hit, fate in fates),
         *(Counted(item.tensor, item.parameters, item.fate) for item in strangers),
     )
     return Reconciled(
@@ -316,40 +324,71 @@ def _renamed(answered: tuple[Hit, ...]) -> Iterator[Finding]:
         yield Renamed(pairs=_pairs(hits), reason="; ".join(steps))
 
 
-def _buffers(answered: tuple[Hit, ...]) -> Iterator[Finding]:
-    for role in (Role.LEGACY, Role.BUFFER):
-        of_role = (hit for hit in answered if hit.expected.role is role and not _misses(hit))
-        buffers = by_name(hit.stored for hit in of_role)
-        if buffers:
-            yield Buffer(tensors=buffers, silent=True, reason=BUFFERS[role])
+def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
+    """Of those that the class no longer has, loading is silent only where a rule says so."""
+    groups: dict[tuple[Role, bool], list[StoredTensor]] = {}
+    for hit in answered:
+        role = hit.expected.role
+        if role in BUFFERS and not _misses(hit):
+            silent = role is Role.BUFFER or loading.leaves_out(reported(hit.stored.name, loading))
+            groups.setdefault((role, silent), []).append(hit.stored)
+    for role, silent in sorted(groups, reverse=True):
+        tensors = by_name(groups[role, silent])
+        yield Buffer(tensors=tensors, silent=silent, reason=BUFFERS[role])
 
 
-def _duplicates(
-    copies: tuple[Hit, ...], answered: tuple[Hit, ...], plain: Mapping[str, StoredTensor]
-) -> Iterator[Finding]:
-    others = {hit.expected.name: hit.stored for hit in answered}
-    groups: dict[str, list[tuple[StoredTensor, str]]] = {}
+class _Copy(NamedTuple):
+    """A stored tensor whose parameter another stored one holds already."""
+
+    hit: Hit
+    kept: StoredTensor  # the other
+    same: bool  # the config ties them, and both are the very same bytes of one file
+
+
+def _copied(
+    copies: tuple[Hit, ...],
+    answered: tuple[Hit, ...],
+    plain: Mapping[str, StoredTensor],
+    shared: Mapping[str, str],
+) -> tuple[_Copy, ...]:
+    others = {hit.expected.name: hit.stored for hit in answered} if copies else {}
+    found: list[_Copy] = []
     for hit in copies:
         tied = hit.expected.role is Role.TIED
         target = (hit.expected.tied_to or "") if tied else hit.expected.name
         kept = plain.get(target) or others[target]
-        if tied:
-            reason = (
-                "the config ties it to another tensor, yet the file stores both; "
-                "only their values could tell whether they are the same"
-            )
-        elif kept.name == hit.stored.name:
-            reason = f"the same name is stored in {kept.file} as well"
-        else:
-            reason = "another stored name loads into the same parameter; only one is read"
-        groups.setdefault(reason, []).append((hit.stored, kept.name))
+        first, second = (shared.get(name, name) for name in (hit.stored.name, kept.name))
+        same = tied and first == second and hit.stored.file == kept.file
+        found.append(_Copy(hit, kept, same))
+    return tuple(found)
+
+
+def _duplicates(copied: tuple[_Copy, ...]) -> Iterator[Finding]:
+    groups: dict[str, list[_Copy]] = {}
+    for copy in copied:
+        groups.setdefault(_why(copy), []).append(copy)
     for reason, items in groups.items():
-        items.sort(key=lambda item: (natural_key(item[0].name), item[0].file))
-        yield Duplicate(
-            tensors=tuple(stored for stored, _ in items),
-            of=tuple(name for _, name in items),
-            reason=reason,
+        items.sort(key=lambda copy: (natural_key(copy.hit.stored.name), copy.hit.stored.file))
+        of = tuple(copy.kept.name for copy in items)
+        if items[0].same:
+            named = (copy.hit.expected._replace(name=copy.hit.stored.name) for copy in items)
+            yield Tied(tensors=tuple(named), to=of, reason=reason)
+        else:
+            tensors = tuple(copy.hit.stored for copy in items)
+            yield Duplicate(tensors=tensors, of=of, reason=reason)
+
+
+def _why(copy: _Copy) -> str:
+    if copy.same:
+        return "stored as the very same bytes as the tensor that the config ties it to"
+    if copy.hit.expected.role is Role.TIED:
+        return (
+            "the config ties it to another tensor, yet the file stores both; "
+            "only their values could tell whether they are the same"
         )
+    if copy.kept.name == copy.hit.stored.name:
+        return f"the same name is stored in {copy.kept.file} as well"
+    return "another stored name loads into the same parameter; only one is read"
 
 
 def _pairs(hits: list[Hit]) -> tuple[Pair, ...]:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -45,11 +45,17 @@ def _config(model_class: Any, values: dict[str, Any]) -> Any:
     return model_class.config_class.from_dict(dict(values))
 
 
+def unexpected_patterns(target: str) -> tuple[str, ...]:
+    """Patterns of the names of which the class itself says that loading ignores them."""
+    name = "_keys_to_ignore_on_load_unexpected"
+    return tuple(getattr(getattr(transformers, target), name) or ())
+
+
 @dataclass(frozen=True)
 class Names:
     """A class's names on disk -> those in memory, by the library's own conversions."""
 
-    model: Any
+    state: frozenset[str]  # in memory
     renamings: tuple[Any, ...]
     converters: tuple[Any, ...]
 
@@ -62,11 +68,7 @@ class Names:
         targets = next(c for c in self.converters if pattern in c.source_patterns).target_patterns
         return tuple(renamed.replace(targets[0], target) for target in targets)
 
-    @property
-    def state(self) -> Any:
-        return self.model.state_dict()
-
-    @property
+    @cached_property
     def converts(self) -> bool:
         """Whether some tensors in memory are made of several on disk, or some of one."""
         return any(
@@ -77,18 +79,27 @@ class Names:
 
     def of_old(self, stored: Stored) -> Stored:
         """The names that version 4 wrote: every rename and prefix undone."""
-        undo = [r.reverse_transform() for r in reversed(self.renamings) if not _general(r)]
-        return {
-            core_model_loading.apply_renamings(self._renamed(name), undo): shape
-            for name, shape in stored.items()
-        }
+        return self._undone(stored, [r for r in self.renamings if not _general(r)])
 
     def as_in_memory(self, stored: Stored) -> Stored:
         """What torch.save of the state would write, but for what is converted."""
-        return {self._renamed(name): shape for name, shape in stored.items()}
+        return self._undone(stored, [])
 
-    def _renamed(self, name: str) -> str:
-        return core_model_loading.apply_renamings(name, list(self.renamings))
+    def as_in_memory_of_old(self, stored: Stored) -> Stored:
+        """The same in version 4, whose towers were one module deeper."""
+        prefixes = core_model_loading.PrefixChange
+        return self._undone(stored, [r for r in self.renamings if isinstance(r, prefixes)])
+
+    def _undone(self, stored: Stored, renamings: list[Any]) -> Stored:
+        """The names in memory, and from there back through those renamings."""
+        back = [each.reverse_transform() for each in reversed(renamings)]
+        there = list(self.renamings)
+        return {
+            core_model_loading.apply_renamings(
+                core_model_loading.apply_renamings(name, there), back
+            ): shape
+            for name, shape in stored.items()
+        }
 
 
 def _general(renaming: Any) -> bool:
@@ -104,7 +115,7 @@ def _names(target: str, frozen: str) -> Names:
     mapping = conversion_mapping.get_model_conversion_mapping(model)
     converter = core_model_loading.WeightConverter
     return Names(
-        model,
+        frozenset(model.state_dict()),
         tuple(each for each in mapping if not isinstance(each, converter)),
         tuple(each for each in mapping if isinstance(each, converter)),
     )

@@ -1,6 +1,7 @@
 """What can have happened to a checkpoint: functions of its names and shapes."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from auditor.analytic import Expectation, Role
 
@@ -42,7 +43,7 @@ def spoilt(whole: Stored, expectation: Expectation) -> Iterator[tuple[str, Store
 def _dropped(place: float) -> Callable[[Stored, Expectation], Stored]:
     def drop(stored: Stored, _: Expectation) -> Stored:
         gone = list(stored)[int(place * (len(stored) - 1))]
-        return {name: shape for name, shape in stored.items() if name != gone}
+        return _without(stored, [gone])
 
     return drop
 
@@ -50,6 +51,47 @@ def _dropped(place: float) -> Callable[[Stored, Expectation], Stored]:
 def _reshaped(stored: Stored, _: Expectation) -> Stored:
     name = list(stored)[len(stored) // 2]
     return stored | {name: (*stored[name], 2)}
+
+
+def _buffers_dropped(stored: Stored, expectation: Expectation) -> Stored:
+    return _without(stored, _of_role(expectation, Role.BUFFER))
+
+
+_EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.(.*)")
+
+
+def _expert_dropped(stored: Stored, _: Expectation) -> Stored:
+    """The last expert of a layer, with all of its tensors."""
+    found = [match for name in stored if (match := _EXPERT.fullmatch(name))]
+    if not found:
+        return stored
+    gone = found[-1].expand(r"\1\2.")
+    return _without(stored, [name for name in stored if name.startswith(gone)])
+
+
+def _matrix_dropped(stored: Stored, _: Expectation) -> Stored:
+    """One and the same matrix of all of a layer's experts."""
+    found = [match for name in stored if (match := _EXPERT.fullmatch(name))]
+    if not found:
+        return stored
+    layer, _number, matrix = found[0].groups()
+    gone = re.compile(re.escape(layer) + r"\d+\." + re.escape(matrix))
+    return _without(stored, [name for name in stored if gone.fullmatch(name)])
+
+
+def _experts_dropped(stored: Stored, _: Expectation) -> Stored:
+    """All experts of a layer."""
+    found = [match[1] for name in stored if (match := _EXPERT.fullmatch(name))]
+    return _without(stored, [name for name in stored if found and name.startswith(found[0])])
+
+
+def _without(stored: Stored, gone: Iterable[str]) -> Stored:
+    gone = frozenset(gone)
+    return {name: shape for name, shape in stored.items() if name not in gone}
+
+
+def _of_role(expectation: Expectation, role: Role) -> Stored:
+    return {tensor.name: tensor.shape for tensor in expectation.tensors if tensor.role is role}
 
 
 def _extra(stored: Stored, expectation: Expectation) -> Stored:
@@ -103,6 +145,16 @@ def _buffers(stored: Stored, _: Expectation) -> Stored:
     }
 
 
+def _own_buffers(stored: Stored, expectation: Expectation) -> Stored:
+    """What older versions stored of this very class, by its closed form."""
+    return stored | _of_role(expectation, Role.LEGACY)
+
+
+def _drafting(stored: Stored, expectation: Expectation) -> Stored:
+    """What others learn and the class does not read, by its closed form."""
+    return stored | _of_role(expectation, Role.EXTRA)
+
+
 def _renamed(stored: Mapping[str, tuple[int, ...]], rename: Callable[[str], str]) -> Stored:
     return {rename(name): shape for name, shape in stored.items()}
 
@@ -119,4 +171,10 @@ _CASES: dict[str, Callable[[Stored, Expectation], Stored]] = {
     "half of them prefixed": _half,
     "module. in front": _module,
     "buffers of old": _buffers,
+    "its own buffers of old": _own_buffers,
+    "what others read": _drafting,
+    "buffers dropped": _buffers_dropped,
+    "an expert dropped": _expert_dropped,
+    "a matrix of all experts dropped": _matrix_dropped,
+    "all experts of a layer dropped": _experts_dropped,
 }

@@ -153,6 +153,10 @@ INSIDE: Mapping[str, tuple[tuple[str, str, str], ...]] = MappingProxyType(
             ("vision_tower", "vision_config", "siglip_vision_model"),
             ("language_model", "text_config", "gemma3_text"),
         ),
+        "gemma4": (
+            ("vision_tower", "vision_config", "gemma4_vision"),
+            ("language_model", "text_config", "gemma4_text"),
+        ),
         "llava": (
             ("vision_tower", "vision_config", "clip_vision_model"),
             ("language_model", "text_config", "llama"),
@@ -173,6 +177,9 @@ INSIDE: Mapping[str, tuple[tuple[str, str, str], ...]] = MappingProxyType(
         "vision-encoder-decoder": (("encoder", "encoder", "vit"), ("decoder", "decoder", "bert")),
     }
 )
+
+# Models whose experts are fused as they are loaded; inside another model, only where it has them.
+FUSED = frozenset({"qwen3_5_moe_text"})
 
 _CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
 
@@ -210,6 +217,16 @@ SILENT: Mapping[str, tuple[str, ...]] = MappingProxyType(
             r"attention\.self\.relative_position_index",
             r"attention\.relative_position_bias\.relative_position_index",
         ),
+    }
+)
+
+# Buffers that a class takes where they are stored, and does not miss where they are not.
+TAKEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "BartForConditionalGeneration": ("^final_logits_bias$",),
+        "MBartForConditionalGeneration": ("^final_logits_bias$",),
+        "MarianMTModel": ("^final_logits_bias$", r"coder\.embed_positions\.weight$"),
+        "PegasusForConditionalGeneration": ("^final_logits_bias$",),
     }
 )
 
