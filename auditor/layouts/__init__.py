@@ -20,8 +20,11 @@ __all__ = ["is_float", "known", "learned", "unpack"]
 METHODS: Mapping[str, str] = MappingProxyType(
     {
         "gptq": "gptq",
+        "marlin": "gptq",
         "awq": "awq",
         "bitsandbytes": "bitsandbytes",
+        "bitsandbytes_4bit": "bitsandbytes",
+        "bitsandbytes_8bit": "bitsandbytes",
         "compressed-tensors": "compressed_tensors",
         "fp8": "fp8",
         "fbgemm_fp8": "fp8",
@@ -35,6 +38,8 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "vptq": "vptq",
         "bitnet": "bitnet",
         "mlx": "mlx",
+        "metal": "mlx",
+        "gguf": "gguf",
     }
 )
 
@@ -59,12 +64,16 @@ def unpack(
         return PLAIN
     stored = Stored(tensors)
     layout = _layout(METHODS[declared.method]) if declared else None
+    if layout is not None and declared is not None and layout.stores_plain(declared):
+        return PLAIN
     if layout is not None and (layout.recognises(stored) or not tensors):
         return layout.unpack(stored, declared, implied)
     found = next((other for other in _layouts() if other.recognises(stored)), None)
     if found is None:
         return PLAIN if layout is None else _undone(layout, declared)
     unpacked = found.unpack(stored, None, implied)
+    if declared is None and not found.declares:
+        return unpacked
     return replace(unpacked, faults=(_contradiction(found, declared, unpacked), *unpacked.faults))
 
 

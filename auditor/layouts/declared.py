@@ -32,7 +32,9 @@ def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declar
 
 
 def _declarations(values: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
-    inner = values.get("text_config")
+    inner, own = values.get("text_config"), values.get("quantization")
+    if isinstance(own, Mapping) and _MLX.issubset(own):
+        yield "quantization", "quantization", own  # as mlx_lm has it, whatever stands beside it
     for path, level in (("", values), ("text_config.", inner)):
         if not isinstance(level, Mapping):
             continue

@@ -91,6 +91,11 @@ class Layout:
     methods: tuple[str, ...]  # values of quant_method (Declared.method) that stand for it
     recognises: Callable[[Stored], bool]  # by marks that no other layout leaves
     unpack: Callable[[Stored, Declared | None, Implied], Unpacked]
+    # Whether a declaration asks for a mode in which the file keeps plain weights, packed on loading.
+    stores_plain: Callable[[Declared], bool] = lambda _declared: False
+    declares: bool = (
+        True  # its writer says so in the config; where not, silence is no contradiction
+    )
 
 
 def presented(piece: Piece) -> StoredTensor:

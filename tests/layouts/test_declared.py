@@ -25,6 +25,11 @@ def as_file(**settings):
         ({"compression_config": {"format": "x"}}, "compressed-tensors", "compression_config"),
         ({"quantization": {"bits": 4, "group_size": 64}}, "mlx", "quantization"),
         ({"quantization_config": {"bits": 4, "group_size": 64}}, "mlx", "quantization_config"),
+        (
+            {"quantization_config": GPTQ, "quantization": {"bits": 4, "group_size": 64}},
+            "mlx",
+            "quantization",
+        ),
     ],
 )
 def test_a_config_names_its_layout_at_the_top_or_in_its_text_config(values, method, where):

@@ -1,0 +1,119 @@
+"""AQLM, https://arxiv.org/abs/2401.06118: a weight is a sum of vectors out of codebooks.
+
+As `aqlm.QuantizedLinear` saves it, for vectors of og outputs by ig inputs, K codebooks of B bits:
+
+    X.codes      I8 where B <= 8, I16 where B <= 16, I32: (out / og, in / ig, K)
+    X.codebooks  float (K, 2^B, og, ig)
+    X.scales     float (out / og, 1, 1, 1)
+
+Together they are `X.weight` (out, in) = (rows of codes * og, columns of codes * ig).
+"""
+
+from collections.abc import Mapping
+
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.settings import integer
+from auditor.tensors import DTYPE_BITS, StoredTensor
+
+_PARTS = ("codes", "codebooks", "scales")
+_DIMENSIONS = {"codes": 3, "codebooks": 4, "scales": 4}
+_SIZES = range(1, 2**16 + 1)
+_BITS = range(1, 65)
+
+
+def recognises(stored: Stored) -> bool:
+    """Codes beside codebooks."""
+    return any("codes" in members and "codebooks" in members for members in stored.modules.values())
+
+
+def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
+    """`X.codes` becomes `X.weight`."""
+    ledger = Ledger()
+    settings = _settings(declared, ledger)
+    for module, members in stored.modules.items():
+        if "codes" in members or "codebooks" in members:
+            _unpack(module, members, settings, ledger)
+    count, bits = settings.get("num_codebooks"), settings.get("nbits_per_codebook")
+    return ledger.close(f"aqlm, {count}x{bits} bits" if count and bits else "aqlm")
+
+
+def _settings(declared: Declared | None, ledger: Ledger) -> Mapping[str, int]:
+    if declared is None:
+        return {}
+    allowed = dict.fromkeys(("in_group_size", "out_group_size", "num_codebooks"), _SIZES)
+    allowed["nbits_per_codebook"] = _BITS
+    found = {key: integer(declared, key, values, ledger) for key, values in allowed.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _unpack(
+    module: str,
+    members: Mapping[str, StoredTensor],
+    settings: Mapping[str, int],
+    ledger: Ledger,
+) -> None:
+    codes, codebooks, scales = map(members.get, _PARTS)
+    there = [tensor for tensor in (codes, codebooks, scales) if tensor is not None]
+    if codebooks is not None:
+        ledger.note("codebooks, the vectors that codes stand for", codebooks)
+    if scales is not None:
+        ledger.note("scales, one for each row of codes", scales)
+    lacking = [part for part in _PARTS if part not in members]
+    if lacking:
+        ledger.fault(f"packed by aqlm, and {' and '.join(lacking)} not stored", *there)
+    if codes is None:
+        return
+    name = f"{module}.weight" if module else "weight"
+    if codebooks is None or codes.shape is None or codebooks.shape is None:
+        if codebooks is not None:
+            ledger.pieces.append(Piece(codes, name, None, "AQLM"))
+        return
+    if not all(_has_dimensions(part, members, ledger) for part in _PARTS):
+        return
+    (rows, columns, _), (_, _, outputs, inputs) = codes.shape, codebooks.shape
+    ledger.pieces.append(Piece(codes, name, (rows * outputs, columns * inputs), "AQLM"))
+    _check(codes, codebooks, scales, ledger)
+    _check_settings(codebooks, settings, ledger)
+
+
+def _has_dimensions(part: str, members: Mapping[str, StoredTensor], ledger: Ledger) -> bool:
+    tensor = members.get(part)
+    if tensor is None or tensor.shape is None or len(tensor.shape) == _DIMENSIONS[part]:
+        return True
+    ledger.fault(f"{part} of aqlm is {tensor.shape}, not of {_DIMENSIONS[part]} dimensions", tensor)
+    return False
+
+
+def _check(
+    codes: StoredTensor, codebooks: StoredTensor, scales: StoredTensor | None, ledger: Ledger
+) -> None:
+    rows, _, count = codes.shape or ()
+    books, size, *_ = codebooks.shape or ()
+    if count != books:
+        said = f"codes {codes.shape} name {count:,} codebooks, there are {codebooks.shape}"
+        ledger.fault(f"{said}: {books:,}", codes, codebooks)
+    width = DTYPE_BITS.get(codes.dtype or "", 0)
+    if size < 1 or size & (size - 1) or size.bit_length() - 1 > width:
+        said = f"codebooks {codebooks.shape} are of {size:,} vectors"
+        ledger.fault(f"{said}; {codes.dtype} codes need a power of two up to 2^{width}", codebooks)
+    if scales is not None and scales.shape not in {None, (rows, 1, 1, 1)}:
+        said = f"scales {scales.shape} beside codes {codes.shape}"
+        ledger.fault(f"{said}: ({rows:,}, 1, 1, 1) is needed", scales)
+
+
+def _check_settings(codebooks: StoredTensor, settings: Mapping[str, int], ledger: Ledger) -> None:
+    """Loading makes the module from the settings, and refuses codebooks of another shape."""
+    count, size, outputs, inputs = codebooks.shape or ()
+    declared = {
+        "num_codebooks": count,
+        "nbits_per_codebook": size.bit_length() - 1,
+        "out_group_size": outputs,
+        "in_group_size": inputs,
+    }
+    for key, stored in declared.items():
+        if key in settings and settings[key] != stored:
+            said = f"codebooks {codebooks.shape} mean a {key} of {stored:,}"
+            ledger.fault(f"{said}, the config says {settings[key]:,}", codebooks)
+
+
+LAYOUT = Layout(name="aqlm", methods=("aqlm",), recognises=recognises, unpack=unpack)

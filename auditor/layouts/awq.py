@@ -1,0 +1,304 @@
+"""AWQ, https://arxiv.org/abs/2306.00978, as AutoAWQ and GPTQModel store it, 4 bits as a rule.
+
+A linear of (out, in) in b bits, groups of g inputs, in one of the forms that `version` declares:
+
+    gemm       X.qweight I32 (in, out * b/32)   X.qzeros I32 (in/g, out * b/32)
+               X.scales F16 (in/g, out)
+    gemv       X.qweight I32 (out, in * b/32)   X.qzeros I32 (out, z)    X.scales F16 (out, 8z)
+    gemv_fast  X.qweight I16 (out/4, in)        X.qzeros F16 (8z, out)   X.scales F16 (8z, out)
+    marlin     X.qweight I32 (in/16, out * 16 * b/32)                    X.scales F16 (in/g, out)
+
+z is the number of words that in/g zero points take, ceil(in/g / 8), rounded up to a multiple of 2
+for groups of 64 and of 4 for groups of 32. llm-awq names the zeros of gemv_fast `scaled_zeros`.
+The activation before a scaled layer keeps its divisors: `act.scales` (features,).
+From awq/modules of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 7.7.0.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
+from auditor.layouts.qweight import (
+    GEMM,
+    GEMV,
+    GEMV_FAST,
+    MARLIN,
+    Members,
+    Parts,
+    Reading,
+    best,
+    form_of,
+    grouped,
+    marlin,
+    parts_of,
+    plain_among_packed,
+    take,
+)
+from auditor.layouts.settings import integer, texts
+
+_BITS = (4, 8, 2, 3)
+_GROUPS = range(-1, 2**31)
+_FORMS = (GEMM, GEMV, GEMV_FAST, MARLIN)
+_OTHER_WORDS = {"llm-awq": GEMV_FAST, "gemvfast": GEMV_FAST}  # other names of a form
+_PARTS = frozenset({"qweight", "qzeros", "scaled_zeros", "scales"})
+_ZEROS = ("qzeros", "scaled_zeros")
+_MANY = 1_000  # patterns; real configs list a few, or a few hundred layers
+_DEEP = 32  # parts of a module's name that are looked at
+_PLAIN = re.compile(r"[\w.]+")  # a pattern that is no regular expression
+_PER_WORD = 8  # zero points in a word, whatever the bits: the kernels know 4 alone
+
+
+def recognises(stored: Stored) -> bool:
+    """Some qweight has a shape of AWQ's, and no g_idx."""
+    return any(map(_is_awq, stored.modules.values()))
+
+
+def _is_awq(members: Members) -> bool:
+    if "qweight" not in members or "g_idx" in members:
+        return False
+    by_name = members["qweight"].shape is None and "scales" in members
+    return by_name or form_of(members) in _FORMS
+
+
+class _Settings(NamedTuple):
+    form: str | None
+    bits: int | None
+    group: int | None  # -1: all inputs together; None: the scales alone say it
+    zeros: bool
+    where: str
+    left: frozenset[str]  # patterns of modules that are not packed
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """A `qweight` becomes `weight`, (out, in)."""
+    ledger = Ledger()
+    settings = _settings(declared, ledger)
+    read = _Reader(settings, implied)
+    packed: dict[str, Reading | None] = {}
+    for module, members in stored.modules.items():
+        if "qweight" in members:
+            packed[module] = _unpack(module, members, read, ledger)
+        elif not _PARTS.isdisjoint(members):
+            _others(module, members, implied, ledger)
+    for fault in plain_among_packed(stored, packed, _excused(settings.left)):
+        ledger.fault(fault.reason, *fault.tensors)
+    _packed_all_the_same(stored, packed, settings, ledger)
+    return ledger.close(_title(packed))
+
+
+def _settings(declared: Declared | None, ledger: Ledger) -> _Settings:
+    if declared is None:
+        return _Settings(None, None, None, zeros=True, where="", left=frozenset())
+    said = declared.settings
+    version = said.get("version", said.get("format", said.get("checkpoint_format")))
+    word = version.lower() if isinstance(version, str) else ""
+    form = _OTHER_WORDS.get(word, word)
+    bits, size = ("w_bit", "q_group_size") if "w_bit" in said else ("bits", "group_size")
+    return _Settings(
+        form=form if form in _FORMS else None,
+        bits=integer(declared, bits, _BITS, ledger),
+        group=integer(declared, size, _GROUPS, ledger),
+        zeros=said.get("zero_point") is not False,
+        where=declared.where,
+        left=texts(declared, "modules_to_not_convert"),
+    )
+
+
+def _title(packed: Mapping[str, Reading | None]) -> str:
+    readings = [reading for reading in packed.values() if reading is not None]
+    forms = sorted({reading.form for reading in readings})
+    bits = "/".join(map(str, sorted({reading.bits for reading in readings})))
+    sizes = "/".join(map(str, sorted({reading.group for reading in readings})[:3]))
+    rest = [f"{bits} bits", f"groups of {sizes}"] if readings else []
+    return ", ".join((" ".join(("awq", *forms)), *rest))
+
+
+# --- what the config leaves plain -------------------------------------------------------------
+
+
+def _excused(patterns: frozenset[str]) -> Callable[[str], bool]:
+    """Whether the patterns leave a module plain, or could: a regular expression is not tried."""
+    if len(patterns) > _MANY or not all(map(_PLAIN.fullmatch, patterns)):
+        return lambda _module: True
+    ends = tuple(patterns)
+    return lambda module: module.endswith(ends) or not patterns.isdisjoint(_runs(module))
+
+
+def _runs(module: str) -> Iterator[str]:
+    """`a.b.c` -> a, a.b, a.b.c, b, b.c, c."""
+    parts = module.split(".")[:_DEEP]
+    for start in range(len(parts)):
+        for stop in range(start, len(parts)):
+            yield ".".join(parts[start : stop + 1])
+
+
+def _packed_all_the_same(
+    stored: Stored,
+    packed: Mapping[str, Reading | None],
+    settings: _Settings,
+    ledger: Ledger,
+) -> None:
+    """Modules that the config leaves plain by the end of their name, as transformers reads it."""
+    if not settings.left:
+        return
+    for module in packed:
+        parts = module.split(".")[-_DEEP:]
+        ends = (".".join(parts[start:]) for start in range(len(parts)))
+        if not settings.left.isdisjoint(ends):
+            reason = "packed, though modules_to_not_convert lists it: loading looks for a weight"
+            ledger.fault(reason, stored.modules[module]["qweight"])
+
+
+# --- one module -------------------------------------------------------------------------------
+
+
+def _unpack(module: str, members: Members, read: "_Reader", ledger: Ledger) -> Reading | None:
+    zeros = next((last for last in _ZEROS if last in members), _ZEROS[0])
+    parts = parts_of(members, "qweight", "scales", zeros)
+    reading = None
+    if isinstance(parts, str):
+        ledger.fault(parts, members["qweight"])
+    else:
+        if parts is not None:
+            # Zeros that are floats are gemv_fast's, whatever their shape.
+            floats = zeros in members and (members[zeros].dtype or "").startswith(("F", "BF"))
+            reading = read.of(module, parts, zeros, floats=floats)
+        take(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
+    if "scales" in members:
+        group = f", one for each {reading.group:,} inputs of an output" if reading else ""
+        ledger.note(f"scales{group}", members["scales"])
+    if zeros in members:
+        ledger.note("zero points, one for each scale", members[zeros])
+    form = reading.form if reading else read.settings.form
+    needed = ["scales", zeros] if read.settings.zeros and form != MARLIN else ["scales"]
+    for last in needed:
+        if last not in members:
+            ledger.fault(f"packed without its {last}", members["qweight"])
+    return reading
+
+
+class _Reader:
+    """Reads modules; those of the same shapes once."""
+
+    def __init__(self, settings: _Settings, implied: Implied) -> None:
+        self.settings = settings
+        self._implied = implied
+        self._known: dict[tuple[Parts, str, bool, tuple[int, ...] | None], Reading] = {}
+
+    def of(self, module: str, parts: Parts, zeros: str, *, floats: bool) -> Reading:
+        """The architecture is asked only where the module does not explain itself."""
+        reading = self._read(parts, zeros, None, floats=floats)
+        if reading.complaints:
+            reading = self._read(parts, zeros, self._implied(f"{module}.weight"), floats=floats)
+        return reading
+
+    def _read(
+        self, parts: Parts, zeros: str, expected: tuple[int, ...] | None, *, floats: bool
+    ) -> Reading:
+        key = (parts, zeros, floats, expected)
+        if key not in self._known:
+            self._known[key] = best(_readings(parts, self.settings, zeros, floats=floats), expected)
+        return self._known[key]
+
+
+def _others(module: str, members: Members, implied: Implied, ledger: Ledger) -> None:
+    scales = members.get("scales")
+    alone = len(_PARTS & members.keys()) == 1
+    if alone and scales is not None and scales.shape is not None and len(scales.shape) == 1:
+        if implied(scales.name) is None:
+            ledger.note("scales of an activation, which the layer before it was scaled by", scales)
+        return
+    for last in sorted(_PARTS & members.keys()):
+        if implied(f"{module}.{last}") is None:
+            ledger.note(f"{last} of no stored qweight", members[last])
+            ledger.fault(f"{last} whose qweight is not stored", members[last])
+
+
+def _readings(parts: Parts, settings: _Settings, zeros: str, *, floats: bool) -> list[Reading]:
+    """One for each form and number of bits, what is declared first."""
+    first = settings.form or (GEMV_FAST if floats else GEMM)
+    forms = sorted(_FORMS, key=lambda form: form != first)  # stable
+    order = sorted(_BITS, key=lambda bits: bits != settings.bits)
+    found = []
+    for form in forms:
+        for bits in order:
+            if form in {GEMV, GEMV_FAST} and bits != 4:  # noqa: PLR2004 - the kernels know no other
+                continue
+            reading = _READERS[form](parts, bits, settings.group)
+            doubts = _doubts(reading, settings, floats=floats)
+            said = (*reading.complaints, *doubts)
+            named = tuple((zeros if last == "qzeros" else last, why) for last, why in said)
+            found.append(reading._replace(complaints=named))
+    return found
+
+
+def _doubts(reading: Reading, settings: _Settings, *, floats: bool) -> list[tuple[str, str]]:
+    doubts = []
+    if settings.bits not in {None, reading.bits}:
+        declares = f"{settings.where} declares {settings.bits} bits"
+        doubts.append(("qweight", f"{declares}, the shapes are those of {reading.bits}"))
+    if settings.form not in {None, reading.form}:
+        declares = f"{settings.where} declares the version {settings.form}"
+        doubts.append(("qweight", f"{declares}, the shapes are those of {reading.form}"))
+    if floats != (reading.form == GEMV_FAST):
+        kind = "floats" if floats else "packed or not stored"
+        doubts.append(("qzeros", f"the zero points are {kind}, which is not {reading.form}"))
+    return doubts
+
+
+def _gemm(parts: Parts, bits: int, group: int | None) -> Reading:
+    inputs, columns = parts.qweight
+    shape = (columns * parts.word // bits, inputs)
+    size, complaints = grouped(parts.scales, "scales", shape, group)
+    zeros = (parts.scales[0] if parts.scales else -(-inputs // size), columns)
+    said = _compared("qzeros", parts.zeros, zeros)
+    return Reading(GEMM, bits, shape, size, (*complaints, *said))
+
+
+def _gemv(parts: Parts, bits: int, group: int | None) -> Reading:
+    outputs, columns = parts.qweight
+    inputs = columns * parts.word // bits
+    size = _group(inputs, group)
+    words = _words(inputs, size)
+    said = (
+        *_compared("scales", parts.scales, (outputs, words * _PER_WORD)),
+        *_compared("qzeros", parts.zeros, (outputs, words)),
+    )
+    return Reading(GEMV, bits, (outputs, inputs), size, said)
+
+
+def _gemv_fast(parts: Parts, bits: int, group: int | None) -> Reading:
+    """Four outputs to a row, four numbers to an I16: in * 4 / 4 columns."""
+    rows, inputs = parts.qweight
+    outputs = rows * 4
+    size = _group(inputs, group)
+    padded = (_words(inputs, size) * _PER_WORD, outputs)
+    said = [*_compared("scales", parts.scales, padded), *_compared("qzeros", parts.zeros, padded)]
+    if parts.word != 16:  # noqa: PLR2004 - I16
+        said.append(("qweight", f"a word has {parts.word} bits, gemv_fast has 16"))
+    return Reading(GEMV_FAST, bits, (outputs, inputs), size, tuple(said))
+
+
+_READERS = {GEMM: _gemm, GEMV: _gemv, GEMV_FAST: _gemv_fast, MARLIN: marlin}
+
+
+def _group(inputs: int, group: int | None) -> int:
+    """Padded zeros do not tell the group's size: 128 is what everybody takes."""
+    size = 128 if group is None or group == 0 else group
+    return inputs if size < 0 else min(size, inputs)
+
+
+def _words(inputs: int, group: int) -> int:
+    multiple = {64: 2, 32: 4}.get(group, 1)
+    words = -(-(inputs // group) // _PER_WORD)
+    return -(-words // multiple) * multiple
+
+
+def _compared(
+    last: str, shape: tuple[int, ...] | None, needed: tuple[int, ...]
+) -> tuple[tuple[str, str], ...]:
+    return () if shape in {None, needed} else ((last, f"{last} are {shape}, not {needed}"),)
+
+
+LAYOUT = Layout(name="awq", methods=("awq",), recognises=recognises, unpack=unpack)

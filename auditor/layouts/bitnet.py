@@ -1,0 +1,103 @@
+"""BitNet, https://arxiv.org/abs/2402.17764: ternary weights, four to a byte.
+
+As transformers' integrations/bitnet.py saves it: `X.weight` U8 (out / 4, in) holds rows r,
+r + out/4, r + 2*out/4 and r + 3*out/4 in two bits each, `X.weight_scale` float (1,) is the scale
+of the whole. Weights for training (quantization_mode "online") are plain and have no scale; saved
+after loading (linear_class "autobitlinear") they are plain floats beside their scale. Where
+`use_rms_norm` is set each of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
+"""
+
+from collections.abc import Mapping
+
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.settings import texts
+from auditor.layouts.skipped import odd_ones, within
+from auditor.tensors import StoredTensor
+
+_PER_BYTE = 4
+_ONE = frozenset({None, (), (1,)})
+_SCALES = frozenset({None, "F16", "BF16", "F32"})
+_OTHERS = frozenset({"input_scale", "weight_scale_2", "weight_zero_point", "weight_shape"})
+_WEIGHTS = frozenset({None, "U8", "F16", "BF16", "F32"})
+
+
+def recognises(stored: Stored) -> bool:
+    """A weight_scale of one number beside bytes, and nothing that other layouts have there."""
+    return any(_is_bitnet(members) for members in stored.modules.values())
+
+
+def _is_bitnet(members: Mapping[str, StoredTensor]) -> bool:
+    weight, scale = members.get("weight"), members.get("weight_scale")
+    return (
+        weight is not None
+        and scale is not None
+        and weight.dtype in _WEIGHTS
+        and scale.dtype in _SCALES
+        and scale.shape in _ONE
+        and _OTHERS.isdisjoint(members)
+    )
+
+
+def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
+    """Pieces are named as they are stored: `X.weight`."""
+    ledger = Ledger()
+    normed = declared is not None and declared.settings.get("use_rms_norm") is True
+    for module, members in stored.modules.items():
+        weight, scale = members.get("weight"), members.get("weight_scale")
+        if scale is not None:
+            _check_scale(scale, weight, ledger)
+        if weight is not None and weight.dtype == "U8":
+            _unpack(weight, scale, ledger)
+        elif weight is not None and weight.dtype is None and scale is not None:
+            ledger.pieces.append(Piece(weight, weight.name, None, "TERNARY"))
+        norm = stored.modules.get(f"{module}.rms_norm", {}).get("weight") if normed else None
+        if norm is not None and scale is not None:
+            ledger.note("the norm that this layout puts before a linear", norm)
+    _contradictions(stored, declared, ledger)
+    return ledger.close("bitnet, ternary")
+
+
+def _check_scale(scale: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
+    ledger.note("weight_scale, one for the whole weight", scale)
+    if weight is None:
+        ledger.fault("the ternary weight that this belongs to is not stored", scale)
+    elif scale.shape not in _ONE:
+        ledger.fault(f"weight_scale is {scale.shape}, (1,) is needed", scale)
+
+
+def _unpack(weight: StoredTensor, scale: StoredTensor | None, ledger: Ledger) -> None:
+    shape = weight.shape or ()
+    if len(shape) != 2:  # noqa: PLR2004 - (out / 4, in)
+        ledger.fault(f"ternary bytes are stored as {shape}, (out / 4, in) is needed", weight)
+        return
+    if scale is None:
+        ledger.fault("packed in ternary without its weight_scale", weight)
+    rows, columns = shape
+    ledger.pieces.append(Piece(weight, weight.name, (_PER_BYTE * rows, columns), "TERNARY"))
+
+
+def _contradictions(stored: Stored, declared: Declared | None, ledger: Ledger) -> None:
+    """Loading makes ternary modules of all but those that the config says to leave.
+
+    Those of the class autobitlinear take plain weights as well.
+    """
+    if declared is None:
+        return
+    skipped = texts(declared, "modules_to_not_convert")
+    packed = [piece for piece in ledger.pieces if within(piece.name, skipped)]
+    if packed:
+        said = f"modules_to_not_convert of {declared.where} says that these are plain"
+        ledger.fault(f"{said}, and they are packed", *(piece.stored for piece in packed))
+    odd = odd_ones(stored, (piece.name for piece in ledger.pieces), skipped)
+    if odd and declared.settings.get("linear_class", "bitlinear") == "bitlinear":
+        said = "stored plain, packed in other layers, and not in modules_to_not_convert"
+        ledger.fault(said, *odd)
+
+
+LAYOUT = Layout(
+    name="bitnet",
+    methods=("bitnet",),
+    recognises=recognises,
+    unpack=unpack,
+    stores_plain=lambda declared: declared.settings.get("quantization_mode") == "online",
+)

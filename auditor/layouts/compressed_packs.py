@@ -1,0 +1,244 @@
+"""The packed weights of compressed-tensors: from the shape of the words to that of the weight."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from auditor.layouts.compressed_schemes import Scheme
+from auditor.layouts.packing import Implied, Ledger, Piece
+from auditor.layouts.scales import Grain, Shape, groups
+from auditor.tensors import StoredTensor
+
+Parts = Mapping[str, StoredTensor]
+
+_WORD = 32
+_MATRIX = 2
+_BITS = (4, 8, 2, 3, 5, 6, 7, 1)  # tried in this order where no config says it
+_HALVES = 16  # inputs of a tile of marlin-24, of which half are zero
+_FLOATS = {  # a format -> bits of a number, and inputs that one scale serves
+    "nvfp4-pack-quantized": (4, 16),
+    "mxfp4-pack-quantized": (4, 32),
+    "mxfp6-pack-quantized": (6, 32),
+}
+_INSIDE = {form: form.removesuffix("-pack-quantized").upper() for form in _FLOATS}
+_BYTE_SCALES = groups(32)  # of mxfp8
+
+NEEDED: Mapping[str, tuple[str, ...]] = {  # what must stand beside a weight of a format
+    "pack-quantized": ("weight_scale", "weight_shape"),
+    "nvfp4-pack-quantized": ("weight_scale", "weight_global_scale"),
+    "marlin-24": ("scale_packed", "meta"),
+    "sparse-24-bitmask": ("shape",),
+    "sparse-bitmask": ("shape",),
+}
+BESIDE: Mapping[str, str] = {  # what may, and what it is
+    "weight_zero_point": "zero points, one for each scale",
+    "weight_g_idx": "g_idx: the group of each input, which were sorted by activation",
+    "weight_shape": "the shape of the unpacked weight",
+    "weight_global_scale": "the scale of a weight's scales",
+}
+_BESIDE_SPARSE: Mapping[str, str] = {
+    "bitmask": "bit masks: where the numbers of a sparse weight stand",
+    "shape": "the shape of the unpacked weight",
+    "row_offsets": "where the rows of a sparse weight begin",
+}
+_BESIDE_MARLIN: Mapping[str, str] = {
+    "meta": "which two of four inputs a 2:4 sparse weight keeps",
+    "scale_packed": "scales, permuted for the Marlin kernel",
+}
+
+
+class Found(NamedTuple):
+    """A weight of a format, in the shape that the model has it in."""
+
+    form: str
+    piece: Piece
+
+
+def beside(form: str) -> Mapping[str, str]:
+    """What may stand beside a weight of that format, and what each of them is."""
+    if form == "marlin-24":
+        return {**BESIDE, **_BESIDE_MARLIN}
+    return {**BESIDE, **_BESIDE_SPARSE} if form.startswith("sparse") else BESIDE
+
+
+def fixed_grain(form: str) -> Grain | None:
+    """The grain of the scales that a format has by itself."""
+    if form in _FLOATS:
+        return groups(_FLOATS[form][1])
+    return _BYTE_SCALES if form == "mxfp8-quantized" else None
+
+
+def find(name: str, parts: Parts, scheme: Scheme, implied: Implied, ledger: Ledger) -> Found | None:
+    """The packed weight of a module; None: it has none, or one that cannot be unpacked."""
+    form = _form(parts, scheme)
+    if form is None:
+        return None
+    stored = parts["compressed" if form.startswith("sparse") else "weight_packed"]
+    if stored.shape is None:
+        return Found(form, Piece(stored, name, None, _inside(form, scheme)))
+    if len(stored.shape) < (1 if form == "sparse-bitmask" else _MATRIX):
+        ledger.fault(f"{stored.shape} has no rows and columns to unpack as {form}", stored)
+        return None
+    match form:
+        case "pack-quantized":
+            shape, bits = _words(stored, parts, scheme, implied(name), ledger)
+            return Found(form, Piece(stored, name, shape, f"INT{bits}"))
+        case "marlin-24":
+            shape, bits = _marlin(stored, parts, scheme, implied(name), ledger)
+            return Found(form, Piece(stored, name, shape, f"INT{bits}"))
+        case "sparse-24-bitmask":
+            shape = (*stored.shape[:-1], 2 * stored.shape[-1])
+            _check_mask(parts["bitmask"], shape, ledger)
+        case "sparse-bitmask":
+            shape = _masked(stored, parts["bitmask"], implied(name), ledger)
+        case _:
+            shape = _bytes(stored, _FLOATS[form][0], ledger)
+    dtype = stored.dtype if form.startswith("sparse") else None
+    return Found(form, Piece(stored, name, shape, dtype or _inside(form, scheme)))
+
+
+def _form(parts: Parts, scheme: Scheme) -> str | None:
+    if {"compressed", "bitmask"} <= parts.keys():
+        return "sparse-bitmask" if "row_offsets" in parts else "sparse-24-bitmask"
+    packed = parts.get("weight_packed")
+    if packed is None or packed.dtype not in {None, "I32", "U8"}:
+        return None
+    scale = parts.get("weight_scale")
+    if packed.dtype == "I32" or (packed.dtype is None and {"weight_shape", "meta"} & parts.keys()):
+        return "marlin-24" if "scale_packed" in parts else "pack-quantized"
+    if "weight_global_scale" in parts or (scale is not None and scale.dtype == "F8_E4M3"):
+        return "nvfp4-pack-quantized"
+    six = scheme.bits == 6 or (scheme.bits is None and _ratio(packed, scale) == 24)  # noqa: PLR2004 - bits; 32 * 6 / 8
+    return "mxfp6-pack-quantized" if six else "mxfp4-pack-quantized"
+
+
+def _ratio(packed: StoredTensor, scale: StoredTensor | None) -> float:
+    """Bytes of packed numbers for each scale."""
+    return (packed.elements or 0) / (scale.elements or 1) if scale else 0
+
+
+def _inside(form: str, scheme: Scheme) -> str:
+    return _INSIDE.get(form) or (f"INT{scheme.bits or 4}" if "sparse" not in form else "F16")
+
+
+# --- pack-quantized ---------------------------------------------------------------------------
+
+
+def packs(count: int, bits: int, words: int) -> bool:
+    """Whether so many numbers make so many words: densely, or as older versions did, padded."""
+    dense = -(-count * bits // _WORD)
+    return words == dense or (bits <= _WORD and words == -(-count // (_WORD // bits)))
+
+
+def _words(
+    packed: StoredTensor, parts: Parts, scheme: Scheme, model: Shape | None, ledger: Ledger
+) -> tuple[Shape, int]:
+    """The weight's shape and bits. The inputs are within a word of what the words hold.
+
+    Exactly: the architecture's where they fit, else those of all groups, else the most.
+    """
+    shape = packed.shape or ()
+    *rows, words = shape
+    columns = model[-1] if model and model[:-1] == tuple(rows) else None
+    bits = scheme.bits or _bits(words, columns)
+    most = words * _WORD // bits
+    scale = parts.get("weight_scale")
+    scales = scale.shape[-1] if scale is not None and scale.shape else None
+    size = scheme.grain.inputs if scheme.grain else None
+    for count in _counts(columns, scales, size, most):
+        if packs(count, bits, words) and (not size or not scales or -(-count // size) == scales):
+            return (*rows, count), bits
+    if size and scales:
+        ledger.fault(
+            f"weight_packed {shape} holds {words:,} x {_WORD} / {bits} = {most:,} inputs, but "
+            f"weight_scale {scale.shape if scale else ()} is of {scales:,} groups of {size}",
+            packed,
+        )
+    return (*rows, most), bits
+
+
+def _counts(columns: int | None, scales: int | None, size: int | None, most: int) -> Iterator[int]:
+    if columns is not None:
+        yield columns
+    if scales and size:
+        yield scales * size
+    yield most
+
+
+def _bits(words: int, columns: int | None) -> int:
+    if columns is None:
+        return _BITS[0]
+    return next((bits for bits in _BITS if packs(columns, bits, words)), _BITS[0])
+
+
+def check_zeros(zeros: StoredTensor, scales: Shape, scheme: Scheme, ledger: Ledger) -> None:
+    """Zero points are packed along the outputs, I32 (ceil(out * b / 32), groups), or as scales."""
+    if zeros.shape is None or (zeros.dtype != "I32" and zeros.shape == scales):
+        return
+    bits = scheme.bits or _BITS[0]
+    if zeros.dtype == "I32" and len(scales) >= _MATRIX and len(zeros.shape) == len(scales):
+        *experts, rows, columns = scales
+        same = (*zeros.shape[:-2], zeros.shape[-1]) == (*experts, columns)
+        if same and packs(rows, bits, zeros.shape[-2]):
+            return
+    reason = f"weight_zero_point is {zeros.dtype} {zeros.shape}, which is not {bits} bits"
+    ledger.fault(f"{reason} for each of the scales {scales}", zeros)
+
+
+# --- the others -------------------------------------------------------------------------------
+
+
+def _bytes(packed: StoredTensor, bits: int, ledger: Ledger) -> Shape:
+    *rows, count = packed.shape or ()
+    if count * 8 % bits:
+        ledger.fault(f"{packed.shape}: {count} bytes are no whole number of {bits} bits", packed)
+    return (*rows, count * 8 // bits)
+
+
+def _marlin(
+    packed: StoredTensor, parts: Parts, scheme: Scheme, model: Shape | None, ledger: Ledger
+) -> tuple[Shape, int]:
+    """(in / 32, out * b / 2): tiles of 16 of the inputs that are left, b bits in words of 32."""
+    tiles, words = (packed.shape or (0, 0))[-2:]
+    given = [bits for bits in _BITS if model and model[0] * bits == 2 * words]
+    bits = scheme.bits or (given or _BITS)[0]
+    shape = (2 * words // bits, 2 * _HALVES * tiles)
+    if len(packed.shape or ()) != _MATRIX or 2 * words % bits:
+        reason = f"weight_packed {packed.shape} is no tiles of 16 x 16 of {bits} bits"
+        ledger.fault(reason, packed)
+    meta, scale = parts.get("meta"), parts.get("scale_packed")
+    if meta is not None and meta.shape not in {None, (tiles, 2 * shape[0])}:
+        ledger.fault(f"meta is {meta.shape}; {(tiles, 2 * shape[0])} serves {shape}", meta)
+    if scale is not None and scale.shape is not None:
+        size = (scheme.grain.inputs if scheme.grain else None) or 128
+        # A group as long as the inputs that are left, or longer, is all of them.
+        counts = {1, -(-shape[1] // size)}
+        if (
+            len(scale.shape) != _MATRIX
+            or scale.shape[0] not in counts
+            or scale.shape[1] != shape[0]
+        ):
+            reason = f"scale_packed is {scale.shape}; {max(counts)} or 1 for {shape[0]:,} outputs"
+            ledger.fault(f"{reason} is needed", scale)
+    return shape, bits
+
+
+def _check_mask(mask: StoredTensor, shape: Shape, ledger: Ledger) -> None:
+    need = (*shape[:-1], -(-shape[-1] // 8))
+    if mask.shape not in {None, need}:
+        ledger.fault(f"bitmask is {mask.shape}; a bit for each number of {shape} is {need}", mask)
+
+
+def _masked(stored: StoredTensor, mask: StoredTensor, model: Shape | None, ledger: Ledger) -> Shape:
+    """As many bits as the mask has; the architecture says how many of the last eight count."""
+    if mask.shape is None or not mask.shape:
+        ledger.fault(f"bitmask is {mask.shape}, which says no shape", mask)
+        return stored.shape or ()
+    *rows, count = mask.shape
+    same = model is not None and model[:-1] == tuple(rows) and -(-model[-1] // 8) == count
+    shape = model if model is not None and same else (*rows, 8 * count)
+    held = 1
+    for side in shape:
+        held *= side
+    if (stored.elements or 0) > held:
+        ledger.fault(f"{stored.elements:,} numbers in a mask of {held:,} bits", stored, mask)
+    return shape

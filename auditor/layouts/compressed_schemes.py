@@ -1,0 +1,189 @@
+"""What a compressed-tensors config says of each module: its scheme, or that it is left alone.
+
+`config_groups` maps names to schemes; a scheme has `weights`, `input_activations` and `targets`.
+A target is a module's name, `re:` and an expression that its name begins with, or a class. For a
+module the first kind that matches counts, in this order; a name or an expression in `ignore`
+comes before all. (compressed_tensors.utils.match and .quantization.lifecycle.apply, 0.20.)
+Classes are not known here: a target that could be one matches everything, but only as the last.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from auditor.containers.words import described
+from auditor.layouts.packing import Declared, Ledger
+from auditor.layouts.patterns import begins, matched
+from auditor.layouts.scales import CHANNEL, TENSOR, Grain, groups
+from auditor.layouts.settings import integer, texts
+
+_EXPRESSION = "re:"
+_BITS = range(1, 17)
+_SIZES = range(-1, 1 << 24)  # of groups; -1 stands for all inputs of an output
+
+
+class Scheme(NamedTuple):
+    """How the weight of a module is stored; None: the config does not say, or not clearly."""
+
+    bits: int | None = None
+    kind: str | None = None  # int, float
+    grain: Grain | None = None
+    symmetric: bool | None = None
+    ordered: bool = False  # act-order with an index: weight_g_idx
+    static: bool = False  # activations have an input_scale
+    scaled: bool = False  # activations have an input_global_scale
+    form: str | None = None  # pack-quantized and the like
+
+    @property
+    def quantises(self) -> bool:
+        return self.bits is not None
+
+
+UNSAID = Scheme()
+
+
+class Schemes(NamedTuple):
+    """The schemes of a config, for the modules of one checkpoint."""
+
+    named: Mapping[str, Scheme]  # by module, whatever names it
+    default: Scheme | None  # of all others; None: they are left alone
+    ignored: frozenset[str]
+    certain: bool  # all patterns could be read
+
+    def of(self, module: str) -> Scheme | None:
+        return None if module in self.ignored else self.named.get(module, self.default)
+
+
+def read(declared: Declared | None, modules: Iterable[str], ledger: Ledger) -> Schemes:
+    """The scheme of each of the modules; what the config cannot mean is a fault."""
+    if declared is None:
+        return Schemes({}, UNSAID, frozenset(), certain=False)
+    modules = tuple(modules)
+    whole = declared.settings.get("format")
+    schemes = [
+        (targets, scheme if scheme.form else scheme._replace(form=_form(whole)))
+        for targets, scheme in _groups(declared, ledger)
+    ]
+    ignore = texts(declared, "ignore")
+    ignored = _expressed(ignore, modules)
+    named: dict[str, Scheme] = {}
+    certain = ignored is not None
+    for targets, scheme in schemes:  # of two groups, the first that names a module
+        found = _expressed(targets, modules)
+        certain = certain and found is not None
+        for module in found or ():
+            named.setdefault(module, scheme)
+    for targets, scheme in reversed(schemes):
+        named.update(dict.fromkeys(targets.intersection(modules), scheme))
+    default = _default(schemes, certain=certain)
+    return Schemes(named, default, (ignored or frozenset()) | ignore, certain)
+
+
+def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str] | None:
+    expressions = sorted(target for target in targets if target.startswith(_EXPRESSION))
+    return matched((begins(one.removeprefix(_EXPRESSION)) for one in expressions), modules)
+
+
+def _default(schemes: list[tuple[frozenset[str], Scheme]], *, certain: bool) -> Scheme | None:
+    """The scheme of the targets that may be classes; unsaid where there are several."""
+    classes = [scheme for targets, scheme in schemes if any(map(_may_be_class, targets))]
+    if len(classes) == 1 and certain:
+        return classes[0]
+    return UNSAID if classes or not certain or not schemes else None
+
+
+def _may_be_class(target: str) -> bool:
+    return "." not in target and not target.startswith(_EXPRESSION)
+
+
+# --- one group --------------------------------------------------------------------------------
+
+
+def _groups(declared: Declared, ledger: Ledger) -> Iterator[tuple[frozenset[str], Scheme]]:
+    found = declared.settings.get("config_groups", {})
+    if not isinstance(found, Mapping):
+        reason = f"config_groups of {declared.where} is {described(found)}; an object is needed"
+        ledger.fault(reason)
+        return
+    for name in sorted(found):
+        where = f"{described(name)} in config_groups of {declared.where}"
+        group = Declared(method=declared.method, settings=_object(found[name]), where=where)
+        if isinstance(found[name], list):  # the name of a preset, with its targets
+            yield frozenset(target for target in found[name] if isinstance(target, str)), UNSAID
+        elif group.settings:
+            yield texts(group, "targets"), _scheme(group, ledger)
+        else:
+            ledger.fault(f"{where} is {described(found[name])}; an object is needed")
+
+
+def _scheme(group: Declared, ledger: Ledger) -> Scheme:
+    form = _form(group.settings.get("format"))
+    weights = _inner(group, "weights", ledger)
+    inputs = _inner(group, "input_activations", ledger)
+    activations = inputs.settings if inputs else {}
+    dynamic = activations.get("dynamic", False)
+    scheme = Scheme(
+        static=inputs is not None and dynamic is False,
+        scaled=activations.get("strategy") == "tensor_group" and dynamic is not True,
+        form=form,
+    )
+    if weights is None:
+        return scheme
+    settings = weights.settings
+    kind = settings.get("type", "int")
+    return scheme._replace(
+        bits=integer(weights, "num_bits", _BITS, ledger) or 8,
+        kind=kind.lower() if isinstance(kind, str) else None,
+        grain=_grain(weights, ledger),
+        symmetric=settings.get("symmetric", True) is not False,
+        ordered=settings.get("actorder") in ("group", "dynamic"),
+    )
+
+
+def _grain(weights: Declared, ledger: Ledger) -> Grain | None:
+    size = integer(weights, "group_size", _SIZES, ledger)
+    strategy = weights.settings.get("strategy")
+    if strategy is None:
+        strategy = "tensor" if size is None else "channel" if size == -1 else "group"
+    match strategy:
+        case "tensor":
+            return TENSOR
+        case "channel":
+            return CHANNEL
+        case "group" | "tensor_group" if size is not None and size > 0:
+            return groups(size)
+        case "block" if (block := _block(weights.settings.get("block_structure"))) is not None:
+            return block
+    sizes = f"group_size {described(weights.settings.get('group_size'))}"
+    blocks = f"block_structure {described(weights.settings.get('block_structure'))}"
+    ledger.fault(
+        f"strategy of {weights.where} is {described(strategy)}, with {sizes} and {blocks}; "
+        "tensor, channel, group with a size above 0, or block with two is needed"
+    )
+    return None
+
+
+def _block(value: object) -> Grain | None:
+    """`[128, 128]`, and as older versions wrote it, `"128x128"`."""
+    if isinstance(value, str):
+        value = [int(part) if part.isdecimal() else 0 for part in value[:20].split("x")]
+    match value:
+        case [int(rows), int(columns)] if 0 < rows in _SIZES and 0 < columns in _SIZES:
+            return Grain(rows, columns)
+    return None
+
+
+def _inner(group: Declared, key: str, ledger: Ledger) -> Declared | None:
+    value = group.settings.get(key)
+    if value is None or isinstance(value, Mapping):
+        where = f"{key} of {group.where}"
+        return Declared(method=group.method, settings=value, where=where) if value else None
+    ledger.fault(f"{key} of {group.where} is {described(value)}; an object is needed")
+    return None
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _form(value: object) -> str | None:
+    return value if isinstance(value, str) else None

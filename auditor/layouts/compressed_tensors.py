@@ -1,0 +1,277 @@
+"""compressed-tensors: what llm-compressor writes, in a dozen formats.
+
+After compressed_tensors.compressors of 0.9 to 0.20; a weight is (..., out, in), of b bits:
+
+    pack-quantized        weight_packed I32 (out, ceil(in * b / 32)), of older versions
+                          ceil(in / (32 // b)); weight_shape (2,): out and in, as values.
+                          Asymmetric: weight_zero_point I32 (ceil(out * b / 32), groups).
+                          Ordered by activation: weight_g_idx (in,)
+    nvfp4-pack-quantized  weight_packed U8 (out, in / 2), weight_scale F8_E4M3 (out, in / 16),
+                          weight_global_scale (1,)
+    mxfp4-, mxfp6-        weight_packed U8 (out, in * b / 8), weight_scale U8 (out, in / 32)
+    mxfp8-quantized       weight F8_E4M3, weight_scale U8 (out, in / 32)
+    int-, float-, naive-  weight I8 or F8_E4M3 in the shape of the model
+    marlin-24             weight_packed I32 (in / 32, out * b / 2), meta I16 (in / 32, 2 * out),
+                          scale_packed (groups, out): half the inputs are zero and left out
+    sparse-24-bitmask     compressed (out, in / 2), bitmask U8 (out, ceil(in / 8)), shape (2, 1)
+    sparse-bitmask        compressed (nonzero,), bitmask, shape (2,), row_offsets (out,), below
+                          the name `X.weight` itself
+
+weight_scale is described in scales.py. Packed or not, activations may have input_scale,
+input_global_scale and their like, attention k_scale and v_scale.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from auditor.layouts import compressed_packs as packs
+from auditor.layouts.compressed_schemes import UNSAID, Scheme, Schemes, read
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.scales import Grain, misfit, seen
+from auditor.layouts.serving import CACHE, note_cache, one_number
+from auditor.layouts.templates import plain_among_packed
+from auditor.tensors import StoredTensor
+
+_Parts = Mapping[str, StoredTensor]
+
+_WHOLE = frozenset({"I8", "F8_E4M3"})  # of a weight that keeps its shape
+_WEIGHTS = ("weight_packed", "compressed", "weight")
+_OF_WEIGHT = frozenset({"weight_scale", "weight_zero_point", "weight_g_idx", "weight_global_scale"})
+_OF_ACTIVATIONS = frozenset(
+    f"{side}_{what}"
+    for side in ("input", "output")
+    for what in ("scale", "zero_point", "global_scale")
+)
+_OWN = _OF_WEIGHT | {"weight_packed", "weight_shape"}  # below no other layout's modules
+_KNOWN = _OWN | _OF_ACTIVATIONS | CACHE | {"bitmask"}
+_STORES = {  # a format -> what it makes of a weight
+    "pack-quantized": "weight_packed",
+    "marlin-24": "weight_packed",
+    "nvfp4-pack-quantized": "weight_packed",
+    "mxfp4-pack-quantized": "weight_packed",
+    "mxfp6-pack-quantized": "weight_packed",
+    "mxfp8-quantized": "weight",
+    "int-quantized": "weight",
+    "float-quantized": "weight",
+    "naive-quantized": "weight",
+}
+
+
+def recognises(stored: Stored) -> bool:
+    """weight_packed, a bit mask, or weights of 8 bits beside a weight_scale."""
+    return any(
+        "weight_packed" in parts or {"compressed", "bitmask"} <= parts.keys() or _whole(parts)
+        for parts in stored.modules.values()
+    )
+
+
+def _whole(parts: _Parts) -> bool:
+    weight = parts.get("weight")
+    return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_WHOLE}
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """Pieces are named `X.weight`, whatever the format calls them."""
+    ledger = Ledger()
+    declared = _flat(declared)
+    modules = stored.modules
+    schemes = read(declared, modules, ledger)
+    forms: set[str] = set()
+    for module, parts in modules.items():
+        if _KNOWN.isdisjoint(parts):
+            continue
+        scheme = schemes.of(module)
+        form = _module(module, parts, scheme or UNSAID, implied, ledger)
+        if form is not None:
+            forms.add(form)
+            _contradictions(parts, module, form, schemes, ledger)
+    _left_plain(stored, schemes, ledger)
+    _cache(stored, declared, ledger)
+    return ledger.close(", ".join(("compressed-tensors", *sorted(forms))))
+
+
+def _flat(declared: Declared | None) -> Declared | None:
+    """Older versions of transformers put the settings one level deeper."""
+    inner = declared.settings.get("quantization_config") if declared else None
+    if declared is None or not isinstance(inner, Mapping) or "config_groups" in declared.settings:
+        return declared
+    return Declared(method=declared.method, settings=inner, where=declared.where)
+
+
+def _module(
+    module: str, parts: _Parts, scheme: Scheme, implied: Implied, ledger: Ledger
+) -> str | None:
+    """Books the tensors of one module; the format that they are in, None: no weight is packed."""
+    name = module if "row_offsets" in parts else f"{module}.weight" if module else "weight"
+    note_cache(parts, ledger)
+    found = packs.find(name, parts, scheme, implied, ledger) or _kept(name, parts, scheme)
+    if found is None:
+        _loose(parts, ledger)
+        return None
+    form, piece = found
+    ledger.pieces.append(piece)
+    _obligatory(parts, scheme, form, ledger)
+    _note(parts, form, ledger)
+    _scales(parts, piece.shape, packs.fixed_grain(form) or scheme.grain, ledger)
+    if piece.shape is not None:
+        _check(parts, piece.shape, scheme, ledger)
+    return form
+
+
+def _kept(name: str, parts: _Parts, scheme: Scheme) -> packs.Found | None:
+    """A weight of 8 bits in the shape of the model."""
+    if not _whole(parts):
+        return None
+    weight, scale = parts["weight"], parts["weight_scale"]
+    integers = weight.dtype == "I8" or (weight.dtype is None and scheme.kind == "int")
+    if integers:
+        return packs.Found("int-quantized", _piece(weight, name, f"INT{scheme.bits or 8}"))
+    form = "mxfp8-quantized" if scale.dtype == "U8" else "float-quantized"
+    return packs.Found(form, _piece(weight, name, "F8_E4M3"))
+
+
+def _piece(weight: StoredTensor, name: str, dtype: str) -> Piece:
+    return Piece(weight, name, weight.shape, dtype)
+
+
+# --- bookkeeping ------------------------------------------------------------------------------
+
+
+def _scales(
+    parts: _Parts, shape: tuple[int, ...] | None, grain: Grain | None, ledger: Ledger
+) -> None:
+    scale = parts.get("weight_scale")
+    if scale is None:
+        return
+    if shape is not None and scale.shape is not None:
+        grain = grain or seen(shape, scale.shape)
+        if grain is None:
+            ledger.fault(f"weight_scale is {scale.shape}, no part of a weight of {shape}", scale)
+        elif (reason := misfit("weight_scale", shape, grain, scale.shape)) is not None:
+            ledger.fault(reason, scale)
+    ledger.note(f"scales, {grain.words}" if grain else "scales of packed weights", scale)
+
+
+def _check(parts: _Parts, shape: tuple[int, ...], scheme: Scheme, ledger: Ledger) -> None:
+    """All but the scales of a weight of that shape."""
+    scale, zeros = parts.get("weight_scale"), parts.get("weight_zero_point")
+    if zeros is not None and scale is not None and scale.shape is not None:
+        packs.check_zeros(zeros, scale.shape, scheme, ledger)
+    index = parts.get("weight_g_idx")
+    if index is not None and index.shape not in {None, shape[-1:]}:
+        reason = f"weight_g_idx is {index.shape}; one for each input makes {shape[-1:]}"
+        ledger.fault(reason, index)
+    size = parts.get("weight_shape")
+    if size is not None and size.shape not in {None, (len(shape),)}:
+        reason = f"weight_shape is {size.shape}; it holds the {len(shape)} sides of {shape}"
+        ledger.fault(reason, size)
+    for key in ("weight_global_scale", "input_global_scale"):
+        one_number(key, parts.get(key), ledger)
+    inputs = parts.get("input_scale")
+    if inputs is not None and inputs.elements is not None and not _serves(inputs.elements, shape):
+        reason = f"input_scale is {inputs.shape}; one number, or one for each group of inputs"
+        ledger.fault(f"{reason}, serves a weight of {shape}", inputs)
+
+
+def _serves(count: int, shape: tuple[int, ...]) -> bool:
+    return count == 1 or (count > 0 and shape[-1:] != () and shape[-1] % count == 0)
+
+
+def _obligatory(parts: _Parts, scheme: Scheme, form: str, ledger: Ledger) -> None:
+    needed = list(packs.NEEDED.get(form, ("weight_scale",)))
+    packed = form == "pack-quantized"
+    grouped = scheme.grain is not None and scheme.grain.outputs == 1
+    if packed and scheme.symmetric is False and grouped:
+        needed.append("weight_zero_point")
+    if packed and scheme.ordered:
+        needed.append("weight_g_idx")
+    if scheme.static:
+        needed.append("input_scale")
+    if scheme.scaled:
+        needed.append("input_global_scale")
+    missing = [key for key in needed if key not in parts]
+    if missing:
+        weight = next(parts[key] for key in _WEIGHTS if key in parts)
+        ledger.fault(f"{' and '.join(missing)} should stand beside it, and no file has it", weight)
+
+
+def _note(parts: _Parts, form: str, ledger: Ledger) -> None:
+    for key, reason in packs.beside(form).items():
+        if key in parts:
+            ledger.note(reason, parts[key])
+    _note_activations(parts, ledger)
+
+
+def _note_activations(parts: _Parts, ledger: Ledger) -> None:
+    found = [parts[key] for key in sorted(_OF_ACTIVATIONS & parts.keys())]
+    if found:
+        ledger.note("scales and zero points of activations", *found)
+
+
+def _loose(parts: _Parts, ledger: Ledger) -> None:
+    """Bookkeeping of a module whose weight is not packed: a float weight, or none at all."""
+    _note_activations(parts, ledger)
+    lost = [parts[key] for key in sorted((_OWN | {"bitmask"}) & parts.keys())]
+    if not lost:
+        return
+    weight = parts.get("weight")
+    ledger.note("scales, zero points and shapes of weights that are not packed", *lost)
+    if weight is None:
+        ledger.fault("the weight that they belong to is not stored", *lost)
+    else:
+        reason = f"beside a weight of {weight.dtype}, which needs none: loading would scale it"
+        ledger.fault(reason, *lost)
+
+
+def _cache(stored: Stored, declared: Declared | None, ledger: Ledger) -> None:
+    """A scheme of the KV cache that is not dynamic needs scales, somewhere."""
+    scheme = declared.settings.get("kv_cache_scheme") if declared else None
+    if declared is None or not isinstance(scheme, Mapping) or scheme.get("dynamic", False):
+        return
+    keys = CACHE | {"output_scale"}
+    if not any(keys & parts.keys() for parts in stored.modules.values()):
+        reason = "and no k_scale or v_scale is stored: caches would be scaled by 1"
+        ledger.fault(f"kv_cache_scheme of {declared.where} is not dynamic, {reason}")
+
+
+# --- what the config says otherwise -----------------------------------------------------------
+
+
+def _contradictions(
+    parts: _Parts, module: str, form: str, schemes: Schemes, ledger: Ledger
+) -> None:
+    weight = next(parts[key] for key in _WEIGHTS if key in parts)
+    scheme = schemes.of(module)
+    stored = weight.name.rpartition(".")[2]
+    if module in schemes.ignored:
+        ledger.fault(f"stored as {form}, but `ignore` lists the module: it is loaded plain", weight)
+    elif scheme is None:
+        ledger.fault(f"stored as {form}, but no target names the module: loaded plain", weight)
+    elif stored != "compressed" and _STORES.get(scheme.form or "", stored) != stored:
+        reason = f"the config's format {scheme.form} stores {_STORES[scheme.form or '']}"
+        ledger.fault(f"{reason}, the file {stored} of {weight.dtype}", weight)
+
+
+def _left_plain(stored: Stored, schemes: Schemes, ledger: Ledger) -> None:
+    """Plain weights of modules that the config quantises, where the like of them are packed."""
+    if not schemes.certain or not ledger.pieces:
+        return
+    packed = {piece.name.removesuffix(".weight") for piece in ledger.pieces}
+    plain = list(_plain(plain_among_packed(stored, packed), schemes))
+    if plain:
+        reason = "plain, but the config quantises it, and others like it are packed: "
+        ledger.fault(f"{reason}loading would find no packed weight", *plain)
+
+
+def _plain(candidates: Mapping[str, StoredTensor], schemes: Schemes) -> Iterator[StoredTensor]:
+    for module, weight in candidates.items():
+        scheme = schemes.of(module)
+        if scheme is not None and scheme.quantises:
+            yield weight
+
+
+LAYOUT = Layout(
+    name="compressed-tensors",
+    methods=("compressed-tensors",),
+    recognises=recognises,
+    unpack=unpack,
+)

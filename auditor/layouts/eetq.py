@@ -1,0 +1,66 @@
+"""EETQ, https://github.com/NetEase-FuXi/EETQ: int8, laid out for its kernel.
+
+As transformers' integrations/eetq.py saves a linear of (out, in):
+
+    X.weight         I8 (in, out), the transpose of what a plain checkpoint stores
+    X.weight_scales  F16 (out,), one for each output
+"""
+
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.settings import texts
+from auditor.tensors import StoredTensor
+
+
+def recognises(stored: Stored) -> bool:
+    """A weight_scales beside a weight of int8."""
+    return any(
+        "weight_scales" in members
+        and "weight" in members
+        and members["weight"].dtype in {None, "I8"}
+        for members in stored.modules.values()
+    )
+
+
+def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
+    """Pieces are named as they are stored: `X.weight`."""
+    ledger, left = Ledger(), texts(declared, "modules_to_not_convert")
+    for module, members in stored.modules.items():
+        weight, scales = members.get("weight"), members.get("weight_scales")
+        if scales is not None:
+            _book_scales(scales, weight, ledger)
+        if weight is None or weight.dtype not in {None, "I8"}:
+            continue
+        if weight.dtype is None and scales is None:
+            continue
+        _unpack(weight, scales, ledger)
+        if module in left or module.rpartition(".")[2] in left:
+            reason = "packed, though modules_to_not_convert lists it: loading expects floats"
+            ledger.fault(reason, weight)
+    return ledger.close("eetq, int8")
+
+
+def _book_scales(scales: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
+    ledger.note("weight_scales, one for each output", scales)
+    if weight is None:
+        ledger.fault("weight_scales whose weight is not stored", scales)
+    elif weight.dtype not in {None, "I8"}:
+        ledger.fault(f"weight_scales beside a weight of {weight.dtype}, I8 is needed", scales)
+
+
+def _unpack(weight: StoredTensor, scales: StoredTensor | None, ledger: Ledger) -> None:
+    if scales is None:
+        ledger.fault("int8 without its weight_scales", weight)
+    if weight.shape is None:
+        ledger.pieces.append(Piece(weight, weight.name, None, "INT8"))
+        return
+    if len(weight.shape) != 2:  # noqa: PLR2004 - (in, out)
+        ledger.fault(f"stored as {weight.shape}, (in, out) is needed", weight)
+        return
+    inputs, outputs = weight.shape
+    ledger.pieces.append(Piece(weight, weight.name, (outputs, inputs), "INT8"))
+    if scales is not None and scales.shape not in {None, (outputs,)}:
+        said = f"weight {weight.shape} is (in, out)"
+        ledger.fault(f"weight_scales are {scales.shape}, {said}: ({outputs:,},) is needed", scales)
+
+
+LAYOUT = Layout(name="eetq", methods=("eetq",), recognises=recognises, unpack=unpack)

@@ -1,0 +1,268 @@
+"""fp8: weights of 8-bit floats in the model's own shape, with scales beside them.
+
+After transformers' finegrained_fp8 and fbgemm_fp8 integrations (5.23) and DeepSeek-V3's files:
+
+    weight            F8_E4M3 (out, in)
+    weight_scale_inv  F32, or F8_E8M0 or U8 exponents: (ceil(out / 128), ceil(in / 128)), for the
+                      weight_block_size that the config has; () where it has null
+    weight_scale      () or (1,), of fbgemm (out, 1); of DeepSeek-V4 `scale`, of Mistral
+                      `qscale_weight` stand for weight_scale_inv
+    activation_scale, input_scale     one number, where activations are static
+    input_scale_ub                    fbgemm's bound for the scales of activations
+
+Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the like beside
+`gate_up_proj`. Those of DeepSeek-V4 are of 4 bits: I8 (out, in / 2), scales (out, in / 32).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from auditor.containers.words import described
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.patterns import skipped
+from auditor.layouts.scales import CHANNEL, TENSOR, Grain, Shape, groups, misfit, seen
+from auditor.layouts.serving import note_cache
+from auditor.layouts.settings import texts
+from auditor.tensors import StoredTensor
+
+_Parts = Mapping[str, StoredTensor]
+
+FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
+_FOURS = frozenset({"I8", "F4"})
+_INVERSE = "_scale_inv"
+_SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `weight`
+_SHARED = frozenset({"scale", "weight_scale"})  # of other layouts and plain modules as well
+_ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
+_OF_EXPERTS = ("_activation_scale", "_input_scale")  # behind gate_up_proj and the like
+_SIDES = range(1, 1 << 24)  # of a block
+_FUSED = 3  # axes of experts that are one tensor
+_FOUR_GROUP = groups(32)
+_METHODS = ("fp8", "fbgemm_fp8")
+
+
+class _Weight(NamedTuple):
+    """A weight, its scales, and what the names around it begin with."""
+
+    module: str
+    stem: str  # weight, gate_up_proj
+    weight: StoredTensor
+    scale: StoredTensor
+    shared: bool  # the scale's name says nothing of blocks
+
+
+class _Settings(NamedTuple):
+    """What the config says, as far as it can be understood."""
+
+    block: Grain | None  # None: nothing
+    static: bool
+    experts: str | None
+    rows: bool  # fbgemm: one scale for each output
+
+
+def recognises(stored: Stored) -> bool:
+    """A scale_inv, or a float of 8 bits with a scale."""
+    return any(
+        _weights(module, parts) or any(key.endswith(_INVERSE) for key in parts)
+        for module, parts in stored.modules.items()
+    )
+
+
+def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
+    """Pieces have the names and, but for those of 4 bits, the shapes that are stored."""
+    ledger = Ledger()
+    settings = _read(declared, ledger)
+    words: set[str | None] = set()
+    found: list[_Weight] = []
+    for module, parts in stored.modules.items():
+        note_cache(parts, ledger)
+        weights = _weights(module, parts)
+        for weight in weights:
+            words.add(_book(weight, settings, ledger))
+        _activations(parts, ledger)
+        _loose(parts, weights, ledger)
+        found.extend(weights)
+    _skipped(found, declared, ledger)
+    if settings.static:
+        _without_activations(found, stored, ledger)
+    return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))
+
+
+def _weights(module: str, parts: _Parts) -> list[_Weight]:
+    """The weights of a module that have scales, if they are of 8 bits or 4."""
+    found: list[_Weight] = []
+    for key, scale in parts.items():
+        if key in _SCALES:
+            stem = "weight"
+        elif key.endswith(_INVERSE):
+            stem = key.removesuffix(_INVERSE)
+        elif key.endswith("_scale"):
+            stem = key.removesuffix("_scale")
+        else:
+            continue
+        weight = parts.get(stem)
+        if weight is None:
+            continue
+        plain = weight.dtype == "I8" and key == "weight_scale"  # compressed-tensors, modelopt
+        if weight.dtype is None or weight.dtype in FLOATS or (weight.dtype in _FOURS and not plain):
+            found.append(_Weight(module, stem, weight, scale, key in _SHARED))
+    return found
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+def _read(declared: Declared | None, ledger: Ledger) -> _Settings:
+    settings = declared.settings if declared else {}
+    experts = settings.get("expert_dtype")
+    return _Settings(
+        block=_block(declared, ledger),
+        static=settings.get("activation_scheme") == "static",
+        experts=experts if isinstance(experts, str) else None,
+        rows=declared is not None and declared.method == "fbgemm_fp8",
+    )
+
+
+def _block(declared: Declared | None, ledger: Ledger) -> Grain | None:
+    if declared is None or "weight_block_size" not in declared.settings:
+        return None
+    value = declared.settings["weight_block_size"]
+    match value:
+        case None:
+            return TENSOR
+        case [int(rows), int(columns)] if rows in _SIDES and columns in _SIDES:
+            return Grain(rows, columns)
+    what = described(value)
+    ledger.fault(f"weight_block_size of {declared.where} is {what}; two sides above 0 are needed")
+    return None
+
+
+# --- one weight -------------------------------------------------------------------------------
+
+
+def _book(found: _Weight, settings: _Settings, ledger: Ledger) -> str | None:
+    """The piece and its scales; what the scales are, in words."""
+    weight, scale = found.weight, found.scale
+    name = f"{found.module}.{found.stem}" if found.module else found.stem
+    fours = weight.dtype in _FOURS
+    shape = _unpacked(weight)
+    dtype = "FP4" if fours else weight.dtype or "F8_E4M3"
+    ledger.pieces.append(Piece(weight, name, shape, dtype))
+    _expert(found, fours=fours, settings=settings, ledger=ledger)
+    if shape is None or scale.shape is None:
+        ledger.note("scales of weights", scale)
+        return None
+    grain = _FOUR_GROUP if fours else _grain(found, shape, scale.shape, settings)
+    ledger.note(f"scales, {grain.words}" if grain else "scales of weights", scale)
+    if grain is None:
+        ledger.fault(f"a scale of {scale.shape} fits no part of a weight of {shape}", scale)
+        return None
+    if not (settings.rows and _rows_of_experts(shape, scale.shape)):
+        misfitting = misfit("its scale", shape, grain, scale.shape)
+        if misfitting is not None:
+            ledger.fault(misfitting, scale)
+    return grain.words
+
+
+def _unpacked(weight: StoredTensor) -> Shape | None:
+    """Two numbers of 4 bits are in a byte; F4 counts numbers."""
+    if weight.dtype != "I8" or not weight.shape:
+        return weight.shape
+    return (*weight.shape[:-1], 2 * weight.shape[-1])
+
+
+def _grain(found: _Weight, shape: Shape, scales: Shape, settings: _Settings) -> Grain | None:
+    if settings.rows:
+        return CHANNEL
+    if settings.block is not None and not found.shared:
+        return settings.block
+    return seen(shape, scales)
+
+
+def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
+    """Scales of fbgemm for experts (E, in, out): (E, 1, out), of down_proj (E, out, 1)."""
+    if len(weight) != _FUSED:
+        return False
+    experts, _, outputs = weight
+    return scales in {(experts, 1, outputs), (experts, outputs, 1)}
+
+
+def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: Ledger) -> None:
+    """Loading makes room for experts of the declared width, and for no other."""
+    inside = f".{found.module}."
+    if settings.experts is None or found.weight.dtype is None or ".experts." not in inside:
+        return
+    if fours != (settings.experts == "fp4"):
+        what = f"{found.weight.dtype} {found.weight.shape}"
+        ledger.fault(
+            f"expert_dtype is {described(settings.experts)}, stored is {what}", found.weight
+        )
+
+
+# --- beside the weights -----------------------------------------------------------------------
+
+
+def _activations(parts: _Parts, ledger: Ledger) -> None:
+    for key, tensor in parts.items():
+        experts = key.endswith(_OF_EXPERTS)
+        if not experts and key not in _ACTIVATIONS:
+            continue
+        ledger.note("scales of activations", tensor)
+        each = experts and tensor.shape is not None and len(tensor.shape) == 1
+        if tensor.elements not in {None, 1} and not each:
+            ledger.fault(f"a scale of activations is {tensor.shape}; one number is needed", tensor)
+
+
+def _without_activations(found: list[_Weight], stored: Stored, ledger: Ledger) -> None:
+    """Static activations have a scale: beside the weight, or where all experts have theirs."""
+    scaled = {
+        module
+        for module, parts in stored.modules.items()
+        if any(key in _ACTIVATIONS or key.endswith(_OF_EXPERTS) for key in parts)
+    }
+    bare = [
+        weight.weight
+        for weight in found
+        if scaled.isdisjoint({weight.module, ".".join(weight.module.split(".")[:-2])})
+    ]
+    if bare:
+        reason = "activation_scheme is static, and no input_scale or activation_scale beside it"
+        ledger.fault(reason, *bare)
+
+
+def _loose(parts: _Parts, weights: list[_Weight], ledger: Ledger) -> None:
+    """Scales without a weight that needs them, and weights without the scale that they need."""
+    scaled = {found.stem for found in weights}
+    for key, tensor in parts.items():
+        stem = "weight" if key in _SCALES else key.removesuffix(_INVERSE)
+        ours = key.endswith(_INVERSE) or key in {"weight_scale", "qscale_weight"}
+        if ours and stem not in scaled:
+            _orphan(tensor, parts.get(stem), ledger)
+        elif tensor.dtype in FLOATS and key not in scaled:
+            ledger.fault(f"{tensor.dtype} without a scale: loading would make up one", tensor)
+
+
+def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
+    ledger.note("scales of weights", scale)
+    if weight is None:
+        ledger.fault("the weight that this scale belongs to is not stored", scale)
+    else:
+        ledger.fault(f"a scale beside a weight of {weight.dtype}, which needs none", scale)
+
+
+def _skipped(found: list[_Weight], declared: Declared | None, ledger: Ledger) -> None:
+    """The weight of a module that loading skips is cast, and its scale left out."""
+    keys = texts(declared, "modules_to_not_convert") or texts(declared, "ignored_layers")
+    modules = skipped(keys, {weight.module for weight in found})
+    wrong = list(_of(found, modules or frozenset()))
+    if wrong:
+        reason = "modules_to_not_convert lists it: loading would cast it and leave its scale out"
+        ledger.fault(f"stored in 8 bits, but {reason}", *wrong)
+
+
+def _of(found: list[_Weight], modules: frozenset[str]) -> Iterator[StoredTensor]:
+    for weight in found:
+        if weight.module in modules:
+            yield weight.weight
+
+
+LAYOUT = Layout(name="fp8", methods=_METHODS, recognises=recognises, unpack=unpack)

@@ -1,0 +1,261 @@
+"""GPTQ, https://arxiv.org/abs/2210.17323, as AutoGPTQ and GPTQModel store it.
+
+A linear of (out, in) in b bits, packed into words of w bits (32 as a rule), groups of g inputs:
+
+    X.qweight  I32 (ceil(in * b/w), out)      at 4 bits eight inputs to a word, at 3 bits 32 in 3
+    X.qzeros   I32 (ceil(in/g), ceil(out * b/w))
+    X.scales   F16 (ceil(in/g), out)
+    X.g_idx    I32 (in,)                      the group of each input; not needed without act-order
+
+Versions 1 and 2 (checkpoint_format gptq, gptq_v2) and the bit planes of gptq_p have these shapes
+and other values. Marlin, for its kernel, repacks 4 or 8 bits in tiles of 16 inputs:
+
+    X.B, X.qweight  I32 (in/16, out * 16 * b/32)    X.s, X.scales  F16 (in/g, out)
+
+Some writers store a bias of zeros beside every qweight; where the architecture has none it is left
+plain, to be told as the unexpected tensor that it is. From gptqmodel/nn_modules/qlinear of
+GPTQModel 7.7.0 and qlinear_marlin.py of AutoGPTQ 0.7.1.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
+from auditor.layouts.qweight import (
+    GPTQ,
+    MARLIN,
+    Members,
+    Parts,
+    Reading,
+    best,
+    form_of,
+    grouped,
+    marlin,
+    parts_of,
+    plain_among_packed,
+    take,
+)
+from auditor.layouts.settings import integer
+
+_BITS = (4, 8, 3, 2, 5, 6, 7)  # the likeliest first: the order decides where shapes do not
+_GROUPS = range(-1, 2**31)
+_FORMATS = (GPTQ, "gptq_v2", "gptq_p", MARLIN)
+_PARTS = frozenset({"qweight", "qzeros", "scales", "g_idx"})
+_MARLIN = frozenset({"B", "s"})
+_NOTES: Mapping[str, str] = {
+    "qzeros": "zero points, packed as the weight is",
+    "g_idx": "g_idx, the group of each input",
+    "workspace": "workspace of the Marlin kernel",
+    "g_idx_sort_indices": "g_idx_sort_indices, the order of the inputs",
+}
+# Linears of GPT-2 and its like, which a plain checkpoint stores as (in, out).
+_CONV1D = frozenset({"c_attn", "c_fc", "c_proj", "q_attn"})
+
+
+def recognises(stored: Stored) -> bool:
+    """Some qweight has GPTQ's shape or a g_idx, or a B stands beside its s."""
+    return any(map(_is_gptq, stored.modules.values()))
+
+
+def _is_gptq(members: Members) -> bool:
+    if "qweight" not in members:
+        return _MARLIN.issubset(members) and members["B"].dtype in {None, "I32"}
+    by_name = members["qweight"].shape is None and "scales" in members
+    return by_name or form_of(members) in {GPTQ, MARLIN}
+
+
+class _Settings(NamedTuple):
+    bits: int | None
+    group: int | None  # -1: all inputs together; None: the scales alone say it
+    act_order: bool
+    uneven: bool  # some modules have settings of their own
+    format: str
+    where: str
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """A `qweight` becomes `weight`, (out, in); a Conv1D of GPT-2 (in, out)."""
+    ledger = Ledger()
+    settings = _settings(declared, ledger)
+    read = _Reader(settings, implied)
+    packed: dict[str, Reading | None] = {}
+    for module, members in stored.modules.items():
+        if "qweight" in members or _MARLIN.issubset(members):
+            packed[module] = _unpack(module, members, read, ledger)
+        elif not _PARTS.isdisjoint(members):
+            _orphans(module, members, implied, ledger)
+    for fault in plain_among_packed(stored, packed, lambda _module: settings.uneven):
+        ledger.fault(fault.reason, *fault.tensors)
+    return ledger.close(_title(settings, packed))
+
+
+def _settings(declared: Declared | None, ledger: Ledger) -> _Settings:
+    if declared is None:
+        return _Settings(None, None, act_order=False, uneven=False, format=GPTQ, where="")
+    said = declared.settings
+    form = said.get("checkpoint_format", said.get("format"))
+    marlin_format = said.get("is_marlin_format") is True or declared.method == MARLIN
+    return _Settings(
+        bits=integer(declared, "bits", sorted(_BITS), ledger),
+        group=integer(declared, "group_size", _GROUPS, ledger),
+        act_order=said.get("desc_act") is True,
+        uneven=bool(said.get("dynamic")),
+        format=MARLIN if marlin_format else form if form in _FORMATS else GPTQ,
+        where=declared.where,
+    )
+
+
+def _title(settings: _Settings, packed: Mapping[str, Reading | None]) -> str:
+    readings = [reading for reading in packed.values() if reading is not None]
+    said = [settings.format]
+    if readings:
+        said.append(f"{'/'.join(map(str, sorted({one.bits for one in readings})))} bits")
+        whole = settings.group == -1
+        sizes = sorted({one.group for one in readings})
+        said.append("one group" if whole else f"groups of {'/'.join(map(str, sizes[:3]))}")
+    if settings.act_order:
+        said.append("act-order")
+    return ", ".join(said)
+
+
+# --- one module -------------------------------------------------------------------------------
+
+
+def _unpack(module: str, members: Members, read: "_Reader", ledger: Ledger) -> Reading | None:
+    weight, scales = ("qweight", "scales") if "qweight" in members else ("B", "s")
+    parts = parts_of(members, weight, scales, "qzeros")
+    reading = None
+    if isinstance(parts, str):
+        ledger.fault(parts, members[weight])
+    else:
+        reading = read.of(module, weight, parts) if parts is not None else None
+        take(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
+    _notes(members, scales, reading, ledger)
+    _lacking(members, weight, scales, read.settings, reading, ledger)
+    return reading
+
+
+def _notes(members: Members, scales: str, reading: Reading | None, ledger: Ledger) -> None:
+    if scales in members:
+        group = f" for each {reading.group:,} inputs of an output" if reading else ""
+        ledger.note(f"scales, one{group}" if group else "scales", members[scales])
+    for last in _NOTES.keys() & members.keys():
+        ledger.note(_NOTES[last], members[last])
+
+
+def _lacking(  # noqa: PLR0913, PLR0917 - what is needed depends on all of these
+    members: Members,
+    weight: str,
+    scales: str,
+    settings: _Settings,
+    reading: Reading | None,
+    ledger: Ledger,
+) -> None:
+    tiled = weight == "B" or (reading.form == MARLIN if reading else settings.format == MARLIN)
+    needed = [scales] if tiled else [scales, "qzeros"]
+    for last in needed:
+        if last not in members:
+            ledger.fault(f"packed without its {last}", members[weight])
+    if settings.act_order and not tiled and "g_idx" not in members:
+        reason = "desc_act is declared, and no g_idx says which group an input is in"
+        ledger.fault(reason, members[weight])
+
+
+def _orphans(module: str, members: Members, implied: Implied, ledger: Ledger) -> None:
+    for last in sorted(_PARTS & members.keys()):
+        if implied(f"{module}.{last}") is None:
+            ledger.note(f"{last} of no stored qweight", members[last])
+            ledger.fault(f"{last} whose qweight is not stored", members[last])
+
+
+class _Reader:
+    """Reads modules; those of the same shapes once."""
+
+    def __init__(self, settings: _Settings, implied: Implied) -> None:
+        self.settings = settings
+        self._implied = implied
+        self._known: dict[tuple[str, Parts, tuple[int, ...] | None], Reading] = {}
+
+    def of(self, module: str, weight: str, parts: Parts) -> Reading:
+        """The architecture is asked only where the module does not explain itself."""
+        conv = module.rpartition(".")[2] in _CONV1D
+        reading = self._read(weight, parts, None)
+        if conv or reading.complaints or parts.qweight[0] * parts.word % reading.bits:
+            expected = self._implied(f"{module}.weight")
+            reading = self._read(weight, parts, expected)
+            reading = reading._replace(complaints=_told(reading, weight))
+            return _turned(reading, expected) if conv else reading
+        return reading
+
+    def _read(self, weight: str, parts: Parts, expected: tuple[int, ...] | None) -> Reading:
+        known = self._known.get((weight, parts, expected))
+        if known is None:
+            readings = _readings(parts, self.settings, expected, tiled=weight == "B")
+            known = best(readings, expected)
+            self._known[weight, parts, expected] = known
+        return known
+
+
+def _told(reading: Reading, weight: str) -> tuple[tuple[str, str], ...]:
+    """The complaints under the names that are stored."""
+    names = {"qweight": weight, "scales": "scales" if weight == "qweight" else "s"}
+    return tuple((names.get(last, last), reason) for last, reason in reading.complaints)
+
+
+def _turned(reading: Reading, expected: tuple[int, ...] | None) -> Reading:
+    """A Conv1D is (in, out) in a plain checkpoint."""
+    turned = reading.shape[::-1]
+    return reading._replace(shape=turned) if expected == turned else reading
+
+
+def _readings(
+    parts: Parts, settings: _Settings, expected: tuple[int, ...] | None, *, tiled: bool
+) -> list[Reading]:
+    """One for each number of bits, that which is declared first."""
+    order = sorted(_BITS, key=lambda bits: bits != settings.bits)  # stable
+    group = None if settings.uneven else settings.group
+    rows = [_rows(parts, bits, group, expected) for bits in order]
+    tiles = [marlin(parts, bits, group) for bits in order if bits in {4, 8}]
+    readings = [*tiles, *rows] if tiled or settings.format == MARLIN else [*rows, *tiles]
+    return [
+        reading._replace(complaints=(*reading.complaints, *_doubts(reading, settings)))
+        for reading in readings
+    ]
+
+
+def _doubts(reading: Reading, settings: _Settings) -> list[tuple[str, str]]:
+    doubts = []
+    if settings.bits not in {None, reading.bits} and not settings.uneven:
+        declares = f"{settings.where} declares {settings.bits} bits"
+        doubts.append(("qweight", f"{declares}, the shapes are those of {reading.bits}"))
+    if settings.where and (reading.form == MARLIN) != (settings.format == MARLIN):
+        declares = f"{settings.where} declares the format {settings.format}"
+        doubts.append(("qweight", f"{declares}, the shapes are those of {reading.form}"))
+    return doubts
+
+
+def _rows(parts: Parts, bits: int, group: int | None, expected: tuple[int, ...] | None) -> Reading:
+    rows, outputs = parts.qweight
+    inputs = _inputs(parts, bits, expected)
+    size, complaints = grouped(parts.scales, "scales", (outputs, inputs), group)
+    said = list(complaints)
+    if parts.g_idx not in {None, (inputs,)}:
+        holds = f"qweight {parts.qweight} holds {parts.word}/{bits} * {rows:,} = {inputs:,} inputs"
+        said.append(("g_idx", f"g_idx is {parts.g_idx}, {holds}"))
+    groups = parts.scales[0] if parts.scales else -(-inputs // size)
+    zeros = (groups, -(-outputs * bits // parts.word))
+    if parts.zeros not in {None, zeros}:
+        words = f"{outputs:,} outputs * {bits}/{parts.word} in {zeros[0]:,} groups are {zeros}"
+        said.append(("qzeros", f"qzeros are {parts.zeros}, {words}"))
+    return Reading(GPTQ, bits, (outputs, inputs), size, tuple(said))
+
+
+def _inputs(parts: Parts, bits: int, expected: tuple[int, ...] | None) -> int:
+    """Rows * word / bits; where the last word is not full, as g_idx or the architecture says."""
+    rows = parts.qweight[0]
+    told = [shape[-1] for shape in (parts.g_idx, expected) if shape]
+    fit = (inputs for inputs in told if -(-inputs * bits // parts.word) == rows)
+    return next(fit, rows * parts.word // bits)
+
+
+LAYOUT = Layout(name="gptq", methods=("gptq", "marlin"), recognises=recognises, unpack=unpack)

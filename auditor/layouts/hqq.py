@@ -1,0 +1,229 @@
+"""HQQ, https://mobiusml.github.io/hqq_blog/, as hqq and transformers save it to safetensors.
+
+The n = out * in numbers of a linear are reshaped into groups of g, (n/g, g) for axis 1 and
+(g, n/g) for axis 0, and packed along the first side R of that matrix (R, C):
+
+    X.W_q    8 bits U8 (R, C), 4 bits U8 (R/2, C), 2 bits U8 (R/4, C), 1 bit U8 (R/8, C),
+             3 bits I32 (ceil(R/10), C): ten numbers to a word
+    X.scale  float (n/g, 1) or (1, n/g), X.zero likewise; or both in X.zero_scale (2, ...)
+    X.shape  I64 (2,), and more settings of the module, each in a tensor of its own
+
+With view_as_float the bytes are seen as the compute dtype: BF16 (R, C/2) for U8, (R, 2C) for I32.
+5 and 6 bits take a byte, 1.58 bits two bits. The shape is a value, which no header tells: the
+architecture does. From hqq/core/quantize.py and bitpack.py of hqq 0.2.8.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.tensors import DTYPE_BITS, StoredTensor
+
+Shape = tuple[int, ...]
+Members = Mapping[str, StoredTensor]
+
+# Bits a number -> bits of a word, numbers in a word.
+_PACKINGS: Mapping[int, tuple[int, int]] = {8: (8, 1), 4: (8, 2), 2: (8, 4), 1: (8, 8), 3: (32, 10)}
+_STORED_AS = {6: 8, 5: 8, 1.58: 2}
+_NEEDED = ("nbits", "group_size", "axis", "shape", "packing")
+_SETTINGS = frozenset(
+    {
+        *_NEEDED,
+        "unpack_view_dtype",
+        "view_as_float",
+        "quant_scale",
+        "quant_zero",
+        "compute_dtype",
+        "offload_meta",
+        "encoded_state_dict",
+        "stores_quant_config",
+        "channel_wise",
+        "optimize",
+        "round_zero",
+    }
+)
+_TENSORS = frozenset({"scale", "zero", "zero_scale"})
+_TAGLESS = frozenset({"model", "layers"})
+
+
+def recognises(stored: Stored) -> bool:
+    """A W_q: nothing else is called that."""
+    return any("W_q" in members for members in stored.modules.values())
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """A `W_q` becomes `weight`, in the architecture's shape where as many numbers are stored."""
+    ledger, kinds = Ledger(), set()
+    reader = _Reader(declared, implied, ledger)
+    for module, members in stored.modules.items():
+        if "W_q" in members:
+            kinds.add(reader.unpack(module, members))
+        elif "scale" in members and not _SETTINGS.isdisjoint(members):
+            _orphans(members, ledger)
+    return ledger.close(", ".join(("hqq", *sorted(kind for kind in kinds if kind))))
+
+
+def _orphans(members: Members, ledger: Ledger) -> None:
+    found = [members[last] for last in sorted(members.keys() & (_TENSORS | _SETTINGS))]
+    ledger.note("scales and settings of no stored W_q", *found)
+    ledger.fault("the W_q that these belong to is not stored", *found)
+
+
+class _Matrix(NamedTuple):
+    """What W_q holds if it is packed in `bits`."""
+
+    bits: int
+    numbers: int
+    group: int
+
+
+class _Reader:
+    """Reads modules, each as the config declares its kind."""
+
+    def __init__(self, declared: Declared | None, implied: Implied, ledger: Ledger) -> None:
+        settings = declared.settings.get("quant_config") if declared else None
+        self._settings: Mapping[str, Any] = settings if isinstance(settings, Mapping) else {}
+        self._implied = implied
+        self._ledger = ledger
+
+    def unpack(self, module: str, members: Members) -> str:
+        """Books the module; its kind in words."""
+        ledger, packed = self._ledger, members["W_q"]
+        _note(members, ledger)
+        has_scales = "zero_scale" in members or {"scale", "zero"} <= members.keys()
+        lacking = [last for last in _NEEDED if last not in members]
+        if not has_scales:
+            lacking.append("scale and zero")
+        if lacking:
+            ledger.fault(f"W_q without its {', '.join(lacking)}", packed)
+        declared = self._declared(module)
+        bits = _stored_bits(declared.get("nbits"))
+        name = f"{module}.weight" if module else "weight"
+        if packed.shape is None:
+            ledger.pieces.append(Piece(packed, name, None, f"INT{bits or 4}"))
+            return ""
+        expected = self._implied(name)
+        matrix = _matrix(members, bits, declared.get("group_size"), expected, ledger)
+        if matrix is None:
+            return ""
+        if bits is not None and bits != matrix.bits:
+            said = (
+                f"the config declares nbits {bits}, W_q and its scales are those of {matrix.bits}"
+            )
+            ledger.fault(said, packed)
+        shape = _shape(packed, matrix, expected, ledger)
+        ledger.pieces.append(Piece(packed, name, shape, f"INT{matrix.bits}"))
+        return f"{matrix.bits} bits in groups of {matrix.group:,}"
+
+    def _declared(self, module: str) -> Mapping[str, Any]:
+        """One setting for all, or one for each kind of linear: `self_attn.k_proj`."""
+        kinds = (part for part in module.split(".") if part not in _TAGLESS and not part.isdigit())
+        found = self._settings.get(".".join(kinds), self._settings)
+        inner = found.get("weight_quant_params") if isinstance(found, Mapping) else None
+        return inner if isinstance(inner, Mapping) else {}
+
+
+def _stored_bits(nbits: object) -> int | None:
+    if not isinstance(nbits, (int, float)) or isinstance(nbits, bool):
+        return None
+    stored = _STORED_AS.get(nbits, nbits)
+    return int(stored) if stored in _PACKINGS else None
+
+
+def _note(members: Members, ledger: Ledger) -> None:
+    scales = [members[last] for last in sorted(_TENSORS & members.keys())]
+    settings = [members[last] for last in sorted(_SETTINGS & members.keys())]
+    if scales:
+        ledger.note("scales and zero points, one for each group of numbers", *scales)
+    if settings:
+        ledger.note("settings of a module: bits, group size, shape and the like", *settings)
+
+
+def _matrix(
+    members: Members, bits: int | None, group: object, expected: Shape | None, ledger: Ledger
+) -> _Matrix | None:
+    """The numbers in W_q, from its shape and that of its scales; None where it can hold none."""
+    packed = members["W_q"]
+    width = DTYPE_BITS.get(packed.dtype or "", 0)
+    shape = packed.shape or ()
+    if len(shape) != 2 or not packed.elements or width not in {8, 16, 32}:  # noqa: PLR2004
+        ledger.fault(f"W_q is {packed.dtype} {shape}; a matrix of words is needed", packed)
+        return None
+    scales = _scales(members, ledger)
+    if scales is None:
+        return _unscaled(packed, bits)
+    found = [_held(packed, scales, one, group, expected) for one in _order(packed, bits)]
+    fitting = [matrix for matrix in found if matrix is not None]
+    if not fitting:
+        said = f"W_q {packed.dtype} {shape} and scales {scales} fit no number of bits"
+        ledger.fault(said, packed)
+        return None
+    wanted = None if expected is None else prod(expected)
+    return next((matrix for matrix in fitting if matrix.numbers == wanted), fitting[0])
+
+
+def _unscaled(packed: StoredTensor, bits: int | None) -> _Matrix:
+    word, many = _PACKINGS[bits or 4]
+    numbers = (packed.elements or 0) * DTYPE_BITS[packed.dtype or ""] // word * many
+    return _Matrix(bits or 4, numbers, numbers)
+
+
+def _order(packed: StoredTensor, bits: int | None) -> Iterable[int]:
+    """What is declared first; bytes are not of 3 bits, nor words of 32 bits of any other."""
+    whole = {"U8": (4, 8, 2, 1), "I32": (3,)}.get(packed.dtype or "", (4, 8, 2, 1, 3))
+    return sorted(whole, key=lambda one: one != bits)
+
+
+def _scales(members: Members, ledger: Ledger) -> Shape | None:
+    """(n/g, 1) or (1, n/g), or () for the whole tensor; scale and zero have to be of one shape."""
+    both = members.get("zero_scale")
+    if both is not None:
+        return both.shape[1:] if both.shape else None
+    scale, zero = members.get("scale"), members.get("zero")
+    if scale is not None and zero is not None and scale.shape != zero.shape:
+        ledger.fault(f"scale is {scale.shape} and zero is {zero.shape}", scale, zero)
+    return scale.shape if scale is not None else None
+
+
+def _held(
+    packed: StoredTensor, scales: Shape, bits: int, group: object, expected: Shape | None
+) -> _Matrix | None:
+    """What W_q (rows, columns) holds in `bits`; None where the scales are not of such a matrix."""
+    word, many = _PACKINGS[bits]
+    rows, columns = packed.shape or (0, 0)
+    width = DTYPE_BITS[packed.dtype or ""]
+    columns, rest = divmod(columns * width, word)  # of the packing's own words
+    groups = prod(scales)
+    if rest or groups < 1:
+        return None
+    if len(scales) == 2 and scales[1] == 1 and -(-groups // many) == rows:  # noqa: PLR2004
+        return _Matrix(bits, groups * columns, columns)
+    if len(scales) == 2 and scales[0] == 1 and groups == columns:  # noqa: PLR2004
+        return _along_rows(bits, many, rows, groups, group, expected)
+    if not scales:
+        return _Matrix(bits, rows * many * columns, rows * many * columns)
+    return None
+
+
+def _along_rows(  # noqa: PLR0913, PLR0917 - the six sizes of one matrix
+    bits: int, many: int, rows: int, groups: int, group: object, expected: Shape | None
+) -> _Matrix:
+    """Axis 0, (g, n/g): of 3 bits the last word may not be full, so g is not what it holds."""
+    sizes = [group] if type(group) is int else []
+    if expected is not None:
+        sizes.insert(0, prod(expected) // groups)
+    size = next((one for one in sizes if one > 0 and -(-one // many) == rows), rows * many)
+    return _Matrix(bits, groups * size, size)
+
+
+def _shape(packed: StoredTensor, matrix: _Matrix, expected: Shape | None, ledger: Ledger) -> Shape:
+    if expected is not None and prod(expected) == matrix.numbers:
+        return expected
+    if expected is not None:
+        holds = f"W_q {packed.dtype} {packed.shape} holds {matrix.numbers:,} of {matrix.bits} bits"
+        ledger.fault(f"{holds}, the architecture has {expected} = {prod(expected):,}", packed)
+    return (matrix.numbers,)
+
+
+LAYOUT = Layout(name="hqq", methods=("hqq",), recognises=recognises, unpack=unpack)

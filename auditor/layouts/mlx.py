@@ -1,0 +1,184 @@
+"""MLX: `mlx.core.quantize` packs each row of a weight into words of 32 bits, in groups.
+
+For (..., out, in) at b bits in groups of g, as mlx.nn.QuantizedLinear and QuantizedEmbedding save
+it, and mlx_lm's QuantizedSwitchLinear with an axis of experts in front:
+
+    X.weight        U32 (..., out, in * b / 32)
+    X.scales        (..., out, in / g), float; U8 in the modes mxfp4, mxfp8 and nvfp4
+    X.biases        like the scales, in the mode affine alone; X.bias is the model's own
+    X.global_scale  F32 () or (experts,), in the mode nvfp4 where it was asked for
+
+The config says `bits`, `group_size` and `mode`, and the same under a module's name where it
+differs: see mlx_settings.py; mlx_lm names some tensors in its own way: see mlx_names.py. The
+method "metal" of transformers is the mode affine, with biases named qbiases.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from auditor.layouts.mlx_names import Place, Shape, may_move, move, place, put
+from auditor.layouts.mlx_settings import AFFINE, Packing, Settings, guessed, settings
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
+from auditor.tensors import StoredTensor
+
+Members = Mapping[str, StoredTensor]
+
+_BIASES = "biases that serve the scales: what code 0 stands for in a group"
+_BESIDE = {
+    "scales": "scales, one for each group of inputs of an output",
+    "biases": _BIASES,
+    "qbiases": _BIASES,
+    "global_scale": "global_scale, the scale of the scales",
+}
+_PACKED = frozenset({None, "U32"})
+
+
+def recognises(stored: Stored) -> bool:
+    """A weight of 32-bit words beside its scales."""
+    return any(
+        "scales" in members and "weight" in members and members["weight"].dtype in _PACKED
+        for members in stored.modules.values()
+    )
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """Pieces are named as the unpacked model names them."""
+    ledger = Ledger()
+    said = settings(declared, ledger)
+    for module, members in stored.modules.items():
+        weight = members.get("weight")
+        beside = {part: members[part] for part in _BESIDE if part in members}
+        if beside and _serve(weight, beside.values(), implied):
+            _unpack(weight, beside, said.of(module), implied, ledger)
+            _check_plain(module, said, beside.values(), ledger)
+        elif weight is not None and weight.dtype == "U32":
+            ledger.fault("packed in words of 32 bits, and has no scales", weight)
+        elif weight is not None and module in said.own:
+            ledger.fault("the config says how this is packed, and it is stored plain", weight)
+        for last in ("weight", "bias"):
+            tensor = members.get(last)
+            if tensor is not None and may_move(tensor) and (last == "bias" or not beside):
+                move(tensor, implied, ledger)
+    return ledger.close(f"mlx, {said.top}" if said.top else "mlx")
+
+
+def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
+    """Whether these are MLX's own, and not what the architecture has under such names."""
+    if weight is not None and weight.dtype in _PACKED:
+        return True
+    return all(implied(tensor.name) is None for tensor in beside)
+
+
+def _check_plain(
+    module: str, said: Settings, beside: Iterable[StoredTensor], ledger: Ledger
+) -> None:
+    if module in said.plain:
+        ledger.fault("the config says that this is not packed, and it has scales", *beside)
+
+
+def _unpack(
+    weight: StoredTensor | None,
+    beside: Members,
+    packing: Packing | None,
+    implied: Implied,
+    ledger: Ledger,
+) -> None:
+    for part, tensor in beside.items():
+        ledger.note(_BESIDE[part], tensor)
+    if weight is None:
+        ledger.fault("the packed weight that these serve is not stored", *beside.values())
+        return
+    if weight.dtype not in _PACKED:
+        said = f"stored plain, as {weight.dtype}, and yet beside {' and '.join(beside)}"
+        ledger.fault(said, weight)
+        return
+    where = place(weight, implied)
+    if weight.shape is None:
+        put(weight, where, None, packing.dtype if packing else "INT4", ledger)
+        return
+    packing, shape = _unpacked(weight, beside, packing, where, ledger)
+    if packing is not None and shape is not None:
+        put(weight, where, shape, packing.dtype, ledger)
+        _check(packing, beside, weight.shape, ledger)
+
+
+def _unpacked(
+    weight: StoredTensor,
+    beside: Members,
+    packing: Packing | None,
+    where: Place,
+    ledger: Ledger,
+) -> tuple[Packing | None, Shape | None]:
+    """The packing that the shapes bear out, and the shape of what is packed.
+
+    That is the declared one if weight and scales agree on it; else the one that makes them what
+    the architecture has, else the weight's alone.
+    """
+    words, scales = weight.shape or (), beside.get("scales")
+    if len(words) < 2:  # noqa: PLR2004 - (out, in * b / 32)
+        ledger.fault(f"stored as {words}, (out, words of 32 bits) is needed", weight)
+        return None, None
+    groups = scales.shape if scales is not None else None
+    if groups is None or groups[:-1] != words[:-1] or len(groups) != len(words):
+        if scales is None:
+            ledger.fault("packed in words of 32 bits, and has no scales", weight)
+        elif groups is not None:
+            ledger.fault(f"scales {groups} beside words {words}: one row each is needed", scales)
+        return packing, _shape(words, packing)
+    if packing is not None:
+        inputs = groups[-1] * packing.group
+        if inputs * packing.bits == words[-1] * 32:
+            return packing, (*words[:-1], inputs)
+        ledger.fault(_contradiction(words, groups, packing), weight)
+    affine = "biases" in beside or "qbiases" in beside
+    expected = where.expected
+    guess = guessed(words[-1], groups[-1], expected[-1], affine=affine) if expected else None
+    if guess is not None and expected is not None:
+        return guess, (*words[:-1], expected[-1])
+    if packing is None:
+        said = f"nothing says how many bits a number of {words} has, with scales {groups}"
+        ledger.fault(said, weight)
+    return packing, _shape(words, packing)
+
+
+def _shape(words: Shape, packing: Packing | None) -> Shape | None:
+    return (*words[:-1], words[-1] * 32 // packing.bits) if packing else None
+
+
+def _contradiction(words: Shape, groups: Shape, packing: Packing) -> str:
+    bits, group = packing.bits, packing.group
+    return (
+        f"words {words} hold {words[-1]:,} * 32/{bits} = {words[-1] * 32 / bits:,g} inputs, "
+        f"scales {groups} are of {groups[-1]:,} * {group} = {groups[-1] * group:,}"
+    )
+
+
+def _check(packing: Packing, beside: Members, words: Shape, ledger: Ledger) -> None:
+    """What stands beside the weight against its mode."""
+    affine, scales = packing.mode == AFFINE, beside.get("scales")
+    for part in ("biases", "qbiases"):
+        tensor = beside.get(part)
+        if tensor is not None and not affine:
+            ledger.fault(f"{part} in the mode {packing.mode}, which has none", tensor)
+        elif tensor is not None and scales is not None and _differ(tensor, scales):
+            ledger.fault(f"{part} {tensor.shape} beside scales {scales.shape}", tensor)
+    if "global_scale" in beside:
+        _check_global(packing, beside["global_scale"], words, ledger)
+    if scales is not None and affine and "biases" not in beside and "qbiases" not in beside:
+        ledger.fault("the mode affine needs biases, and there are none", scales)
+    if scales is not None and scales.dtype is not None and (scales.dtype == "U8") == affine:
+        ledger.fault(f"scales of {scales.dtype} in the mode {packing.mode}", scales)
+
+
+def _differ(one: StoredTensor, other: StoredTensor) -> bool:
+    return None not in {one.shape, other.shape} and one.shape != other.shape
+
+
+def _check_global(packing: Packing, tensor: StoredTensor, words: Shape, ledger: Ledger) -> None:
+    needed = words[:-2]
+    if packing.mode != "nvfp4":
+        ledger.fault(f"global_scale in the mode {packing.mode}, which has none", tensor)
+    elif tensor.shape not in {None, needed}:
+        ledger.fault(f"global_scale is {tensor.shape}, {needed} is needed", tensor)
+
+
+LAYOUT = Layout(name="mlx", methods=("mlx", "metal"), recognises=recognises, unpack=unpack)

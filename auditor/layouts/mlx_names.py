@@ -1,0 +1,107 @@
+"""Names and shapes that mlx_lm's `sanitize` functions give to tensors, and what they were before.
+
+- Experts are stacked (models/qwen3_moe.py, mixtral.py, lfm2_moe.py, nemotron_h.py and their kin):
+  `P.switch_mlp.gate_proj.weight` (E, out, in) is `P.experts.{0..E-1}.gate_proj.weight` (out, in),
+  or w1, w2 and w3 as Mixtral names them; fc1 and fc2 are up_proj and down_proj.
+- The gated mlp of LFM2 is w1, w2 and w3 on the Hub.
+- Convolutions have their inputs last: (out, ..., in) is (out, in, ...) of PyTorch.
+
+Where the architecture has none of these names, a tensor keeps its own.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from auditor.layouts.packing import Implied, Ledger, Piece
+from auditor.tensors import StoredTensor
+
+Shape = tuple[int, ...]
+
+_CONVOLUTION = 3  # axes that one has at least: (out, in, size)
+
+_SWITCH = ".switch_mlp"
+_OLDER = {
+    "gate_proj": ("gate_proj", "w1"),
+    "up_proj": ("up_proj", "w3"),
+    "down_proj": ("down_proj", "w2"),
+    "fc1": ("up_proj",),
+    "fc2": ("down_proj",),
+}
+
+
+class Place(NamedTuple):
+    """Where the numbers of a stored tensor belong in the unpacked model."""
+
+    names: tuple[str, ...]  # one; or one for each expert of a stack
+    expected: Shape | None  # what the architecture has under the first of them
+    stacked: bool
+
+
+def place(tensor: StoredTensor, implied: Implied) -> Place:
+    """The names that the architecture has for it; its own name, if none."""
+    own, expected = tensor.name, implied(tensor.name)
+    module, _, last = own.rpartition(".")
+    parent, _, projection = module.rpartition(".")
+    older = _OLDER.get(projection, ()) if expected is None else ()
+    if older and parent.endswith(_SWITCH):
+        experts = f"{parent.removesuffix(_SWITCH)}.experts"
+        for name in older:
+            first = implied(f"{experts}.0.{name}.{last}")
+            if first is not None:
+                count = tensor.shape[0] if tensor.shape else None
+                found = tuple(_experts(experts, f"{name}.{last}", count, implied))
+                return Place(found or (own,), first, stacked=True)
+    for name in older:
+        other = f"{parent}.{name}.{last}"
+        expected = implied(other)
+        if expected is not None:
+            return Place((other,), expected, stacked=False)
+    return Place((own,), expected, stacked=False)
+
+
+def _experts(experts: str, rest: str, count: int | None, implied: Implied) -> Iterator[str]:
+    """As many as are stored, and no more than the architecture has."""
+    expert = 0
+    while (count is None or expert < count) and implied(f"{experts}.{expert}.{rest}") is not None:
+        yield f"{experts}.{expert}.{rest}"
+        expert += 1
+
+
+def put(
+    tensor: StoredTensor, where: Place, shape: Shape | None, dtype: str, ledger: Ledger
+) -> None:
+    """Make the pieces of a tensor whose unpacked shape is `shape`: one, or one for each expert."""
+    names = where.names
+    if not where.stacked or shape is None:
+        ledger.pieces.extend(Piece(tensor, name, shape, dtype) for name in names)
+    elif shape[0] == len(names) and len(shape) > 1:
+        ledger.pieces.extend(Piece(tensor, name, shape[1:], dtype) for name in names)
+    else:
+        said = f"holds {shape[0]:,} experts of {shape[1:]}" if shape else "is one number"
+        ledger.fault(f"{said}, the architecture has {len(names):,} of {where.expected}", tensor)
+        ledger.pieces.append(Piece(tensor, tensor.name, shape, dtype))
+
+
+def may_move(tensor: StoredTensor) -> bool:
+    """Whether `move` can have anything to do with an unpacked tensor: a quick no for most."""
+    if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
+        return True
+    return tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
+
+
+def move(tensor: StoredTensor, implied: Implied, ledger: Ledger) -> None:
+    """Make the pieces of an unpacked tensor that has another name or order of axes than before."""
+    where = place(tensor, implied)
+    shape, expected = tensor.shape, where.expected
+    turned = shape is not None and expected is not None and _inputs_last(shape, expected)
+    if where.names == (tensor.name,) and not turned:
+        return
+    dtype = tensor.dtype or "F32"
+    put(tensor, where, expected if turned else shape, dtype, ledger)
+
+
+def _inputs_last(stored: Shape, expected: Shape) -> bool:
+    """Whether `stored` is a convolution's (out, in, ...) with the inputs moved last."""
+    if len(expected) < _CONVOLUTION or stored == expected:
+        return False
+    return stored == (expected[0], *expected[2:], expected[1])

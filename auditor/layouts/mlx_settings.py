@@ -1,0 +1,94 @@
+"""How MLX's own keys of a config say that modules are packed.
+
+The modes, from the table in the documentation of mlx.core.quantize: affine, 1 to 6 or 8 bits in
+groups of 32, 64 or 128; mxfp4 and mxfp8, 4 and 8 bits in groups of 32; nvfp4, 4 bits in 16.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from auditor.containers.words import described, quoted
+from auditor.layouts.packing import Declared, Ledger
+from auditor.layouts.settings import integer
+
+AFFINE = "affine"
+_AFFINE_BITS = frozenset({1, 2, 3, 4, 5, 6, 8})
+_AFFINE_GROUPS = frozenset({32, 64, 128})
+_AFFINE_USUAL = (4, 64)
+_FIXED = {"mxfp4": (4, 32), "mxfp8": (8, 32), "nvfp4": (4, 16)}  # mode: (bits, group)
+
+
+class Packing(NamedTuple):
+    """How the numbers of one weight are packed."""
+
+    mode: str
+    bits: int
+    group: int
+
+    @property
+    def dtype(self) -> str:
+        return {AFFINE: f"INT{self.bits}", "mxfp8": "F8_E4M3"}.get(self.mode, "F4")
+
+    def __str__(self) -> str:
+        return f"{self.mode}, {self.bits} bits in groups of {self.group}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a config says; None: nothing that is of use."""
+
+    top: Packing | None
+    own: Mapping[str, Packing | None]  # by module, where it differs from the rest
+    plain: frozenset[str]  # modules that are not packed
+
+    def of(self, module: str) -> Packing | None:
+        return self.own.get(module, self.top)
+
+
+def settings(declared: Declared | None, ledger: Ledger) -> Settings:
+    """Read the settings of the whole, and of each module that has its own under its name."""
+    if declared is None:
+        return Settings(top=None, own={}, plain=frozenset())
+    own: dict[str, Packing | None] = {}
+    plain: set[str] = set()
+    for module, value in declared.settings.items():
+        if isinstance(value, Mapping):
+            where = f"{quoted(module)} in {declared.where}"
+            own[module] = _packing(replace(declared, settings=value, where=where), ledger)
+        elif value is False:
+            plain.add(module)
+    return Settings(top=_packing(declared, ledger), own=own, plain=frozenset(plain))
+
+
+def _packing(declared: Declared, ledger: Ledger) -> Packing | None:
+    """What is left out is as `mlx.core.quantize` has it."""
+    mode = declared.settings.get("mode", AFFINE)
+    if mode == AFFINE:
+        bits, groups, usual = _AFFINE_BITS, _AFFINE_GROUPS, _AFFINE_USUAL
+    elif isinstance(mode, str) and mode in _FIXED:
+        usual = _FIXED[mode]
+        bits, groups = frozenset(usual[:1]), frozenset(usual[1:])
+    else:
+        known = ", ".join((AFFINE, *_FIXED))
+        ledger.fault(f"mode of {declared.where} is {described(mode)}; one of {known} is needed")
+        return None
+    width = integer(declared, "bits", bits, ledger, default=usual[0])
+    group = integer(declared, "group_size", groups, ledger, default=usual[1])
+    return None if width is None or group is None else Packing(mode, width, group)
+
+
+def guessed(words: int, groups: int, inputs: int, *, affine: bool) -> Packing | None:
+    """The packing of a row of `inputs` in so many words of 32 bits and groups, if there is one.
+
+    mlx_lm.utils.infer_quant_config does the same for modules that the config does not name.
+    """
+    if inputs < 1 or groups < 1 or words * 32 % inputs or inputs % groups:
+        return None
+    bits, group = words * 32 // inputs, inputs // groups
+    if affine:
+        known = bits in _AFFINE_BITS and group in _AFFINE_GROUPS
+        return Packing(AFFINE, bits, group) if known else None
+    return next(
+        (Packing(mode, *pair) for mode, pair in _FIXED.items() if pair == (bits, group)), None
+    )

@@ -1,0 +1,269 @@
+"""modelopt: NVFP4, FP8 and their kin, as NVIDIA's Model Optimizer exports them.
+
+After modelopt.torch.export (unified_export_hf.py, quant_utils.py) of 0.47; told apart by dtypes:
+
+    NVFP4  weight U8 (out, in / 2), weight_scale F8_E4M3 (out, in / 16), weight_scale_2 ()
+    MXFP4  weight U8 (out, in / 2), weight_scale U8 (out, in / 32)
+    INT4   weight U8 (out / 2, in), weight_scale (out, in / g); AWQ's pre_quant_scale (in,)
+    FP8    weight F8_E4M3 (out, in), weight_scale () or (out,), of blocks (out / b, 1, in / b, 1)
+    MXFP8  weight F8_E4M3 (out, in), weight_scale U8 (out, in / 32)
+    INT8   weight I8 (out, in), weight_scale (out,)
+
+input_scale is () where activations are static. SVDQuant adds svdquant_lora_a (rank, in) and _b
+(out, rank). Experts that are one tensor are (E, ...) and prefix all names: `down_proj`,
+`down_proj_weight_scale`; where the model has them as (E, in, out), so are they packed: (E, in / 2,
+out). `k_proj.k_scale` and `v_proj.v_scale` are of the KV cache.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import NamedTuple
+
+from auditor.layouts.modelopt_settings import Settings, read
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.patterns import globbed
+from auditor.layouts.scales import CHANNEL, Grain, Shape, groups, misfit, seen
+from auditor.layouts.serving import note_cache
+from auditor.layouts.templates import plain_among_packed
+from auditor.tensors import StoredTensor
+
+_Parts = Mapping[str, StoredTensor]
+
+_PACKED = frozenset({"U8", "I8", "F8_E4M3"})
+_BESIDE = {  # what may stand beside a weight, and what it is
+    "weight_scale_2": "scales of scales, one for the tensor",
+    "input_scale": "scales of activations",
+    "output_scale": "scales of activations",
+    "pre_quant_scale": "what inputs are multiplied by, one for each",
+    "svdquant_lora_a": "low-rank part that SVDQuant keeps beside the weight",
+    "svdquant_lora_b": "low-rank part that SVDQuant keeps beside the weight",
+}
+_NUMBERS = ("weight_scale_2", "input_scale", "output_scale")
+_FUSED = 3  # axes of experts that are one tensor
+_MATRIX = 2
+_WIDE = 32  # inputs of a group
+
+
+class _Weight(NamedTuple):
+    """A weight, its scales, and where they stand."""
+
+    module: str
+    stem: str  # weight, down_proj
+    stored: StoredTensor
+    scale: StoredTensor
+    parts: _Parts
+
+    def beside(self, key: str) -> StoredTensor | None:
+        return self.parts.get(key if self.stem == "weight" else f"{self.stem}_{key}")
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}.{self.stem}" if self.module else self.stem
+
+
+def recognises(stored: Stored) -> bool:
+    """A weight_scale_2, or weights of 8 bits with a weight_scale that other layouts lack."""
+    return any(
+        _marked(weight)
+        for module, parts in stored.modules.items()
+        for weight in _weights(module, parts)
+    )
+
+
+def _marked(weight: _Weight) -> bool:
+    """BitNet has bytes with one scale; modelopt has none for a whole weight of bytes."""
+    bytewise = weight.stored.dtype == "U8" and len(weight.scale.shape or ()) < _MATRIX
+    return weight.beside("weight_scale_2") is not None or not bytewise
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """Pieces have the names that are stored."""
+    ledger = Ledger()
+    settings = read(declared, ledger)
+    kinds: set[str] = set()
+    packed: dict[str, StoredTensor] = {}
+    for module, parts in stored.modules.items():
+        note_cache(parts, ledger)
+        weights = _weights(module, parts)
+        for weight in weights:
+            kinds.add(_book(weight, settings, implied, ledger))
+            packed[module] = weight.stored
+        if not weights:
+            _loose(parts, ledger)
+    _excluded(stored, packed, settings, ledger)
+    return ledger.close(", ".join(("modelopt", *sorted(kinds))))
+
+
+def _weights(module: str, parts: _Parts) -> list[_Weight]:
+    """The weights of a module that are packed and have a scale; an index alone tells no dtype."""
+    found = []
+    for key, scale in parts.items():
+        if key.endswith("weight_scale"):
+            stem = "weight" if key == "weight_scale" else key.removesuffix("_weight_scale")
+            weight = parts.get(stem)
+            if weight is not None and (weight.dtype is None or weight.dtype in _PACKED):
+                found.append(_Weight(module, stem, weight, scale, parts))
+    return found
+
+
+# --- one weight -------------------------------------------------------------------------------
+
+
+def _book(weight: _Weight, settings: Settings, implied: Implied, ledger: Ledger) -> str:
+    """The piece, its scales and what else there is; the kind, in words."""
+    said = settings.of(weight.module)
+    kind = _kind(weight) or said.kind or "FP8"
+    if said.kind not in {None, kind}:
+        what = f"{weight.stored.dtype} {weight.stored.shape}"
+        reason = f"stored as {kind} ({what}), but {settings.where} says {said.algorithm}"
+        ledger.fault(reason, weight.stored)
+    shape, turned = _shape(weight, kind, implied)
+    inside = "F8_E4M3" if kind in {"FP8", "MXFP8"} else kind
+    ledger.pieces.append(Piece(weight.stored, weight.name, shape, inside))
+    grain = None if shape is None else _grain(weight.scale, kind, said.group, shape)
+    ledger.note(f"scales, {grain.words}" if grain else "scales of weights", weight.scale)
+    if shape is not None:
+        _scales(weight.scale, shape, grain, ledger, turned=turned)
+        _sizes(weight, shape, ledger)
+    for key, reason in _BESIDE.items():
+        if (tensor := weight.beside(key)) is not None:
+            ledger.note(reason, tensor)
+    missing = [key for key in said.needs if weight.beside(key) is None]
+    if missing:
+        reason = f"{' and '.join(missing)} should stand beside it, and no file has it"
+        ledger.fault(reason, weight.stored)
+    return kind
+
+
+def _kind(weight: _Weight) -> str | None:
+    """What the dtypes of a weight and of its scale stand for; None: only an index has them."""
+    match weight.stored.dtype:
+        case "U8":
+            return {"F8_E4M3": "NVFP4", "U8": "MXFP4"}.get(weight.scale.dtype or "", "INT4")
+        case "F8_E4M3":
+            return "MXFP8" if weight.scale.dtype == "U8" else "FP8"
+        case "I8":
+            return "INT8"
+    return None
+
+
+def _shape(weight: _Weight, kind: str, implied: Implied) -> tuple[Shape | None, bool]:
+    """The model's shape, and whether its inputs come before its outputs."""
+    shape = weight.stored.shape
+    if shape is None or len(shape) < _MATRIX or kind in {"FP8", "MXFP8", "INT8"}:
+        return shape, False
+    *experts, rows, columns = shape
+    along, across = (*experts, rows, 2 * columns), (*experts, 2 * rows, columns)
+    if kind == "INT4":
+        return across, False
+    turned = bool(experts) and implied(weight.name) == across != along
+    return (across if turned else along), turned
+
+
+def _grain(scale: StoredTensor, kind: str, group: int | None, shape: Shape) -> Grain | None:
+    match kind:
+        case "NVFP4":
+            return groups(group) if group else _small_groups(shape, scale.shape)
+        case "MXFP4" | "MXFP8":
+            return groups(32)
+        case "INT8":
+            return CHANNEL
+        case "INT4" if group:
+            return groups(group)
+    if scale.shape is None:
+        return None
+    return seen(shape, _squeezed(scale.shape))
+
+
+def _small_groups(shape: Shape, scales: Shape | None) -> Grain:
+    """Of 16, and of 32 where activations are of 8 bits: config.json does not always tell."""
+    wide = scales is not None and 0 not in shape and prod(shape) == _WIDE * prod(scales)
+    return groups(_WIDE if wide else 16)
+
+
+def _squeezed(scales: Shape) -> Shape:
+    """Scales of blocks are (out / b, 1, in / b, 1)."""
+    if len(scales) == 2 * _MATRIX and scales[1::2] == (1, 1):
+        return scales[::2]
+    return scales
+
+
+def _scales(
+    scale: StoredTensor, shape: Shape, grain: Grain | None, ledger: Ledger, *, turned: bool
+) -> None:
+    if scale.shape is None:
+        return
+    scales = _squeezed(scale.shape)
+    if turned and len(scales) == len(shape):
+        shape, scales = (*shape[:-2], *shape[:-3:-1]), (*scales[:-2], *scales[:-3:-1])
+    if grain is None:
+        ledger.fault(f"weight_scale {scale.shape} fits no part of a weight of {shape}", scale)
+    elif (reason := misfit("weight_scale", shape, grain, scales)) is not None:
+        ledger.fault(reason, scale)
+
+
+def _sizes(weight: _Weight, shape: Shape, ledger: Ledger) -> None:
+    """What serves the whole weight, and what serves each of its inputs."""
+    each = {1, shape[0]} if len(shape) == _FUSED else {1}
+    for key in _NUMBERS:
+        tensor = weight.beside(key)
+        if tensor is not None and tensor.elements is not None and tensor.elements not in each:
+            ledger.fault(f"{key} is {tensor.shape}; one number is needed", tensor)
+    inputs = weight.beside("pre_quant_scale")
+    if inputs is not None and inputs.shape not in {None, shape[-1:]}:
+        reason = f"pre_quant_scale is {inputs.shape}; one for each input makes {shape[-1:]}"
+        ledger.fault(reason, inputs)
+    low, high = weight.beside("svdquant_lora_a"), weight.beside("svdquant_lora_b")
+    if low and high and low.shape and high.shape and len(shape) == _MATRIX:
+        rank = low.shape[0]
+        if (low.shape, high.shape) != ((rank, shape[1]), (shape[0], rank)):
+            reason = f"{high.shape} times {low.shape} is not the low-rank part of {shape}"
+            ledger.fault(reason, low, high)
+
+
+# --- beside the weights -----------------------------------------------------------------------
+
+
+def _loose(parts: _Parts, ledger: Ledger) -> None:
+    """Bookkeeping without a packed weight, and a packed weight without its scale."""
+    weight = parts.get("weight")
+    lost = [parts[key] for key in ("weight_scale", "weight_scale_2") if key in parts]
+    others = [parts[key] for key in _BESIDE if key in parts and key != "weight_scale_2"]
+    if lost:
+        ledger.note("scales of weights that are not packed", *lost)
+        ledger.fault(_why(weight), *lost)
+    if others:
+        ledger.note("scales of activations", *others)
+    if weight is not None and weight.dtype in _PACKED:
+        ledger.fault(f"{weight.dtype} without a weight_scale: its numbers mean nothing", weight)
+
+
+def _why(weight: StoredTensor | None) -> str:
+    if weight is None:
+        return "the weight that they belong to is not stored"
+    return f"beside a weight of {weight.dtype}, which needs none"
+
+
+def _excluded(
+    stored: Stored, packed: Mapping[str, StoredTensor], settings: Settings, ledger: Ledger
+) -> None:
+    """What is packed and listed as left alone, or plain among packed ones and not listed."""
+    patterns = settings.excluded
+    if patterns is not None:
+        wrong = [packed[name] for name in globbed(patterns, packed) or ()]
+        if wrong:
+            reason = f"packed, but {settings.where} lists it among the modules that are not"
+            ledger.fault(reason, *wrong)
+    plain = plain_among_packed(stored, packed)
+    if settings.default is None:
+        named = [weight for module, weight in plain.items() if module in settings.named]
+    elif patterns is None or not settings.default.kind:
+        return
+    else:
+        listed = globbed(patterns, plain, below=True)
+        named = [] if listed is None else [plain[name] for name in plain if name not in listed]
+    if named:
+        ledger.fault(f"plain, but {settings.where} says that it is packed", *named)
+
+
+LAYOUT = Layout(name="modelopt", methods=("modelopt",), recognises=recognises, unpack=unpack)

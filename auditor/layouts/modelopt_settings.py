@@ -1,0 +1,117 @@
+"""What a modelopt config says of each module.
+
+`quant_algo` names one algorithm for all modules but those in `exclude_modules` (in
+hf_quant_config.json) or `ignore` (in config.json), whose names may hold stars; or it is
+MIXED_PRECISION, and `quantized_layers` says the algorithm of each module by name.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from auditor.containers.words import described
+from auditor.layouts.packing import Declared, Ledger
+from auditor.layouts.settings import integer, texts
+
+_SIZES = range(1, 1 << 24)  # of groups
+_KINDS = {  # an algorithm -> the kind of weights that it stores
+    "FP8": "FP8",
+    "FP8_PER_CHANNEL_PER_TOKEN": "FP8",
+    "FP8_PB_WO": "FP8",
+    "NVFP4": "NVFP4",
+    "NVFP4_AWQ": "NVFP4",
+    "NVFP4_SVD": "NVFP4",
+    "W4A16_NVFP4": "NVFP4",
+    "W4A8_NVFP4_FP8": "NVFP4",
+    "MXFP4": "MXFP4",
+    "W4A8_MXFP4_FP8": "MXFP4",
+    "MXFP8": "MXFP8",
+    "W4A16_AWQ": "INT4",
+    "W4A8_AWQ": "INT4",
+    "W8A16": "INT8",
+    "W8A8_SQ_PER_CHANNEL": "INT8",
+}
+_STATIC = frozenset({"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"})  # activations have a scale
+_TWICE = frozenset({"NVFP4", "NVFP4_AWQ", "NVFP4_SVD", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "W4A8_AWQ"})
+
+
+class Said(NamedTuple):
+    """Of one module; all None: nothing that is understood."""
+
+    algorithm: str | None = None
+    kind: str | None = None
+    group: int | None = None
+    needs: tuple[str, ...] = ("weight_scale",)  # what must stand beside the weight
+
+
+_NOTHING = Said()
+
+
+class Settings(NamedTuple):
+    """Of all modules."""
+
+    where: str
+    default: Said | None  # None: modules that are not named are left alone
+    named: Mapping[str, Said]
+    excluded: frozenset[str] | None  # patterns; None: the config lists none
+
+    def of(self, module: str) -> Said:
+        return self.named.get(module) or self.default or _NOTHING
+
+
+def read(declared: Declared | None, ledger: Ledger) -> Settings:
+    """What the config says; what it cannot mean is a fault."""
+    if declared is None:
+        return Settings("", _NOTHING, {}, None)
+    settings = declared.settings
+    lists = [key for key in ("exclude_modules", "ignore") if isinstance(settings.get(key), list)]
+    excluded = frozenset[str]().union(*(texts(declared, key) for key in lists)) if lists else None
+    algorithm = settings.get("quant_algo")
+    if algorithm == "MIXED_PRECISION":
+        layers = settings.get("quantized_layers")
+        named = _layers(declared, layers, ledger)
+        return Settings(declared.where, None if named else _NOTHING, named, excluded)
+    default = _said(declared, ledger)
+    if default.group is None:
+        default = default._replace(group=_inner_group(settings))
+    return Settings(declared.where, default, {}, excluded)
+
+
+def _layers(declared: Declared, layers: object, ledger: Ledger) -> Mapping[str, Said]:
+    if not isinstance(layers, Mapping):
+        reason = f"quantized_layers of {declared.where} is {described(layers)}"
+        ledger.fault(f"{reason}; an object is needed for MIXED_PRECISION")
+        return {}
+    found: dict[str, Said] = {}
+    for module, settings in layers.items():
+        if isinstance(settings, Mapping):
+            where = f"quantized_layers of {declared.where}"
+            inner = Declared(method=declared.method, settings=settings, where=where)
+            found[module] = _said(inner, ledger)
+    return found
+
+
+def _said(declared: Declared, ledger: Ledger) -> Said:
+    settings = declared.settings
+    algorithm = settings.get("quant_algo")
+    if not isinstance(algorithm, str) or algorithm.upper() not in _KINDS:
+        if algorithm is not None:
+            ledger.fault(
+                f"quant_algo of {declared.where} is {described(algorithm)}, which is not known here"
+            )
+        return _NOTHING
+    algorithm = algorithm.upper()
+    needs = ["weight_scale"]
+    if algorithm in _TWICE:
+        needs.append("weight_scale_2")
+    if algorithm in _STATIC and settings.get("activation_scheme") != "dynamic":
+        needs.append("input_scale")
+    group = integer(declared, "group_size", _SIZES, ledger) if settings.get("group_size") else None
+    return Said(algorithm, _KINDS[algorithm], group, tuple(needs))
+
+
+def _inner_group(settings: Mapping[str, Any]) -> int | None:
+    """The group size in config.json, whose form is that of compressed-tensors."""
+    value: object = settings
+    for key in ("config_groups", "group_0", "weights", "group_size"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if type(value) is int and value in _SIZES else None

@@ -1,0 +1,97 @@
+"""MXFP4 as gpt-oss stores it: the experts in blocks of 32 numbers of 4 bits.
+
+After transformers' integrations/mxfp4.py (5.23) and the OCP microscaling formats 1.0:
+
+    X_blocks  U8 (E, out, in / 32, 16)  16 bytes are 32 numbers
+    X_scales  U8 (E, out, in / 32)      an exponent for each block
+    X         (E, in, out) unpacked: transposed, as gpt-oss has its experts
+
+X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are stored as they are.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.patterns import skipped
+from auditor.layouts.settings import texts
+from auditor.tensors import StoredTensor
+
+_BLOCKS = "_blocks"
+_SCALES = "_scales"
+_BYTES = 16  # of a block
+_NUMBERS = 32
+_AXES = 4  # experts, outputs, blocks, bytes
+
+
+class _Packed(NamedTuple):
+    """One tensor of experts; at least one of the two is there."""
+
+    module: str
+    name: str
+    blocks: StoredTensor | None
+    scales: StoredTensor | None
+
+
+def recognises(stored: Stored) -> bool:
+    """A pair of X_blocks and X_scales."""
+    return any(packed.blocks and packed.scales for packed in _packed(stored))
+
+
+def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
+    """A piece for each X_blocks, named X."""
+    ledger = Ledger()
+    modules = {packed.module: packed.blocks for packed in _packed(stored) if _book(packed, ledger)}
+    alone = skipped(texts(declared, "modules_to_not_convert"), modules)
+    wrong = [blocks for module in alone or () if (blocks := modules[module]) is not None]
+    if wrong:
+        reason = "stored in blocks, but modules_to_not_convert lists it: loading would not find it"
+        ledger.fault(reason, *wrong)
+    return ledger.close("mxfp4, blocks of 32")
+
+
+def _packed(stored: Stored) -> Iterator[_Packed]:
+    for module, parts in stored.modules.items():
+        for key, tensor in parts.items():
+            if tensor.dtype not in {None, "U8"}:
+                continue
+            stem = key.removesuffix(_BLOCKS).removesuffix(_SCALES)
+            name = f"{module}.{stem}" if module else stem
+            if key.endswith(_BLOCKS):
+                yield _Packed(module, name, tensor, parts.get(stem + _SCALES))
+            elif key.endswith(_SCALES) and stem + _BLOCKS not in parts:
+                yield _Packed(module, name, None, tensor)
+
+
+def _book(packed: _Packed, ledger: Ledger) -> bool:
+    """Whether there is a piece."""
+    blocks, scales = packed.blocks, packed.scales
+    if scales is not None:
+        ledger.note("scales, one exponent for each block of 32 inputs", scales)
+    if blocks is None:
+        if scales is not None:
+            ledger.fault("the blocks that these scales belong to are not stored", scales)
+        return False
+    shape = blocks.shape
+    if shape is not None and (len(shape) != _AXES or shape[-1] != _BYTES):
+        reason = f"{shape} is not (experts, outputs, inputs / {_NUMBERS}, {_BYTES})"
+        ledger.fault(f"{reason}: no blocks of {_BYTES} bytes", blocks)
+        return False
+    if scales is None:
+        ledger.fault(f"its {_SCALES} should stand beside it, and no file has them", blocks)
+    elif shape is not None and scales.shape not in {None, shape[:-1]}:
+        reason = f"scales are {scales.shape}; one for each block of {shape} makes {shape[:-1]}"
+        ledger.fault(reason, scales)
+    ledger.pieces.append(Piece(blocks, packed.name, _transposed(shape), "MXFP4"))
+    return True
+
+
+def _transposed(blocks: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """(E, out, in / 32, 16) -> (E, in, out)."""
+    if blocks is None:
+        return None
+    experts, outputs, count, _ = blocks
+    return (experts, count * _NUMBERS, outputs)
+
+
+LAYOUT = Layout(name="mxfp4", methods=("mxfp4",), recognises=recognises, unpack=unpack)

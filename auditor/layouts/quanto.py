@@ -1,0 +1,187 @@
+"""Quanto, https://github.com/huggingface/optimum-quanto: 8, 4 and 2 bits.
+
+As `save_pretrained` of optimum-quanto writes a linear of (out, in):
+
+    X.weight._data        I8 or F8 (out, in): 8 bits
+    X.weight._scale       float (out, 1), one for each output
+
+    X.weight._data._data  U8 (ceil(R * b/8), C): b = 4 or 2 bits of a matrix (R, C), packed along R
+    X.weight._scale       float (R, 1), X.weight._shift likewise
+
+and X.input_scale and X.output_scale, float (), for activations. (R, C) is (out * in/g, g), where g
+is 128, 96, 64 or 32 as it divides the inputs; up to 128 inputs are one group: (out, in). The
+numbers alone do not tell in from g: the architecture does. The config declares nothing; which
+modules are packed stands in quanto_qmap.json. From quanto/tensor and quanto/nn/qmodule.py of
+optimum-quanto 0.2.7.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import NamedTuple
+
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.tensors import StoredTensor
+
+Shape = tuple[int, ...]
+Members = Mapping[str, StoredTensor]
+
+_BYTES = {"I8": "INT8", "F8_E4M3": "F8_E4M3", "F8_E5M2": "F8_E5M2", "F8_E4M3FNUZ": "F8_E4M3FNUZ"}
+_BITS = (4, 2)
+_DATA = "_data"
+_SCALES = ("_scale", "_shift")
+_ACTIVATIONS = ("input_scale", "output_scale")
+
+
+def recognises(stored: Stored) -> bool:
+    """A `_data` beside its `_scale`."""
+    return any(True for _ in _packed(stored))
+
+
+class _Parts(NamedTuple):
+    """What is stored of one weight."""
+
+    name: str
+    data: StoredTensor
+    bytes: bool  # one number in an element
+    members: Members
+
+
+def _packed(stored: Stored) -> Iterator[_Parts]:
+    nothing: Members = {}
+    for module, members in stored.modules.items():
+        if "_scale" not in members:
+            continue
+        inner = stored.modules.get(f"{module}.{_DATA}", nothing).get(_DATA)
+        if inner is not None:
+            yield _Parts(module, inner, bytes=False, members=members)
+        elif _DATA in members:
+            yield _Parts(module, members[_DATA], bytes=True, members=members)
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """A `weight._data` becomes `weight`."""
+    ledger, kinds = Ledger(), set()
+    done = set()
+    for parts in _packed(stored):
+        done.add(parts.name)
+        _note(parts, ledger)
+        kind = _unpack(parts, _declared(declared), implied, ledger)
+        kinds.add(kind)
+    for module, members in stored.modules.items():
+        _activations(members, implied, ledger)
+        _orphans(module, members, done, ledger)
+    return ledger.close(", ".join(("quanto", *sorted(kind for kind in kinds if kind))))
+
+
+def _declared(declared: Declared | None) -> int | None:
+    """Bits of the weights: "int4" and the like; only transformers' QuantoConfig says so."""
+    found = declared.settings.get("weights") if declared else None
+    known = {"int2": 2, "int4": 4, "int8": 8, "float8": 8}
+    return known.get(found) if isinstance(found, str) else None
+
+
+def _note(parts: _Parts, ledger: Ledger) -> None:
+    for last in _SCALES:
+        if last in parts.members:
+            what = "scales" if last == "_scale" else "shifts"
+            ledger.note(f"{what}, one for each group of numbers", parts.members[last])
+    if not parts.bytes and "_shift" not in parts.members:
+        ledger.fault("packed without its _shift", parts.data)
+
+
+def _activations(members: Members, implied: Implied, ledger: Ledger) -> None:
+    for last in _ACTIVATIONS:
+        tensor = members.get(last)
+        if tensor is None or implied(tensor.name) is not None:
+            continue
+        ledger.note("scales of activations, which stay 1 where only weights are packed", tensor)
+        if tensor.shape not in {None, ()}:
+            ledger.fault(f"{last} is {tensor.shape}, one number is needed", tensor)
+
+
+def _orphans(module: str, members: Members, done: set[str], ledger: Ledger) -> None:
+    """Of a weight whose other half is absent: a _scale without _data, or _data without a _scale."""
+    if module in done or module.removesuffix(f".{_DATA}") in done:
+        return
+    for last in (_DATA, *_SCALES):
+        if last in members:
+            need = "_scale" if last == _DATA else "_data"
+            ledger.note(f"{last} of no whole weight", members[last])
+            ledger.fault(f"{last} without its {need}", members[last])
+
+
+# --- one weight -------------------------------------------------------------------------------
+
+
+def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: Ledger) -> str:
+    data = parts.data
+    if parts.bytes:
+        return _unpack_bytes(parts, ledger)
+    if data.shape is None:
+        ledger.pieces.append(Piece(data, parts.name, None, f"INT{bits or 4}"))
+        return ""
+    if data.dtype != "U8" or not data.elements or len(data.shape) < 2:  # noqa: PLR2004 - (R, C)
+        ledger.fault(f"_data is {data.dtype} {data.shape}; a matrix of bytes is needed", data)
+        return ""
+    expected = implied(parts.name)
+    found = _rows(parts, bits, expected, ledger)
+    label = f"INT{found.bits}"
+    if bits not in {None, found.bits}:
+        ledger.fault(f"the config declares {bits} bits, the shapes are those of {found.bits}", data)
+    ledger.pieces.append(Piece(data, parts.name, _shape(data, found, expected, ledger), label))
+    return label.lower()
+
+
+def _unpack_bytes(parts: _Parts, ledger: Ledger) -> str:
+    """One number to an element: the shape is the weight's own."""
+    data = parts.data
+    label = "INT8" if data.dtype is None else _BYTES.get(data.dtype)
+    if label is None:
+        ledger.fault(f"_data is {data.dtype}; {' or '.join(_BYTES)} is needed", data)
+        return ""
+    ledger.pieces.append(Piece(data, parts.name, data.shape, label))
+    scale = parts.members["_scale"]
+    if data.shape is not None and scale.shape is not None:
+        needed = (*data.shape[:1], *(1 for _ in data.shape[1:]))
+        if scale.shape not in {needed, ()}:
+            ledger.fault(f"_scale is {scale.shape}, {needed} is needed for {data.shape}", scale)
+    return label.lower()
+
+
+class _Rows(NamedTuple):
+    bits: int
+    shape: Shape  # (R, C)
+
+
+def _rows(parts: _Parts, bits: int | None, expected: Shape | None, ledger: Ledger) -> _Rows:
+    """R is the number of scales; the packed rows then say how many bits a number has."""
+    stored = parts.data.shape or ()
+    scale, shift = (parts.members.get(last) for last in _SCALES)
+    if scale is not None and shift is not None and scale.shape != shift.shape:
+        ledger.fault(f"_scale is {scale.shape} and _shift is {shift.shape}", scale, shift)
+    order = sorted(_BITS, key=lambda one: one != bits)
+    if scale is None or scale.shape is None:
+        return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
+    rows = scale.shape[0] if scale.shape else 1
+    fitting = [_Rows(one, (rows, *stored[1:])) for one in order if -(-rows * one // 8) == stored[0]]
+    if set(scale.shape[1:]) - {1} or not fitting:
+        said = f"_data {stored} packs {stored[0] * 2:,} rows of 4 bits or {stored[0] * 4:,} of 2"
+        ledger.fault(f"_scale is {scale.shape}: {said}, each has a scale", scale)
+        return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
+    wanted = None if expected is None else prod(expected)
+    return next((one for one in fitting if prod(one.shape) == wanted), fitting[0])
+
+
+def _shape(data: StoredTensor, found: _Rows, expected: Shape | None, ledger: Ledger) -> Shape:
+    numbers = prod(found.shape)
+    if expected is not None and prod(expected) == numbers:
+        return expected
+    if expected is not None:
+        holds = f"_data {data.shape} holds {numbers:,} numbers of {found.bits} bits"
+        ledger.fault(f"{holds}, the architecture has {expected} = {prod(expected):,}", data)
+    return (numbers,)
+
+
+LAYOUT = Layout(
+    name="quanto", methods=("quanto",), recognises=recognises, unpack=unpack, declares=False
+)

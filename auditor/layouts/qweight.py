@@ -1,0 +1,196 @@
+"""What GPTQ and AWQ share: modules of `qweight`, `scales` and `qzeros`, told apart by their shapes.
+
+Both pack several small integers into a word (I32 as a rule) and give each group of inputs a scale
+and a zero point. Which side of the matrix is packed, and which side comes first, is the form.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from auditor.layouts.packing import Fault, Ledger, Piece, Stored
+from auditor.tensors import DTYPE_BITS, StoredTensor
+
+Shape = tuple[int, ...]
+Members = Mapping[str, StoredTensor]
+
+GPTQ, MARLIN = "gptq", "marlin"
+GEMM, GEMV, GEMV_FAST = "gemm", "gemv", "gemv_fast"
+
+TILE = 16  # rows of inputs that Marlin keeps in one row of words
+_MARLIN_BITS = (4, 8)
+_WORDS = frozenset({"I8", "I16", "I32", "I64", "U8", "U16", "U32"})
+_LAYER = re.compile(r"\D*\d+")
+_DIGITS = {ord(digit): None for digit in "0123456789"}
+
+
+class Parts(NamedTuple):
+    """The shapes in one module; None where a tensor is not stored or only an index names it."""
+
+    qweight: tuple[int, int]
+    word: int  # bits of an element of qweight
+    scales: Shape | None
+    zeros: Shape | None
+    g_idx: Shape | None
+
+
+class Reading(NamedTuple):
+    """What a module holds if it is packed in one form, with one number of bits."""
+
+    form: str
+    bits: int
+    shape: Shape  # (out, in)
+    group: int  # inputs that share a scale
+    complaints: tuple[tuple[str, str], ...]  # a member's last name, and what does not fit
+
+
+def form_of(members: Members) -> str | None:
+    """The form that the shapes of a module have; None where they have none, or say too little.
+
+    (rows, columns) of qweight, (r, c) of scales: GPTQ has columns = c and packs the rows; GEMM has
+    columns * 32/bits = c; GEMV has rows = r, as qzeros have, and GEMV_FAST zeros that are floats.
+    A word of Marlin holds parts of 16 rows: columns = 16 * bits/32 * c.
+    """
+    stored_zeros = members.get("qzeros", members.get("scaled_zeros"))
+    if stored_zeros is not None and (stored_zeros.dtype or "").startswith(("F", "BF")):
+        return GEMV_FAST
+    if "g_idx" in members:
+        return GPTQ
+    qweight, scales, zeros = (_rows_columns(members, part) for part in _THREE)
+    if qweight is None or scales is None:
+        return None
+    words, width = qweight[1] * 32, scales[1]
+    # As GPTQ the first would be groups of eight inputs, which nobody writes.
+    by_outputs = zeros is not None and qweight[0] == scales[0] == zeros[0]
+    tests = (
+        (GEMV, by_outputs and zeros is not None and zeros[1] * 8 == width),
+        (GPTQ, qweight[1] == width),
+        (GEMM, any(words == width * bits for bits in (4, 8, 2, 3))),
+        (MARLIN, any(words == width * TILE * bits for bits in _MARLIN_BITS)),
+    )
+    return next((form for form, fits in tests if fits), None)
+
+
+_THREE = ("qweight", "scales", "qzeros")
+
+
+def _rows_columns(members: Members, part: str) -> tuple[int, int] | None:
+    tensor = members.get(part)
+    if tensor is None or tensor.shape is None or len(tensor.shape) != 2:  # noqa: PLR2004 - a matrix
+        return None
+    return tensor.shape[0], tensor.shape[1]
+
+
+def parts_of(members: Members, weight: str, scales: str, zeros: str) -> Parts | str | None:
+    """The shapes; None where only an index names qweight, text where it can hold nothing packed."""
+    packed = members[weight]
+    if packed.shape is None:
+        return None
+    shape = _rows_columns(members, weight)
+    if shape is None or 0 in shape or packed.dtype not in _WORDS:
+        return f"{weight} is {packed.dtype} {packed.shape}; a matrix of integers is needed"
+    word = DTYPE_BITS[packed.dtype]
+    return Parts(shape, word, *(_shape(members, part) for part in (scales, zeros, "g_idx")))
+
+
+def _shape(members: Members, part: str) -> Shape | None:
+    return members[part].shape if part in members else None
+
+
+def best(readings: Sequence[Reading], expected: Shape | None) -> Reading:
+    """The one with the fewest complaints, a shape that is not `expected` among them."""
+    return min(readings, key=lambda one: len(one.complaints) + _is_strange(one.shape, expected))
+
+
+def _is_strange(shape: Shape, expected: Shape | None) -> bool:
+    return expected is not None and expected not in {shape, shape[::-1]}
+
+
+def marlin(parts: Parts, bits: int, group: int | None) -> Reading:
+    """(in / 16, out * 16 * bits/word), and scales (groups, out); zeros, if any, may be empty."""
+    rows, columns = parts.qweight
+    inputs, outputs = rows * TILE, columns * parts.word // (TILE * bits)
+    size, complaints = grouped(parts.scales, "scales", (outputs, inputs), group)
+    if columns * parts.word % (TILE * bits):
+        tiles = f"{columns:,} words hold no whole number of {TILE} * {bits} bits"
+        complaints = (*complaints, ("qweight", f"qweight is {parts.qweight}: {tiles}"))
+    zeros = (-(-inputs // size), outputs * bits // parts.word)
+    beside = (("qzeros", parts.zeros, zeros), ("g_idx", parts.g_idx, (inputs,)))
+    said = (
+        (last, f"{last} are {shape}, {full} or none at all are needed")
+        for last, shape, full in beside
+        if shape not in {None, (0,), full}
+    )
+    return Reading(MARLIN, bits, (outputs, inputs), size, (*complaints, *said))
+
+
+def grouped(
+    scales: Shape | None, last: str, shape: tuple[int, int], group: int | None
+) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """The group size, and what of scales (groups, out) does not fit `shape`, which is (out, in).
+
+    `group` is the declared size, -1 for all inputs together; None: the scales alone say it.
+    """
+    outputs, inputs = shape
+    declared = inputs if group is None or group < 1 or group > inputs else group
+    if scales is None:
+        return declared, ()
+    if len(scales) != 2 or 0 in scales:  # noqa: PLR2004 - a matrix
+        return declared, ((last, f"{last} are {scales}, (groups, {outputs:,}) is needed"),)
+    said = []
+    if scales[1] != outputs:
+        said.append(f"{last} {scales} are for {scales[1]:,} outputs, qweight has {outputs:,}")
+    if group is None:
+        declared = -(-inputs // scales[0])
+    groups = -(-inputs // declared)
+    if groups != scales[0]:
+        size = f"{inputs:,} inputs in groups of {declared:,} are {groups:,}"
+        said.append(f"{last} {scales} are for {scales[0]:,} groups, {size}")
+    return declared, tuple((last, reason) for reason in said)
+
+
+def plain_among_packed(
+    stored: Stored, packed: Collection[str], excused: Callable[[str], bool]
+) -> Iterator[Fault]:
+    """Modules stored plain where loading looks for a qweight: their like in other layers is packed.
+
+    `excused` says of a module whether the config leaves it plain. A layer without anything packed
+    is left plain on purpose, as layers for drafting tokens are.
+    """
+    plain = {
+        module: members["weight"]
+        for module, members in stored.modules.items()
+        if "weight" in members
+        and "qweight" not in members
+        and len(members["weight"].shape or (0, 0)) == 2  # noqa: PLR2004 - a matrix, not a norm
+    }
+    numbered = [module for module in plain if module.translate(_DIGITS) != module]
+    if not numbered:
+        return
+    kinds = {module.translate(_DIGITS) for module in packed}
+    layers = {_layer(module) for module in packed}
+    found = tuple(
+        plain[module]
+        for module in numbered
+        if module.translate(_DIGITS) in kinds and _layer(module) in layers and not excused(module)
+    )
+    if found:
+        reason = "stored plain while other layers are packed here: loading looks for a qweight"
+        yield Fault(found, reason)
+
+
+def _layer(module: str) -> str:
+    """`model.layers.3.mlp.experts.5` -> `model.layers.3`."""
+    found = _LAYER.match(module)
+    return found[0] if found else module
+
+
+def take(
+    module: str, members: Members, reading: Reading | None, label: str, ledger: Ledger
+) -> None:
+    """Book the faults of a reading on the tensors that they are about."""
+    for last, reason in reading.complaints if reading is not None else ():
+        ledger.fault(reason, *([members[last]] if last in members else []))
+    shape = None if reading is None else reading.shape
+    packed = members["qweight"] if "qweight" in members else members["B"]
+    ledger.pieces.append(Piece(packed, f"{module}.weight" if module else "weight", shape, label))

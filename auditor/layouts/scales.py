@@ -1,0 +1,91 @@
+"""Scales beside a quantised weight: the shape that they need, and the one that they have.
+
+A scale serves a piece of a weight (..., out, in): the whole of it, an output, a group of g inputs
+of an output, or a block of b x c. Their grid is the weight's shape divided by that piece and
+rounded up: (1, 1), (out, 1), (out, ceil(in / g)), (ceil(out / b), ceil(in / c)); axes before the
+last two, the experts of a fused weight, are kept. One number is written as (), (1,) or (1, 1), a
+column of (out, 1) also as (out,).
+"""
+
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+Shape = tuple[int, ...]
+
+_MATRIX = 2  # axes of a weight, below those of the experts
+_BLOCK = 128  # of fp8 in blocks, where nothing says their size
+
+
+class Grain(NamedTuple):
+    """The part of a weight that one scale serves; None: all along that axis."""
+
+    outputs: int | None
+    inputs: int | None
+
+    @property
+    def words(self) -> str:
+        match self:
+            case (None, None):
+                return "one for the tensor"
+            case (1, None):
+                return "one for each output"
+            case (1, inputs):
+                return f"one for each {inputs} inputs of an output"
+            case (outputs, inputs):
+                across = "all" if inputs is None else inputs
+                return f"one for each block of {outputs} x {across}"
+
+
+TENSOR = Grain(None, None)
+CHANNEL = Grain(1, None)
+
+
+def groups(size: int) -> Grain:
+    return Grain(1, size)
+
+
+def grid(weight: Shape, grain: Grain) -> Shape:
+    """The shape of the scales of a weight that has at least two axes."""
+    *experts, rows, columns = weight
+    return (*experts, _parts(rows, grain.outputs), _parts(columns, grain.inputs))
+
+
+def _parts(size: int, step: int | None) -> int:
+    return 1 if step is None else -(-size // step)
+
+
+@lru_cache(maxsize=4096)
+def fits(weight: Shape, grain: Grain, scales: Shape) -> bool:
+    """Whether scales of that shape are one for each grain of the weight."""
+    if len(weight) < _MATRIX:
+        return prod(scales) == 1
+    whole = grid(weight, grain)
+    written = {whole}
+    if grain.inputs is None:
+        written.add(whole[:-1])
+    if grain == TENSOR:
+        written |= {whole[:-2], (1,)} if len(weight) == _MATRIX else {whole[:-2]}
+    return scales in written
+
+
+@lru_cache(maxsize=4096)
+def misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str | None:
+    """The sentence for scales that do not fit, with the arithmetic; None: they do."""
+    if fits(weight, grain, scales):
+        return None
+    need = (1,) if len(weight) < _MATRIX else grid(weight, grain)
+    return f"{what} is {scales}; {grain.words} makes {need} for a weight of {weight}"
+
+
+@lru_cache(maxsize=4096)
+def seen(weight: Shape, scales: Shape) -> Grain | None:
+    """The grain that a shape of scales speaks for, where no config says it; None: none does."""
+    block = Grain(_BLOCK, _BLOCK)
+    for grain in (TENSOR, CHANNEL, block):
+        if fits(weight, grain, scales):
+            return grain
+    if len(weight) < _MATRIX or len(scales) != len(weight) or 0 in scales:
+        return None
+    grain = Grain(-(-weight[-2] // scales[-2]), -(-weight[-1] // scales[-1]))
+    return grain if all(grain) and scales == grid(weight, grain) else None
