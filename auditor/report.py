@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 from auditor.analytic import Expectation, ModuleFormula, Role
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
+from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.downloader.snapshot import Fetched, Snapshot, Source
 from auditor.errors import Reason
 from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.modules import ModuleRow
+from auditor.reconciler.weights import Weights
 from auditor.tensors import natural_key
 from auditor.walker import Walk
 
@@ -58,6 +60,7 @@ class Observed:
     by_dtype: tuple[tuple[str, int], ...] = ()  # (dtype, elements), sorted by dtype
     by_file: tuple[FileTally, ...] = ()  # sorted by name
     layout: str | None = None  # how the weights are packed; None: each tensor is one of the model
+    weights: tuple[Weights, ...] = ()  # by what a number is stored in; () where it is not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,7 @@ class _Outcome:
     model_type: str | None = None
     expected: Expected | None = None
     observed: Observed | None = None
+    kv_cache: KVCache | None = None  # what decoding keeps of every token; None: it decodes nothing
     modules: tuple[ModuleRow, ...] = ()  # in natural order of prefixes, the root first
     findings: tuple[Finding, ...] = ()
     ignored: tuple[Finding, ...] = ()  # findings the user asked to leave out of the verdict
@@ -132,7 +136,12 @@ def expected_side(expectation: Expectation) -> Expected:
 
 
 def observed_side(
-    walked: Walk, snapshot: Snapshot, *, shapes: bool, layout: str | None
+    walked: Walk,
+    snapshot: Snapshot,
+    *,
+    shapes: bool,
+    layout: str | None = None,
+    weights: tuple[Weights, ...] = (),
 ) -> Observed:
     """The report's summary of what is stored; without `shapes` every count but names is None."""
     everything = walked.total
@@ -146,6 +155,7 @@ def observed_side(
         by_dtype=tuple((name, tally.elements) for name, tally in walked.by_dtype().items()),
         by_file=_file_tallies(walked, snapshot) if shapes else (),
         layout=layout,
+        weights=weights,
     )
 
 

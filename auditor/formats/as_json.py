@@ -22,13 +22,15 @@ from auditor.reconciler.findings import (
     Pair,
     Renamed,
     Tied,
+    Twin,
     Unexpected,
+    Unsafe,
     Unused,
     WrongDtype,
 )
 from auditor.reconciler.fold import fold
 from auditor.reconciler.modules import ModuleRow
-from auditor.report import Expected, Observed, Report, Unaudited
+from auditor.report import Expected, KVCache, Observed, Report, Unaudited
 
 SCHEMA = 1
 
@@ -65,6 +67,21 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "unchecked": outcome.unchecked,
         "notes": outcome.notes,
         "ignored": [_finding(finding) for finding in outcome.ignored],
+        "kv_cache": _kv_cache(outcome.kv_cache),
+    }
+
+
+def _kv_cache(cache: KVCache | None) -> dict[str, Any] | None:
+    if cache is None:
+        return None
+    return {
+        "elements_per_token": cache.per_token,
+        "expanded_per_token": cache.expanded_per_token,
+        "cross_per_token": cache.cross,
+        "layers": [
+            {"layer": one.layer, "elements": one.elements, "window": one.window}
+            for one in cache.layers
+        ],
     }
 
 
@@ -95,7 +112,12 @@ def _expected(expected: Expected | None) -> dict[str, Any]:
 def _observed(observed: Observed | None) -> dict[str, Any]:
     counts = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
     if observed is None:
-        return dict.fromkeys(counts) | {"by_dtype": {}, "by_file": [], "layout": None}
+        return dict.fromkeys(counts) | {
+            "by_dtype": {},
+            "by_file": [],
+            "layout": None,
+            "weights": [],
+        }
     return {name: getattr(observed, name) for name in counts} | {
         "by_dtype": dict(observed.by_dtype),
         "by_file": [
@@ -109,6 +131,16 @@ def _observed(observed: Observed | None) -> dict[str, Any]:
             for tally in observed.by_file
         ],
         "layout": observed.layout,
+        "weights": [
+            {
+                "dtype": weights.dtype,
+                "tensors": weights.tensors,
+                "parameters": weights.parameters,
+                "bytes": weights.bytes,
+                "bits_per_parameter": weights.bits_per_parameter,
+            }
+            for weights in observed.weights
+        ],
     }
 
 
@@ -159,7 +191,9 @@ def _evidence(finding: Finding) -> dict[str, Any]:
             evidence = {"of": finding.of}
         case Disputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
-        case BadHeader() | BadIndex() | BadSize() | BadConfig():
+        case Unsafe():
+            evidence = {"file": finding.file, "imports": finding.imports}
+        case BadHeader() | BadIndex() | BadSize() | BadConfig() | Twin():
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
         case Missing() | New() | Unexpected() | Buffer() | Bookkeeping() | BadLayout() | Beside():

@@ -9,8 +9,13 @@ from rich.text import Text
 from auditor.formats.terminal import plain_console
 
 
-def render(types: Mapping[str, Sequence[str]], width: int, *, color: bool) -> str:
-    """One row a model type, then the sums; the classes are listed in full."""
+def render(
+    types: Mapping[str, Sequence[str]], papers: Sequence[str], width: int, *, color: bool
+) -> str:
+    """One row a model type, then the sums; the classes are listed in full.
+
+    `papers` are the models that can be explained by their name alone.
+    """
     text = io.StringIO()
     console = plain_console(text, color=color)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
@@ -21,6 +26,7 @@ def render(types: Mapping[str, Sequence[str]], width: int, *, color: bool) -> st
     console.print(table, width=width)
     console.print()
     console.print(Text(_sum(types)))
+    console.print(Text(f"Known by name, for audit explain: {', '.join(papers)}."))
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 

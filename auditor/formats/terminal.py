@@ -22,6 +22,8 @@ from auditor.reconciler.findings import (
     MisShaped,
     Severity,
     Tied,
+    Twin,
+    Unsafe,
 )
 from auditor.reconciler.fold import fold
 from auditor.report import Expected, Observed, Report, Unaudited
@@ -200,7 +202,7 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
 
 def _file(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
-    if isinstance(finding, BadHeader | BadIndex | BadSize | BadConfig):
+    if isinstance(finding, BadHeader | BadIndex | BadSize | BadConfig | Unsafe | Twin):
         return finding.file
     return None
 

@@ -1,18 +1,22 @@
 """What a snapshot holds, parsed: broken parts become findings, or files that stay unread."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 
 from auditor.containers.index import Index, parse_index
+from auditor.containers.kinds import Table
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.words import named, quoted
 from auditor.downloader.snapshot import FileHead, Snapshot
 from auditor.downloader.words import listed
 from auditor.errors import CheckpointError
-from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding
+from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
 from auditor.reconciler.reconcile import Unread
 from auditor.tensors import StoredTensor, natural_key
+
+_SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +30,9 @@ class Contents:
     unread_files: int  # those and the absent shards, of which one Unread tells
     findings: tuple[Finding, ...]  # files whose size is not what their header declares
     names_only: bool  # some shards are not at hand: their names come from the index, no shapes
+    notes: tuple[str, ...] = ()  # how files were read, where that needs saying
+    # A stored name -> another in the same file that is stored as the very same bytes.
+    shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def empty(self) -> bool:
@@ -37,7 +44,8 @@ def contents(snapshot: Snapshot) -> Contents:
     """Parse index and headers; never raises for what the checkpoint did wrong."""
     index, unread = _index(snapshot)
     parsed = [(head, _header(head)) for head in snapshot.heads]
-    headers = [header for _, header in parsed if isinstance(header, Header)]
+    headers = [header for _, header in parsed if not isinstance(header, str)]
+    tables = [head.parsed for head in snapshot.heads if isinstance(head.parsed, Table)]
     broken = [(head, why) for head, why in parsed if isinstance(why, str)]
     absent, elsewhere = _not_opened(snapshot, index) if index else ((), frozenset())
     held = _held(index) if index and (broken or absent) else {}
@@ -53,8 +61,34 @@ def contents(snapshot: Snapshot) -> Contents:
         opened=frozenset(header.file for header in headers),
         unread=tuple(unread),
         unread_files=len(unread) + max(len(absent) - 1, 0),
-        findings=(*_sizes(parsed), *(_strange_shards(index, elsewhere) if index else ())),
+        findings=(
+            *_sizes(parsed),
+            *chain.from_iterable(map(told, tables)),
+            *(_strange_shards(index, elsewhere) if index else ()),
+        ),
         names_only=bool(elsewhere),
+        notes=tuple(chain.from_iterable(table.notes for table in tables)),
+        shared=MappingProxyType(
+            dict(chain.from_iterable(table.shared.items() for table in tables))
+        ),
+    )
+
+
+def told(table: Table) -> Iterator[Finding]:
+    """What a file says of itself that is wrong, or that no file of weights should say."""
+    for names, reason in table.faults:
+        yield BadHeader(file=table.file, reason=reason, tensors=names)
+    if table.imports:
+        yield Unsafe(file=table.file, reason=_unsafe(table), imports=table.imports)
+
+
+def _unsafe(table: Table) -> str:
+    """Nothing of it was run: the audit follows the pickle and does not load it."""
+    shown, more = table.imports[:_SHOWN_IMPORTS], len(table.imports) - _SHOWN_IMPORTS
+    rest = f"; and {more:,} more" if more > 0 else ""
+    return (
+        f"loading {named(table.file)} as a pickle would import or call {'; '.join(shown)}{rest}: "
+        f"no state dict needs that, and torch.load(weights_only=True) refuses it"
     )
 
 
@@ -81,16 +115,20 @@ def _index(snapshot: Snapshot) -> tuple[Index | None, list[Unread]]:
         return None, [Unread(BadIndex, file, str(error), None)]
 
 
-def _header(head: FileHead) -> Header | str:
+def _header(head: FileHead) -> Header | Table | str:
     """The header, or why it cannot be read."""
-    return str(head.parsed) if isinstance(head.parsed, CheckpointError) else head.parsed
+    parsed = head.parsed
+    if isinstance(parsed, CheckpointError):
+        return str(parsed)
+    return parsed.broken or parsed if isinstance(parsed, Table) else parsed
 
 
-def _sizes(parsed: Iterable[tuple[FileHead, Header | str]]) -> Iterator[Finding]:
+def _sizes(parsed: Iterable[tuple[FileHead, Header | Table | str]]) -> Iterator[Finding]:
     for head, header in parsed:
-        fault = size_fault(header, head.size) if isinstance(header, Header) else None
-        if fault:
+        if isinstance(header, Header) and (fault := size_fault(header, head.size)):
             yield BadSize(file=head.name, reason=fault)
+        elif isinstance(header, Table):
+            yield from (BadSize(file=head.name, reason=fault) for fault in header.size_faults)
 
 
 def _held(index: Index) -> dict[str, list[str]]:

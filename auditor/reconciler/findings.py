@@ -249,7 +249,7 @@ class Renamed(_OfPairs):
 
 @dataclass(frozen=True, kw_only=True)
 class Tied(_OfExpected):
-    """Not stored, and rightly so: it shares the values of another tensor."""
+    """Not stored as numbers of its own, and rightly so: it shares the values of another tensor."""
 
     to: tuple[str, ...]  # the stored tensor whose values it shares, one for each tensor
 
@@ -348,6 +348,23 @@ class BadSize(_OfFile):
     severity: ClassVar = Severity.ERROR
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unsafe(_OfFile):
+    """Loading the file would import or call what no state dict needs. Nothing of it was run."""
+
+    imports: tuple[str, ...]  # one line for each name, in file order: "posix.system('id')"
+
+    kind: ClassVar = "unsafe"
+    severity: ClassVar = Severity.ERROR
+
+
+class Twin(_OfFile):
+    """The same weights once more in another format, and they are not the same."""
+
+    kind: ClassVar = "twin"
+    severity: ClassVar = Severity.WARNING
+
+
 class BadConfig(_OfFile):
     """config.json is broken, or holds what no model can be built from."""
 
@@ -374,4 +391,6 @@ Finding = (
     | BadIndex
     | BadSize
     | BadConfig
+    | Unsafe
+    | Twin
 )

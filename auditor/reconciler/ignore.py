@@ -24,7 +24,9 @@ from auditor.reconciler.findings import (
     New,
     Renamed,
     Tied,
+    Twin,
     Unexpected,
+    Unsafe,
     Unused,
     WrongDtype,
 )
@@ -105,7 +107,7 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
         case Disputed():
             kept_disputes = tuple(item for item in finding.disputes if wanted(item.name))
             return replace(finding, disputes=kept_disputes)
-        case BadHeader() | BadIndex() | BadSize() | BadConfig():
+        case BadHeader() | BadIndex() | BadSize() | BadConfig() | Unsafe() | Twin():
             names = tuple(filter(wanted, finding.tensors))
             hidden = tuple(item for item in finding.hidden if wanted(item.name))
             return replace(finding, tensors=names, hidden=hidden)

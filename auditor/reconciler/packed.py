@@ -1,6 +1,6 @@
 """Packed tensors in the books: their pieces are matched, they themselves are counted."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from auditor.layouts.packing import PLAIN, Piece, Unpacked
 from auditor.reconciler.findings import BadLayout, Bookkeeping, by_name
@@ -11,9 +11,9 @@ from auditor.walker import Counted
 _Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
 
 
-def places(unpacked: Unpacked) -> frozenset[tuple[str, str]]:
-    """Name and file of every stored tensor that holds pieces."""
-    return frozenset((piece.stored.name, piece.stored.file) for piece in unpacked.pieces)
+def places(unpacked: Unpacked) -> Mapping[tuple[str, str], str]:
+    """Name and file of every stored tensor that holds pieces, and the dtype of what is in it."""
+    return {(piece.stored.name, piece.stored.file): piece.dtype for piece in unpacked.pieces}
 
 
 def in_order(unpacked: Unpacked) -> tuple[Piece, ...]:

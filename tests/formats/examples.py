@@ -23,7 +23,9 @@ from auditor.reconciler.findings import (
     Pair,
     Renamed,
     Tied,
+    Twin,
     Unexpected,
+    Unsafe,
     Unused,
     WrongDtype,
 )
@@ -179,7 +181,7 @@ LAYER = "12*D^2 + 13*D"
 
 
 def every_kind():
-    """One finding of each of the seventeen kinds, and one ignored.
+    """One finding of each kind, and one ignored.
 
     45 stored - 50 expected = -5: missing -12, new -6, unexpected 7, unused 9, mis-shaped 2, behind
     files -10, ignored 5.
@@ -291,6 +293,16 @@ def every_kind():
             ),
             BadSize(file="a.safetensors", reason="8 + 100 + 180 bytes declared, 280 there"),
             BadConfig(file="config.json", reason="hidden_size is 0"),
+            Unsafe(
+                file="pytorch_model.bin",
+                reason="loading pytorch_model.bin would import posix.system('id')",
+                imports=("posix.system('id')",),
+            ),
+            Twin(
+                file="pytorch_model.bin",
+                reason="pytorch_model.bin lacks 1 tensor that the audited files have: 'a'",
+                tensors=("a",),
+            ),
         ),
         ignored=(Unexpected(tensors=(stored("bar", 5),), reason="no class of this family has it"),),
         notes=("audited as BertModel, as asked",),
