@@ -4,6 +4,7 @@ The one place that knows of both; another source is another Source.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from auditor.analytic import Config, Expectation, catalogue
@@ -81,15 +82,17 @@ def _by(
         if isinstance(choice, Refusal):
             return choice
         chosen(choice)
-        expectation = source.expect(config, choice.target, depth=depth)
-        same = choice.declared == choice.target
-        declared = expectation if same else source.expect(config, choice.declared, depth=0)
+        expectation = source.expect(choice.kind.config, choice.target, depth=depth)
+        declared = expectation
+        if choice.declared != choice.target:
+            declared = source.expect(choice.of_declared.config, choice.declared, depth=0)
     except SourceError as error:  # a tower may be of a model type that is not known here
         return Refusal(error.reason, str(error))
 
     def siblings() -> tuple[Sibling, ...]:
         """Built only when a tensor asks for them."""
-        return tuple(_siblings(source, config, choice.model_type))
+        each = (_siblings(source, kind.config, kind.model_type) for kind in choice.kin)
+        return tuple(chain.from_iterable(each))
 
     return Implied(expectation, Family(declared=declared, siblings=siblings))
 

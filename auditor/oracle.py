@@ -135,22 +135,39 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
     import torch  # noqa: PLC0415 - see the module's docstring
 
     config_class = model_class.config_class
-    part = config.get(config_class.base_config_key)  # a tower's own, of the config of the whole
     try:
         with torch.device("meta"):
-            model = model_class(config_class.from_dict(part if isinstance(part, dict) else config))
+            model = model_class(config_class.from_dict(_part(config_class, config)))
     except (ImportError, OSError) as error:  # a library, or a backbone that is on the Hub
         detail = f"{model_class.__name__} needs what is not here: {_one_line(error)}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
     except Exception as error:  # noqa: BLE001 - a modeling file can raise anything at a config
         if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
             raise MemoryError from None
+        unsaid = "" if _refuses(error) else ", and does not say what is wrong with it"
         raise CheckpointError(
-            f"transformers cannot build {model_class.__name__} from this config: "
+            f"transformers cannot build {model_class.__name__} from this config{unsaid}: "
             f"{type(error).__name__}: {_one_line(error)}"
         ) from None
     model.tie_weights()
     return model
+
+
+def _refuses(error: Exception) -> bool:
+    """Whether the library finds the config wrong; else it fails at it, and may be wrong itself."""
+    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 - as transformers has
+
+    return isinstance(error, ValueError | StrictDataclassError)
+
+
+def _part(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """The class's own part of the config of a whole, looked for as its from_pretrained does."""
+    part = config.get(config_class.base_config_key)
+    if isinstance(part, dict):
+        return part
+    parts = [value for value in config.values() if isinstance(value, dict)]
+    own = [part for part in parts if part.get("model_type") == config_class.model_type]
+    return own[-1] if own and config.get("model_type") != config_class.model_type else config
 
 
 def _tensors(model: Any) -> Iterator[ExpectedTensor]:

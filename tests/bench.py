@@ -2,8 +2,9 @@
 
 Whole processes against one Hub on loopback, in turn, each with an empty cache. The peer is
 get_safetensors_metadata, the nearest that huggingface_hub has: it reads the same headers and
-counts their parameters, and compares them with nothing. A bench and not a gate: it ends with 0
-whatever the figures are.
+counts their parameters, and compares them with nothing. At last, in this process: what a config
+of 92,000 tensors implies, built and reconciled, beside json.loads of as many. A bench and not a
+gate: it ends with 0 whatever the figures are.
 """
 
 import argparse
@@ -18,14 +19,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benching import mixture
 from benching.figures import Measured, compare
 from benching.measure import AUDIT, run
+from benching.mixture import Mixture
 from benching.server import serving
 
 LAYERS, SHARDS = 5625, 20  # 16 tensors a layer and 7 around them: 90,007
 SINGLE, SHARDED = "bert-base-chinese", "bench/many-layers"  # as benching/models.py serves them
 VERSIONS = ("python", "huggingface_hub", "hf-audit")
-HEADINGS = ("", "audit", "huggingface_hub", "ratio, median (min to max)")
 
 # Processes that do no audit: what of the wall time is only getting there.
 STARTS = {
@@ -44,11 +46,14 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=7, help="pairs, after one to warm up")
     parser.add_argument("--layers", type=int, default=LAYERS, help="of the sharded model")
+    parser.add_argument(
+        "--experts", type=int, default=mixture.EXPERTS, help="of the mixture of experts"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there")
     parser.add_argument("--markdown", action="store_true", help="tables for a README")
     options = parser.parse_args(given)
-    if options.runs < 1 or options.layers < 1:
-        parser.error("--runs and --layers start at 1")
+    if min(options.runs, options.layers, options.experts) < 1:
+        parser.error("--runs, --layers and --experts start at 1")
     return options
 
 
@@ -60,12 +65,15 @@ def main() -> None:
             name: _start(command, options.runs, Path(bytecode)) for name, command in STARTS.items()
         }
     facts = _facts(options.runs)
+    # Last: the peak memory of the processes above counts that of the one they come from.
+    experts = mixture.measured(mixture.LAYERS, options.experts, options.runs)
     show = _markdown if options.markdown else _tables
-    show(measured, starts, facts)
+    show((*measured, experts), _notes(starts, facts))
     if options.json:
         figures = {
             "facts": facts,
             "models": [one.as_json() for one in measured],
+            "mixture": experts.as_json(),
             "starts": starts,
         }
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
@@ -110,33 +118,32 @@ def _notes(starts: dict[str, float], facts: dict[str, Any]) -> list[str]:
         f"{facts['machine']}, {facts['cores']} cores, load {facts['load']}; {versions}.",
         f"The first read of a weight file has {facts['first_read']:,} bytes (downloader/heads.py).",
         f"For comparison: {started}.",
+        "The mixture of experts: CPU time of the steps in one process, garbage collector off.",
     ]
 
 
-def _markdown(
-    measured: Sequence[Measured], starts: dict[str, float], facts: dict[str, Any]
-) -> None:
+def _markdown(measured: Sequence[Measured | Mixture], notes: Sequence[str]) -> None:
     lines = []
     for one in measured:
-        lines += [f"**{one.title}**", "", *map(_row, (HEADINGS, ("---", "--:", "--:", "--:")))]
+        lines += [f"**{one.title}**", "", *map(_row, (one.headings, ("---", "--:", "--:", "--:")))]
         lines += [*map(_row, one.rows()), ""]
-    _say("\n".join([*lines, *_notes(starts, facts)]))
+    _say("\n".join([*lines, *notes]))
 
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _tables(measured: Sequence[Measured], starts: dict[str, float], facts: dict[str, Any]) -> None:
+def _tables(measured: Sequence[Measured | Mixture], notes: Sequence[str]) -> None:
     for one in measured:
-        rows = (HEADINGS, *one.rows())
+        rows = (one.headings, *one.rows())
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         _say(one.title)
         for row in rows:
             name, *numbers = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
             _say("  ".join([row[0].ljust(len(name)), *numbers]).rstrip())
         _say("")
-    _say("\n".join(_notes(starts, facts)))
+    _say("\n".join(notes))
 
 
 def _say(line: str) -> None:

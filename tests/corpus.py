@@ -90,7 +90,7 @@ FAULTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("unexpected", "resampler.attn.in_proj_weight"),
     ),
     "qwen3.5-18b-reap-a3b-coding": (
-        ("bad-config", "qwen3_5_moe_text"),  # a class that sees, over a config without an eye
+        ("note", "Qwen3_5MoeForConditionalGeneration"),  # over a config without an eye
         ("note", "mtp_num_hidden_layers is 1, and no layer for drafting tokens is stored"),
     ),
     "redpajama-incite-7b-base": (("bad-index", "1/8 byte"),),
@@ -193,7 +193,7 @@ def judge(folder: Path) -> Judged:
 
 def _says(outcome: Outcome, kind: str, needle: str) -> bool:
     if kind == "note":
-        return needle in outcome.notes
+        return any(needle in note for note in outcome.notes)
     return any(
         finding.kind == kind and (needle in finding.reason or needle in finding.names)
         for finding in outcome.findings

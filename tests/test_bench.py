@@ -15,7 +15,8 @@ BENCH = Path(__file__).with_name("bench.py")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """One small run: what it printed, and its figures."""
     figures = tmp_path_factory.mktemp("bench") / "figures.json"
-    options = ["--runs", "1", "--layers", "20", "--markdown", "--json", str(figures)]
+    sizes = ["--runs", "1", "--layers", "20", "--experts", "2"]
+    options = [*sizes, "--markdown", "--json", str(figures)]
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, str(BENCH), *options], check=False, capture_output=True, text=True
     )
@@ -53,3 +54,20 @@ def test_both_sides_read_the_same_tensors(ended):
     parameters = 11 * 4 + 6 * 4 + 2 * 4 + 2 * 4 + 20 * (8 * 4**2 + 11 * 4) + 4 * 4 + 4
     assert f"327 tensors, {parameters:,} parameters stored" in sharded["ours"][0]["stdout"]
     assert sharded["peer"][0]["stdout"] == f"{parameters}\n"
+
+
+def test_what_is_beside_json_loads_are_as_many_tensors_as_the_config_implies(ended):
+    printed, figures = ended
+    # Attention has seven tensors, a layer two norms, a dense or shared feed-forward three, a
+    # router two, each of two experts three; around them the embeddings, the last norm, the head.
+    attention, norms, mlp = 7, 2, 3
+    dense = 3 * (attention + norms + mlp)
+    mixed = attention + norms + mlp + 2 + 2 * mlp
+    drafting = mixed + 4 + 2  # three norms and a projection, copies of the embeddings and the head
+    tensors = dense + 58 * mixed + 3 + drafting
+    assert f"**DeepSeek-V3 of 61 layers and 2 experts: {tensors:,} tensors, " in printed
+    assert "| both |" in printed
+    (once,) = figures["mixture"]["runs"]
+    assert min(once.values()) >= 0
+    steps = {"the expectation", "matched and reconciled", "both"}
+    assert set(figures["mixture"]["ratios"]) == steps

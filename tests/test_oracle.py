@@ -53,7 +53,10 @@ def test_only_a_model_class_of_transformers_is_built(target):
         ({"hidden_size": "8"}, r"^transformers cannot build BertModel .*: Strict.*expected int"),
         ({"hidden_size": 13}, r"^transformers cannot build BertModel .*: ValueError: The hidden"),
         ({"add_cross_attention": True}, r"BertLayer\( .* \.\.\. .* decoder model if cross"),
-        ({"__class__": 3}, r"^transformers cannot build BertModel from this config: TypeError"),
+        (
+            {"__class__": 3},
+            r"^transformers cannot build BertModel from this config, and does not .*: TypeError",
+        ),
         ({"num_hidden_layers": 10**9}, r"^num_hidden_layers is 1000000000; the oracle .* 4,096"),
         ({"num_labels": 10**12}, r"^num_labels is 1000000000000; the oracle .* 1,000,000"),
         ({"text_config": {"num_experts": 5000}}, r"^num_experts is 5000; the oracle"),
@@ -96,6 +99,13 @@ def test_a_tower_takes_its_own_config_from_that_of_the_whole():
     tiny = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 4, "vocab_size": 16}
     whole = {"text_config": tiny, "vision_config": {"hidden_size": 4}, "projection_dim": 3}
     assert oracle.inventory(whole, "CLIPTextModel") == oracle.inventory(tiny, "CLIPTextModel")
+
+
+@pytest.mark.oracle
+def test_a_part_is_found_by_its_model_type_where_its_class_names_no_key():
+    tiny = {"model_type": "llama", "num_hidden_layers": 1, "vocab_size": 16}
+    whole = {"model_type": "llava", "first": tiny | {"vocab_size": 9}, "second": tiny}
+    assert oracle.inventory(whole, "LlamaModel") == oracle.inventory(tiny, "LlamaModel")
 
 
 @pytest.mark.oracle

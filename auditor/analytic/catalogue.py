@@ -27,6 +27,7 @@ __all__ = [
     "current",
     "current_type",
     "expect",
+    "inside",
     "sibling",
     "siblings",
     "types",
@@ -117,6 +118,11 @@ def base_class(model_type: str) -> str:
     return family(model_type).base
 
 
+def inside(model_type: str) -> Mapping[str, str]:
+    """The configs inside a model type's own: key -> the model type of one that does not say."""
+    return {key: otherwise for _, key, otherwise in INSIDE.get(current_type(model_type), ())}
+
+
 def _loaded(model_type: str) -> str:
     """Import the file of that model type, if there is one; its name today."""
     model_type = current_type(model_type)
@@ -184,10 +190,16 @@ def sibling(config: Config, target: str) -> Sibling:
     return Sibling(target, family.prefix, names, rules)
 
 
+def tree(config: Config, target: str) -> Module:
+    """The blocks that a known class is written in, as `expect` lists them."""
+    return _built(config, current(target))[2]
+
+
 def _loading(family: Family, completed: Config, target: str) -> Loading:
     inside = (
         Inside(path, _own_family(completed.nested(key), otherwise))
         for path, key, otherwise in INSIDE.get(family.model_type, ())
+        if completed.states(key) or family.defaults.get(key, key) is not None
     )
     return loading(family, target, tuple(inside))
 

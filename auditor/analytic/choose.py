@@ -1,5 +1,6 @@
 """Which class an audit is for, and which one the config declares."""
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from auditor.analytic.config import Config
@@ -24,14 +25,35 @@ class Classes(Protocol):
 
     def current_type(self, model_type: str, /) -> str: ...
 
+    def inside(self, model_type: str, /) -> Mapping[str, str]: ...
+
+
+class Kind(NamedTuple):
+    """A model type, and the config that its classes are built from."""
+
+    model_type: str
+    config: Config  # the whole, or one inside it
+
 
 class Choice(NamedTuple):
     """The target class, and the class whose checkpoint this claims to be."""
 
     target: str
     declared: str
-    model_type: str  # the family of both
+    kind: Kind  # of the target
+    of_declared: Kind
+    around: Kind  # of the config as a whole, where it is one of several models
     notes: tuple[str, ...]  # decisions that the reader should know of
+
+    @property
+    def model_type(self) -> str:
+        """The target's."""
+        return self.kind.model_type
+
+    @property
+    def kin(self) -> tuple[Kind, ...]:
+        """Whose classes may use what the target does not, its own first."""
+        return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
 
 class Refusal(NamedTuple):
@@ -44,56 +66,110 @@ class Refusal(NamedTuple):
 def choose(config: Config, target: str | None, classes: Classes) -> Choice | Refusal:
     """The class is config.architectures[0], or `target` where the caller has one.
 
-    A config without architectures stands for its family's base class. Raises CheckpointError
-    where the config contradicts itself.
+    A config without architectures stands for its family's base class. The class of a model inside
+    another one is built from its part of the config, as transformers builds it. Raises
+    CheckpointError where the config contradicts itself.
     """
-    declared = config.architectures[0] if config.architectures else None
-    model_type = _family(config, declared, classes)
-    of = classes.types(target) if target is not None else ()
-    wanted = declared if target is None else target
-    if model_type is None or (wanted is not None and not classes.types(wanted)):
+    named_first = config.architectures[0] if config.architectures else None
+    declared = _declared(config, named_first, classes)
+    wanted = named_first if target is None else target
+    if declared is None or (wanted is not None and not classes.types(wanted)):
         return Refusal(Reason.UNKNOWN_ARCHITECTURE, _unknown(config, wanted, classes))
-    if target is not None and model_type not in of:
-        detail = f"{target} is of the family {' and '.join(of)}, the checkpoint {model_type}"
-        return Refusal(Reason.OTHER_FAMILY, detail)
-    known = declared is not None and classes.types(declared)
-    own = classes.current(declared if declared and known else classes.base_class(model_type))
+    name, kind = declared
+    stated = _stated(config, classes)
+    around = Kind(stated, config) if stated and classes.siblings(stated) else kind
+    chosen = kind
+    if target is not None:
+        of = classes.types(target)
+        found = next((each for each in (kind, around) if each.model_type in of), None)
+        found = found or _within(config, of, classes)
+        if found is None:
+            family = around.model_type
+            detail = f"{target} is of the family {' and '.join(of)}, the checkpoint {family}"
+            return Refusal(Reason.OTHER_FAMILY, detail)
+        chosen = found
     return Choice(
-        classes.current(target) if target else own,
-        own,
-        model_type,
-        tuple(_notes(config, own, classes)),
+        target=classes.current(target) if target else name,
+        declared=name,
+        kind=chosen,
+        of_declared=kind,
+        around=around,
+        notes=tuple(_notes(config, name, chosen, classes)),
     )
 
 
-def _family(config: Config, declared: str | None, classes: Classes) -> str | None:
-    """The family of the declared class, else of model_type; None if neither is known."""
-    stated = None if config.model_type is None else classes.current_type(config.model_type)
-    having = classes.types(declared) if declared is not None else ()
-    if having:
-        if stated is not None and stated not in having:
-            raise CheckpointError(
-                f"architectures names {declared}, which is {' or '.join(having)}, "
-                f"but model_type says {quoted(config.model_type or '')}"
-            )
-        return stated or having[0]
-    return stated if stated is not None and classes.siblings(stated) else None
+def _stated(config: Config, classes: Classes) -> str | None:
+    return None if config.model_type is None else classes.current_type(config.model_type)
 
 
-def _notes(config: Config, known: str, classes: Classes) -> list[str]:
+def _declared(config: Config, named_first: str | None, classes: Classes) -> tuple[str, Kind] | None:
+    """The declared class, else that of model_type, and its kind; None if neither is known."""
+    stated = _stated(config, classes)
+    having = classes.types(named_first) if named_first is not None else ()
+    if named_first is None or not having:
+        if stated is None or not classes.siblings(stated):
+            return None
+        return classes.current(classes.base_class(stated)), Kind(stated, config)
+    name = classes.current(named_first)
+    if stated is None or stated in having:
+        return name, Kind(stated or having[0], config)
+    within = _within(config, having, classes)
+    if within is not None:
+        return name, within
+    if any(stated in classes.inside(each).values() for each in having):
+        return _language_model(stated, classes), Kind(stated, config)
+    raise CheckpointError(
+        f"architectures names {named_first}, which is {' or '.join(having)}, "
+        f"but model_type says {quoted(config.model_type or '')}"
+    )
+
+
+def _within(config: Config, having: tuple[str, ...], classes: Classes) -> Kind | None:
+    """The part of a config that is of one of these model types; of several the last, as there."""
+    unsaid = classes.inside(_stated(config, classes) or "")
+    found: Kind | None = None
+    for key, value in config.values.items():
+        if isinstance(value, Mapping):
+            model_type = value.get("model_type") or unsaid.get(key)
+            current = classes.current_type(model_type) if isinstance(model_type, str) else None
+            if current in having:
+                found = Kind(current, config.nested(key))
+    return found
+
+
+def _language_model(model_type: str, classes: Classes) -> str:
+    """What AutoModelForCausalLM builds of a model type, else its base class."""
+    names = classes.siblings(model_type)
+    return next((name for name in names if name.endswith("ForCausalLM")), names[0])
+
+
+def _notes(config: Config, known: str, chosen: Kind, classes: Classes) -> list[str]:
     notes = []
+    if chosen.config.path:
+        part = chosen.config.path.removesuffix(".")
+        notes.append(f"of the config only {part} counts, which is {chosen.model_type}")
     if not config.architectures:
         notes.append(f"the config names no architectures: taken as {known}")
     elif config.architectures[0] != known:
-        declared = config.architectures[0]
-        old = classes.current(declared) == known
-        what = "is an older name" if old else "is not known here: taken as a checkpoint"
-        notes.append(f"{quoted(declared)} {what} of {known}")
+        notes.append(_another(config, config.architectures[0], known, classes))
     if len(config.architectures) > 1:
         names = ", ".join(map(named, config.architectures[:_SHOWN]))
         more = ", ..." if len(config.architectures) > _SHOWN else ""
         notes.append(f"of the architectures {names}{more} the first counts")
     return notes
+
+
+def _another(config: Config, declared: str, known: str, classes: Classes) -> str:
+    """Why the class is another one than architectures names."""
+    if classes.current(declared) == known:
+        return f"{quoted(declared)} is an older name of {known}"
+    if not classes.types(declared):
+        return f"{quoted(declared)} is not known here: taken as a checkpoint of {known}"
+    whole = " or ".join(classes.types(declared))
+    return (
+        f"architectures names {declared}, which is {whole}, but model_type is that of the language "
+        f"model in one, {quoted(config.model_type or '')}: taken as a checkpoint of {known}"
+    )
 
 
 def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:

@@ -8,12 +8,24 @@ from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Counted
 
+# Pieces of these are cut out of a larger tensor, experts of their layer's, and no more than that.
+_PLAIN_FLOATS = frozenset({"F64", "F32", "BF16", "F16"})
+
 _Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
 
 
 def places(unpacked: Unpacked) -> Mapping[tuple[str, str], str]:
-    """Name and file of every stored tensor that holds pieces, and the dtype of what is in it."""
-    return {(piece.stored.name, piece.stored.file): piece.dtype for piece in unpacked.pieces}
+    """Name and file of every stored tensor that is packed, and the dtype of what is in it."""
+    return {
+        (piece.stored.name, piece.stored.file): piece.dtype
+        for piece in unpacked.pieces
+        if piece.dtype not in _PLAIN_FLOATS
+    }
+
+
+def _holders(unpacked: Unpacked) -> dict[tuple[str, str], StoredTensor]:
+    """The stored tensors that pieces are in, by name and file."""
+    return {(piece.stored.name, piece.stored.file): piece.stored for piece in unpacked.pieces}
 
 
 def in_order(unpacked: Unpacked) -> tuple[Piece, ...]:
@@ -22,7 +34,7 @@ def in_order(unpacked: Unpacked) -> tuple[Piece, ...]:
     What is sorted by stored name later on is then the same whatever order the files have.
     """
     pieces = unpacked.pieces
-    if len(places(unpacked)) == len(pieces):
+    if len(_holders(unpacked)) == len(pieces):
         return pieces
     return tuple(sorted(pieces, key=lambda piece: natural_key(piece.name)))
 
@@ -31,7 +43,7 @@ def left_plain(tensors: Iterable[StoredTensor], unpacked: Unpacked) -> Iterable[
     """The stored tensors that hold no pieces and serve none."""
     if unpacked is PLAIN:
         return tensors
-    taken = set(places(unpacked))
+    taken = set(_holders(unpacked))
     for notes in unpacked.bookkeeping:
         taken.update((tensor.name, tensor.file) for tensor in notes.tensors)
     return [tensor for tensor in tensors if (tensor.name, tensor.file) not in taken]
@@ -41,7 +53,7 @@ def as_stored(counted: Iterable[_Item], unpacked: Unpacked) -> tuple[_Item, ...]
     """Each stored tensor once, with the parameters of all its pieces; bookkeeping holds none."""
     if unpacked is PLAIN:
         return tuple(counted)
-    raw = {(piece.stored.name, piece.stored.file): piece.stored for piece in unpacked.pieces}
+    raw = _holders(unpacked)
     plain: list[_Item] = []
     sums: dict[tuple[str, str], _Item] = {}
     for tensor, parameters, fate in counted:

@@ -48,6 +48,7 @@ class Family:
     siblings: Callable[[], tuple[Sibling, ...]]  # every class of the family; on demand
 
 
+_LEARNED = Role.PARAMETER
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
 
@@ -113,10 +114,13 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     answered = tuple(hit for hit in ties.answered if hit.expected.role is not Role.EXTRA)
     extras = (extra(hit, loading) for hit in ties.answered if hit.expected.role is Role.EXTRA)
     named = {hit.expected.name for hit in (*ties.answered, *copies)}
+    whole = len(plain) == matching.parameters  # then no parameter has to be looked for
     left = [
         tensor
         for tensor in expectation.tensors
-        if tensor[0] not in plain and tensor[0] not in named
+        if not (whole and tensor[3] is _LEARNED)
+        and tensor[0] not in plain
+        and tensor[0] not in named
     ]
     absent, hidden = _judge_absent(left, expectation, family, unread)
     unknown = _identified(matching.strangers, loading, family) if matching.strangers else ()

@@ -104,6 +104,26 @@ def test_every_tensor_lies_in_a_module_unless_nothing_there_is_required(tree):
     assert parents <= listed.modules.keys()
 
 
+@given(modules(blocks()), st.integers(0, 4))
+def test_to_a_depth_the_same_modules_are_known_and_the_same_tensors_listed(tree, depth):
+    whole, cut = inventory(tree, {}), inventory(tree, {}, depth=depth)
+    assert (cut.tensors, cut.total, cut.active) == (whole.tensors, whole.total, whole.active)
+    assert cut.modules.items() <= whole.modules.items()
+    within = [key for key in whole.modules if (key.count(".") + 1 if key else 0) <= depth]
+    assert [key for key in cut.modules if key in set(within)] == within
+
+
+def test_the_modules_of_many_experts_are_left_out_below_the_depth():
+    expert = module(up=Linear(D, D), down=Linear(D, D))
+    tree = module(layers=Repeat(size("N", 3), module(experts=Repeat(size("E", 50), expert))))
+    assert len(inventory(tree, {}).modules) == 1 + 1 + 3 + 3 + 3 * 50 * 3
+    assert set(inventory(tree, {}, depth=2).modules) == {
+        "",
+        "layers",
+        *(f"layers.{number}" for number in range(3)),
+    }
+
+
 def test_names_and_shapes_are_those_on_disk():
     V, L = size("V", 30), size("L", 5)
     tree = module(

@@ -4,21 +4,23 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from benching.measure import Run, ours, peer, run
 from benching.server import Served
 
+_Run = TypeVar("_Run")
 
-class Figure(NamedTuple):
-    """One thing that is measured, and how it is printed."""
+
+class Figure(NamedTuple, Generic[_Run]):
+    """One thing that is measured of a run, and how it is printed."""
 
     name: str
-    of: Callable[[Run], float]
+    of: Callable[[_Run], float]
     shown: Callable[[float], str]
 
 
-def _milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.0f} ms"
 
 
@@ -31,8 +33,8 @@ def _count(number: float) -> str:
 
 
 FIGURES = (
-    Figure("wall time", lambda run: run.wall, _milliseconds),
-    Figure("CPU time", lambda run: run.cpu, _milliseconds),
+    Figure("wall time", lambda run: run.wall, milliseconds),
+    Figure("CPU time", lambda run: run.cpu, milliseconds),
     Figure("peak memory", lambda run: run.memory, _megabytes),
     Figure("HTTP requests", lambda run: run.requests, _count),
     Figure("of them redirects", lambda run: run.redirects, _count),
@@ -43,6 +45,8 @@ FIGURES = (
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """The runs of both sides on one model, pair by pair."""
+
+    headings = ("", "audit", "huggingface_hub", "ratio, median (min to max)")
 
     title: str
     model: str
@@ -56,12 +60,12 @@ class Measured:
                 figure.name,
                 figure.shown(median(map(figure.of, self.ours))),
                 figure.shown(median(map(figure.of, self.peer))),
-                _ratio(self.ratios(figure)),
+                ratio(self.ratios(figure)),
             )
             for figure in FIGURES
         ]
 
-    def ratios(self, figure: Figure) -> list[float]:
+    def ratios(self, figure: Figure[Run]) -> list[float]:
         """Ours by the peer's, sorted; empty where the peer has none of it."""
         both = zip(map(figure.of, self.ours), map(figure.of, self.peer), strict=True)
         return sorted(mine / theirs for mine, theirs in both if theirs)
@@ -98,7 +102,8 @@ def _spread(ratios: list[float]) -> tuple[float, float, float] | None:
     return (ratios[0], median(ratios), ratios[-1]) if ratios else None
 
 
-def _ratio(ratios: list[float]) -> str:
+def ratio(ratios: list[float]) -> str:
+    """The median of the sorted ratios, and their range where they have one."""
     spread = _spread(ratios)
     if spread is None:
         return "-"

@@ -52,7 +52,7 @@ def run(command: Sequence[str], bytecode: Path, served: Served | None = None) ->
     """
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
-        environment = _environment(where, bytecode, served)
+        environment = environment_of(where, bytecode, served)
         with (where / "out").open("w+b") as out, (where / "err").open("w+b") as err:
             start = time.perf_counter()
             process = subprocess.Popen(  # noqa: S603 - our own commands
@@ -76,7 +76,7 @@ def run(command: Sequence[str], bytecode: Path, served: Served | None = None) ->
         )
 
 
-def _environment(folder: Path, bytecode: Path, served: Served | None) -> Mapping[str, str]:
+def environment_of(folder: Path, bytecode: Path, served: Served | None) -> Mapping[str, str]:
     """No Hub but the server's, no cache, no token of the user's; the same for both sides."""
     clean = {k: v for k, v in os.environ.items() if not k.upper().startswith(LEAKS)}
     # An installed package has its bytecode; a checkout, where writing it is forbidden, has not,

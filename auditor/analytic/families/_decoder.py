@@ -59,13 +59,13 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
     qkv_bias: bool = False,
     out_bias: bool = False,
     qk_norm: bool = False,
-    partial_rotary: bool = False,
+    frequencies: bool = False,
     norms: Mapping[str, Module] = MappingProxyType({}),
 ) -> Module:
     """Grouped-query attention: H query heads share K pairs of key and value heads.
 
     `qk_norm`: a norm of a head's width for all queries, and one for all keys; `norms`: those of
-    another kind. `partial_rotary`: only a part of each head is rotated; no version stored by what.
+    another kind. `frequencies`: versions up to transformers 4.31 stored those of the rotation.
     """
     D, H, K = c.dim("hidden_size"), c.dim("num_attention_heads"), key_value_heads(c)
     if qk_norm:
@@ -76,17 +76,13 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
         v_proj=Linear(D, K * head_dim, bias=qkv_bias),
         o_proj=Linear(H * head_dim, D, bias=out_bias),
         **norms,
-        rotary_emb=None if partial_rotary else frequencies(head_dim),
+        rotary_emb=module(inv_freq=Legacy((head_dim.ceil(2),))) if frequencies else None,
     )
 
 
 def key_value_heads(c: Config) -> Dim:
     """How many pairs of key and value heads there are; where it is null, one for each query."""
     return c.optional("num_key_value_heads") or c.dim("num_attention_heads")
-
-
-def frequencies(head_dim: Dim) -> Module:
-    return module(inv_freq=Legacy((head_dim.ceil(2),)))  # stored up to transformers 4.31
 
 
 def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def full_attention(c: Config) -> Module:
     """Qwen 3's, but that a query brings a gate for what comes out of its head."""
     D, H, width = c.dim("hidden_size"), c.dim("num_attention_heads"), c.dim("head_dim")
     bias = c.flag("attention_bias")
-    heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, partial_rotary=True)
+    heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True)
     return module(**{**dict(heads.children), "q_proj": Linear(D, 2 * H * width, bias=bias)})
 
 

@@ -37,7 +37,7 @@ NORMS = (
 
 def glm4_model(c: Config) -> Module:
     bias = c.flag("attention_bias")
-    self_attn = attention(c, c.dim("head_dim"), qkv_bias=bias, partial_rotary=True)
+    self_attn = attention(c, c.dim("head_dim"), qkv_bias=bias)
     block = layer(c, norms=NORMS, self_attn=self_attn, mlp=fused_mlp(c))
     return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
 

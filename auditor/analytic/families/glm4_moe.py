@@ -53,7 +53,6 @@ def glm4_moe_model(c: Config) -> Module:
         rounded_head_dim(c),
         qkv_bias=c.flag("attention_bias"),
         qk_norm=c.flag("use_qk_norm"),
-        partial_rotary=True,
     )
     dense_layers = c.integer("first_k_dense_replace")
 

@@ -42,7 +42,7 @@ def llama_model(c: Config) -> Module:
     bias = c.flag("attention_bias")
     block = layer(
         c,
-        self_attn=attention(c, head_dim(c), qkv_bias=bias, out_bias=bias),
+        self_attn=attention(c, head_dim(c), qkv_bias=bias, out_bias=bias, frequencies=True),
         mlp=gated_mlp(c, bias=c.flag("mlp_bias")),
     )
     return decoder(c, Repeat(c.dim("num_hidden_layers"), block))

@@ -46,7 +46,7 @@ def stablelm_attention(c: Config) -> Module:
             "q_layernorm": module(norms=Repeat(H, norm)),
             "k_layernorm": module(norms=Repeat(key_value_heads(c), norm)),
         }
-    return attention(c, head_dim, qkv_bias=c.flag("use_qkv_bias"), partial_rotary=True, norms=norms)
+    return attention(c, head_dim, qkv_bias=c.flag("use_qkv_bias"), norms=norms)
 
 
 def stablelm_model(c: Config) -> Module:

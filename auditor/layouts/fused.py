@@ -1,0 +1,109 @@
+"""Experts that are one stored tensor, where the architecture names a tensor for each.
+
+transformers 5 holds the experts of a layer as two tensors, and some checkpoints store them so
+(Qwen3.5-MoE's on the Hub), though save_pretrained writes each by itself; loading takes both forms.
+For E experts of widths D and F, with the names of Qwen and of Mixtral:
+
+    experts.gate_up_proj  (E, 2F, D)   E times gate_proj or w1 (F, D), above up_proj or w3 (F, D)
+    experts.down_proj     (E, D, F)    E times down_proj or w2 (D, F)
+
+The packed layouts come first: what they find in a fused tensor is cut up here as well.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from auditor.layouts.packing import PLAIN, Fault, Implied, Piece, Unpacked
+from auditor.tensors import StoredTensor
+
+# The last part of a fused tensor's name -> the names of an expert's parts in it, by either style.
+_PARTS = {
+    "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
+    "down_proj": (("down_proj",), ("w2",)),
+}
+_ENDS = tuple(f".experts.{last}" for last in _PARTS)
+_AXES = 3  # (E, out, in)
+_MOST = 1 << 20  # experts that are looked for; an expectation lists no more tensors
+_NAME = "all experts of a layer in one tensor"
+
+
+class _Expected(NamedTuple):
+    """The experts that the architecture has where one tensor is stored."""
+
+    module: str  # "model.layers.0.mlp.experts"
+    parts: tuple[str, ...]  # "gate_proj", "up_proj"
+    experts: int
+
+
+def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Implied) -> Unpacked:
+    """The same with fused experts in pieces; the very same where there are none."""
+    fused = [piece for piece in unpacked.pieces if piece.name.endswith(_ENDS)]
+    taken = {(piece.stored.name, piece.stored.file) for piece in unpacked.pieces}
+    fused += [
+        Piece(tensor, tensor.name, tensor.shape, tensor.dtype or "")
+        for tensor in tensors
+        if tensor.name.endswith(_ENDS) and (tensor.name, tensor.file) not in taken
+    ]
+    cut: dict[Piece, tuple[Piece, ...]] = {}
+    faults: list[Fault] = []
+    for piece in fused:
+        expected = _expected(piece.name, implied)
+        fault = _fault(piece, expected) if expected else None
+        if fault:
+            faults.append(Fault((piece.stored,), fault))
+        elif expected:
+            cut[piece] = tuple(_pieces(piece, expected))
+    if not cut and not faults:
+        return unpacked
+    whole = tuple(piece for piece in unpacked.pieces if piece not in cut)
+    layouts = () if unpacked is PLAIN else (unpacked.layout,)
+    return replace(
+        unpacked,
+        layout="; ".join((*layouts, _NAME)) if cut else unpacked.layout,
+        pieces=(*whole, *(one for each in cut.values() for one in each)),
+        faults=(*unpacked.faults, *faults),
+    )
+
+
+def _expected(name: str, implied: Implied) -> _Expected | None:
+    """None where the architecture has the fused tensor itself, or no experts there."""
+    if implied(name) is not None:
+        return None
+    module, _, last = name.rpartition(".")
+    for parts in _PARTS[last]:
+
+        def absent(number: int, part: str = parts[0]) -> bool:
+            return implied(f"{module}.{number}.{part}.weight") is None
+
+        experts = bisect_left(range(_MOST), True, key=absent)  # noqa: FBT003 - what is looked for
+        if experts:
+            return _Expected(module, parts, experts)
+    return None
+
+
+def _fault(piece: Piece, expected: _Expected) -> str | None:
+    """Why it cannot be cut, if it cannot; None as well where only an index names it."""
+    if piece.shape is None:
+        return None
+    if len(piece.shape) != _AXES:
+        return f"is {piece.shape}; experts in one tensor have three axes"
+    stored, rows, _ = piece.shape
+    if stored > expected.experts:
+        return f"holds {stored:,} experts, the config implies {expected.experts:,}"
+    if rows % len(expected.parts):
+        return f"has {rows:,} rows for each expert, which are no two halves"
+    return None
+
+
+def _pieces(piece: Piece, expected: _Expected) -> Iterator[Piece]:
+    """Of fewer experts than there should be, those that are there."""
+    experts, shape = expected.experts, None
+    if piece.shape is not None:
+        experts, rows, columns = piece.shape
+        shape = (rows // len(expected.parts), columns)
+    for number in range(experts):
+        for part in expected.parts:
+            name = f"{expected.module}.{number}.{part}.weight"
+            yield Piece(piece.stored, name, shape, piece.dtype)

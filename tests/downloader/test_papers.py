@@ -1,0 +1,66 @@
+"""Models of papers alone are known by name, from any source and without the network."""
+
+import json
+import re
+
+import pytest
+
+from auditor import Unaudited
+from auditor.analytic import catalogue, read_config
+from auditor.audit import explain
+from auditor.downloader import Source, fetch
+from auditor.downloader.papers import NAMES, read
+from auditor.downloader.request import HubModel
+
+
+@pytest.mark.parametrize("source", ["hub", "auto", "cache", "bundled"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_its_config_whatever_the_source(name, source):
+    heard: list[str] = []
+    snapshot = fetch(name, source=source, say=heard.append)
+    assert snapshot.source is Source.BUNDLED
+    assert snapshot.heads == ()
+    assert heard == [f"{name}: {snapshot.origin}"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        HubModel(id="transformer-2017-huge"),
+        HubModel(id="somebody/transformer-2017-base"),
+        HubModel(id="transformer-2017-base", revision="main"),
+    ],
+)
+def test_any_other_name_is_the_hubs(model):
+    assert read(model) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "width", "beside_words", "published"),
+    [
+        ("transformer-2017", 37_000, 512, 44_101_632, 65),
+        ("transformer-2017-base", 37_000, 512, 44_101_632, 65),
+        ("transformer-2017-big", 37_000, 1024, 176_283_648, 213),
+    ],
+)
+def test_explained_it_is_the_count_of_the_papers_table(name, words, width, beside_words, published):
+    """test_transformer_2017.py has the arithmetic of what is beside the words."""
+    outcome = explain(name)
+    assert isinstance(outcome, Unaudited)
+    assert outcome.expected is not None
+    assert outcome.expected.parameters == beside_words + words * width
+    assert f"which counts {published} million" in outcome.origin
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_vocabularies_make_what_the_origin_says_of_them(name):
+    snapshot = fetch(name)
+    pattern = r'"about (\d+)" words make ([\d.]+), and ([\d,]+) words would make ([\d.]+)$'
+    said = re.search(pattern, snapshot.origin)
+    assert said is not None
+    for words, millions in (said.group(1, 2), said.group(3, 4)):
+        values = json.loads(snapshot.config.content)
+        values["vocab_size"] = int(words.replace(",", ""))
+        config = read_config("config.json", json.dumps(values).encode())
+        count = catalogue.expect(config, "Transformer2017").parameters
+        assert f"{count / 1e6:.1f}" == millions
