@@ -5,7 +5,16 @@ from pathlib import Path
 from auditor.containers.words import quoted
 from auditor.downloader import folder
 from auditor.downloader.request import HubModel
-from auditor.downloader.select import CONFIG, INDEX, WEIGHTS, Chooser, select
+from auditor.downloader.select import (
+    ADAPTER_CONFIG,
+    CONFIG,
+    INDEX,
+    TORCH_INDEX,
+    TORCH_WEIGHTS,
+    WEIGHTS,
+    Chooser,
+    select,
+)
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import Reason, SourceError
 
@@ -42,7 +51,7 @@ def _snapshot_folder(model: HubModel) -> Path | None:
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - as above
 
     for alias in model.aliases:
-        for name in (WEIGHTS, INDEX, CONFIG):
+        for name in (WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG):
             path = try_to_load_from_cache(alias, name, revision=model.revision)
             if isinstance(path, str):
                 return Path(path).parent

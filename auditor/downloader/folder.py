@@ -2,16 +2,22 @@
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Never
 
+from auditor.containers.kinds import parser
 from auditor.containers.words import quoted
+from auditor.downloader import gguf_sets
 from auditor.downloader.assemble import assemble
-from auditor.downloader.heads import FIRST_READ, read_head
+from auditor.downloader.heads import FIRST_READ, read_file
 from auditor.downloader.regular import opened, read_all, unreadable
 from auditor.downloader.request import id_fault
 from auditor.downloader.select import (
+    ADAPTER_CONFIG,
+    ADAPTERS,
     CONFIG,
     INDEX,
     WEIGHTS,
@@ -19,6 +25,7 @@ from auditor.downloader.select import (
     Selection,
     is_weights,
     select,
+    with_twins,
 )
 from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.downloader.stored import MAX_SNAPSHOT, is_snapshot, load
@@ -27,7 +34,7 @@ from auditor.errors import Reason, SourceError, UsageError
 # Files of one folder: a training run leaves a few thousand, and a home folder has more.
 _MOST_FILES = 100_000
 
-_SHARD = re.compile(r"-(\d+)-of-0*(\d+)\.safetensors$", re.ASCII)
+_SHARD = re.compile(r"-(\d+)-of-0*(\d+)\.\w+$", re.ASCII)
 _CACHE_FOLDER = re.compile(r"models--(.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LONGEST_REF = 256  # bytes of refs/main: 40 digits, perhaps with an end of line
@@ -42,7 +49,8 @@ def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
 
 def _folder(folder: Path, choose: Chooser) -> Snapshot:
     files = _listing(folder)
-    chosen = choose({file.name for file in files}, f"the folder {quoted(str(folder))}")
+    names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
+    chosen = with_twins(names, where, choose)  # on a disk they cost next to nothing
     contents = assemble(_Files(folder), files, chosen)
     for name in contents.unopened:
         _must_be_a_file(folder / name)
@@ -61,35 +69,42 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
 
 def _file(path: Path) -> Snapshot:
     name = path.name.lower()
-    if name.endswith(".safetensors"):
+    if name.endswith(".safetensors") or parser(name) is not None:
         return _weight_file(path)
     if name.endswith(".index.json"):
         return _by_index(path)
     if is_weights(name):
-        detail = f"{quoted(str(path))} is not a safetensors file, and no other kind is read"
+        detail = f"{quoted(str(path))} is of a kind that is not read"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
     content = read_all(path, MAX_SNAPSHOT)
     if is_snapshot(content):
         return load(content, str(path))
     if not name.endswith(".json"):
-        detail = "is no config (.json), no weights (.safetensors), no index and no snapshot"
+        kinds = "(.safetensors, .bin, .pt, .pth, .ckpt, .gguf)"
+        detail = f"is no config (.json), no weights {kinds}, no index and no snapshot"
         raise UsageError(f"{quoted(str(path))} {detail}")
     return _alone(path, Selection(config=path.name))
 
 
 def _weight_file(path: Path) -> Snapshot:
     shard = _SHARD.search(path.name)
+    if shard and path.name.lower().endswith(gguf_sets.ENDING):
+        return _folder(path.parent, partial(_with_siblings, path.name))
     if shard and shard[2] != "1":
         detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"
         raise UsageError(f"{quoted(str(path))} {detail}")
-    config = CONFIG if os.path.lexists(path.parent / CONFIG) else None
+    name = ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG
+    config = name if os.path.lexists(path.parent / name) else None
     return _alone(path, Selection(config=config, weights=path.name))
 
 
+def _with_siblings(name: str, names: Collection[str], _where: str) -> Selection:
+    """The GGUF model that one of its shards is of."""
+    config = CONFIG if CONFIG in names else None
+    return Selection(config=config, shards=gguf_sets.siblings(name, names))
+
+
 def _by_index(path: Path) -> Snapshot:
-    if path.name.lower().endswith(".bin.index.json"):
-        detail = f"{quoted(str(path))} names .bin files, and only safetensors files are read"
-        raise SourceError(Reason.NO_SAFETENSORS, detail)
     _must_be_a_file(path)
     config = CONFIG if os.path.lexists(path.parent / CONFIG) else None
     selection = Selection(config=config, index=path.name)
@@ -121,7 +136,7 @@ class _Files:
 
     def head(self, file: RepoFile, first: int = FIRST_READ) -> FileHead:
         with opened(self._folder / file.name) as part:
-            return read_head(file.name, part.size, lambda span, _: part.read(span), first)
+            return read_file(file.name, part.size, lambda span, _: part.read(span), first)
 
     def stop(self) -> None:
         """Reads of a disk end by themselves."""

@@ -1,11 +1,14 @@
-"""The first bytes of a weight file, its header and no more, from anything that reads ranges."""
+"""The header of a weight file, and no more of it, from anything that reads ranges."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from auditor.containers.kinds import Parse, Table, parser
 from auditor.containers.safetensors import header_span
+from auditor.containers.sparse import NeedsBytes, Part, Sparse, joined
+from auditor.containers.words import quoted
 from auditor.downloader.snapshot import FileHead
-from auditor.errors import CheckpointError
+from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
 # Bytes of the first read. A connection starts with ten segments of 1,460 bytes and doubles:
@@ -24,7 +27,20 @@ ENTRY = 96
 ROOM = 4 * 1024
 
 
-class Part(NamedTuple):
+# Files of other formats are read where their parsers ask, and this much at a time at least: a
+# round trip takes longer than 64 KiB. The data.pkl at the start of a torch file and the directory
+# at its end have both 20 to 60 kB for the usual shard of 300 tensors.
+AHEAD = 64 * 1024
+
+# Reads and bytes of one such file. A torch file takes two or three reads; a legacy one, or GGUF,
+# whose reads double, eight for the longest header known: 16 MB of GGUF with 262,000 tokens and
+# 515,000 merges. Bytes are held twice while parts are joined, so the bound is half of 64 MiB
+# less what parsing takes.
+MOST_READS = 16
+MOST_BYTES = 24 * 1024 * 1024
+
+
+class Received(NamedTuple):
     """Bytes of a file, and the whole file's size where it is known."""
 
     data: bytes
@@ -33,7 +49,15 @@ class Part(NamedTuple):
 
 # Reads a span. A source that can only read on from the start (a 200 where a 206 was asked for)
 # calls `end` with what it has, and goes on to where that says the header stops.
-Read = Callable[[Span, Callable[[bytes, int | None], int]], Part]
+Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
+
+
+def read_file(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> FileHead:
+    """What an audit needs of a weight file, in as few reads as its format allows."""
+    parse = parser(name)
+    if parse is None:
+        return read_head(name, size, read, first)
+    return read_parts(name, size, read, parse)
 
 
 def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> FileHead:
@@ -55,3 +79,81 @@ def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) 
     if stop > len(data):
         data += read(Span(len(data), stop), end).data
     return FileHead(name=name, size=total, head=data[:stop])
+
+
+def read_parts(name: str, size: int | None, read: Read, parse: Parse) -> FileHead:
+    """The bytes that `parse` reads of a file, fetched as it asks for them; and none of the others.
+
+    Ends early where the file asks for more reads or bytes than any true one needs: then
+    `FileHead.parsed` says so. Raises SourceError where nothing tells the file's size.
+    """
+    parts: tuple[Part, ...] = ()
+    if size is None:
+        data, size = read(Span(0, AHEAD), _as_asked)
+        if size is None:
+            detail = f"nothing says how many bytes {quoted(name)} has, so its end cannot be read"
+            raise SourceError(Reason.BAD_RESPONSE, detail)
+        parts = (Part(0, data),)
+    for _ in range(MOST_READS):
+        seen = _Recorded(size, parts)
+        found = _tried(name, parse, seen)
+        if not isinstance(found, Span):
+            return FileHead(name=name, size=size, parts=seen.used(), known=found)
+        span = _ahead(found, seen)
+        if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
+            break
+        parts = joined((*parts, Part(span.start, read(span, _as_asked).data)))
+    return FileHead(name=name, size=size, parts=seen.used())
+
+
+class _Recorded(Sparse):
+    """Some of the bytes of a file, and which of them were read."""
+
+    def __init__(self, size: int, parts: tuple[Part, ...]) -> None:
+        super().__init__(size, parts)
+        self._read: set[Span] = set()
+
+    def read(self, span: Span) -> bytes:
+        data = super().read(span)
+        self._read.add(span)
+        return data
+
+    def used(self) -> tuple[Part, ...]:
+        """The bytes that were read, as they lie; spans are joined first, for there may be many."""
+        spans: list[Span] = []
+        for span in sorted(self._read):
+            if spans and span.start <= spans[-1].stop:
+                spans[-1] = Span(spans[-1].start, max(span.stop, spans[-1].stop))
+            elif span.length:
+                spans.append(span)
+        return tuple(Part(span.start, super(_Recorded, self).read(span)) for span in spans)
+
+
+def _as_asked(data: bytes, _size: int | None) -> int:
+    """Where reading from the start may end: no further than was asked."""
+    return len(data)
+
+
+def _tried(name: str, parse: Parse, sparse: Sparse) -> Table | CheckpointError | Span:
+    """What a parser makes of the bytes that are here; a span: those that it lacks."""
+    try:
+        return parse(name, sparse)
+    except CheckpointError as error:
+        return error
+    except NeedsBytes as needs:
+        return needs.span
+
+
+def _ahead(span: Span, sparse: Sparse) -> Span:
+    """What to read next: of the span what is not here; AHEAD bytes, where there are so many.
+
+    At the end of the file these lie before the span: the directory of a zip archive does.
+    """
+    here = [part for part in sparse.parts if part.start <= span.start]
+    there = [part for part in sparse.parts if span.start < part.start and span.stop <= part.stop]
+    before = here[-1].stop if here else 0
+    start = max(span.start, before)
+    stop = min(span.stop, there[0].start) if there else span.stop
+    if stop == sparse.size:
+        return Span(max(before, min(start, stop - AHEAD)), stop)
+    return Span(start, min(max(stop, start + AHEAD), sparse.size))

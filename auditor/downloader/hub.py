@@ -1,7 +1,8 @@
 """A model on the Hub: one request for its listing, then config and headers at that very commit."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -10,9 +11,10 @@ from huggingface_hub import constants, get_token
 from huggingface_hub.errors import HfHubHTTPError, OIDCError
 
 from auditor.containers.jsons import parse_object
+from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.containers.words import described, quoted
 from auditor.downloader.assemble import assemble
-from auditor.downloader.heads import FIRST_READ, Part, read_head
+from auditor.downloader.heads import FIRST_READ, Received, read_file
 from auditor.downloader.http import Answer, Session, whole_number
 from auditor.downloader.patience import PassingError
 from auditor.downloader.refusals import OFFLINE
@@ -24,6 +26,10 @@ from auditor.tensors import Span
 
 # Bytes of a listing: about 150 a file, so this is a hundred thousand files.
 MAX_LISTING = 16 * 1024 * 1024
+
+# Bytes up to which a file is read from its start where the server does not know ranges: the
+# longest safetensors header. The directory of a torch file of 7 GB lies behind all of its data.
+_MOST_SKIPPED = MAX_HEADER + LENGTH_BYTES
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
@@ -43,14 +49,28 @@ def read(
     """The snapshot of a model as the Hub has it now."""
     if constants.is_offline_mode():
         raise SourceError(Reason.OFFLINE, OFFLINE)
-    endpoint = _endpoint()
-    session = Session(model, _token(token), say)
+    session = Session(model, usable_token(token), say)
+    return read_listed(model, listed(model, session), session, choose)
+
+
+def listed(model: HubModel, session: Session) -> Listing:
+    """The commit and the files of a model, for one request."""
     revision = quote(model.revision or constants.DEFAULT_REVISION, safe="")
-    address = f"{endpoint}/api/models/{model.id}/revision/{revision}?blobs=true"
-    listing = parse_listing(session.get(address, _whole(MAX_LISTING, None)), model.id)
+    address = f"{endpoint()}/api/models/{model.id}/revision/{revision}?blobs=true"
+    return parse_listing(session.get(address, whole_body(MAX_LISTING, None)), model.id)
+
+
+def read_listed(
+    model: HubModel,
+    listing: Listing,
+    session: Session,
+    choose: Chooser = select,
+    pool: Executor | None = None,
+) -> Snapshot:
+    """The snapshot of a model whose files are known; `pool` as `assemble` has it."""
     selection = choose({file.name for file in listing.files}, listing.model_id)
-    files = _HubFiles(session, f"{endpoint}/{listing.model_id}/resolve/{listing.commit}", listing)
-    contents = assemble(files, listing.files, selection)
+    files = _HubFiles(session, f"{endpoint()}/{listing.model_id}/resolve/{listing.commit}", listing)
+    contents = assemble(files, listing.files, selection, pool)
     return Snapshot(
         model=listing.model_id,
         commit=listing.commit,
@@ -69,6 +89,11 @@ def parse_listing(content: bytes, model_id: str) -> Listing:
     except CheckpointError as error:
         detail = f"{error}: is {quoted(constants.ENDPOINT)} a Hub?"
         raise SourceError(Reason.BAD_RESPONSE, detail) from None
+    return listing_in(answer, model_id)
+
+
+def listing_in(answer: Mapping[str, object], model_id: str) -> Listing:
+    """The same of an answer that is parsed already: an entry of the list of models."""
     found, commit, siblings = (answer.get(key) for key in ("id", "sha", "siblings"))
     if not isinstance(found, str) or id_fault(found):
         raise _odd(model_id, f"as its id {described(found)}")
@@ -91,17 +116,17 @@ class _HubFiles:
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.size is not None and file.size > limit:
             raise _too_large(file.name, f"{file.size:,}", limit)
-        content = self._session.get(self._url(file), _whole(limit, file), commit=self._commit)
+        content = self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
         return TextFile(name=file.name, content=content)
 
     def head(self, file: RepoFile, first: int = FIRST_READ) -> FileHead:
-        def read(span: Span, end: Callable[[bytes, int | None], int]) -> Part:
+        def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
             # The redirect's target is asked for anew: its signature holds for this range alone.
             return self._session.get(
                 self._url(file), _ranged(file, span, end), span=span, commit=self._commit
             )
 
-        return read_head(file.name, file.size, read, first)
+        return read_file(file.name, file.size, read, first)
 
     def stop(self) -> None:
         self._session.stop()
@@ -110,7 +135,7 @@ class _HubFiles:
         return f"{self._address}/{quote(file.name)}"
 
 
-def _whole(limit: int, file: RepoFile | None) -> Callable[[Answer], bytes]:
+def whole_body(limit: int, file: RepoFile | None) -> Callable[[Answer], bytes]:
     """Takes a whole body of at most `limit` bytes, as long as the listing says."""
 
     def take(answer: Answer) -> bytes:
@@ -130,15 +155,17 @@ def _whole(limit: int, file: RepoFile | None) -> Callable[[Answer], bytes]:
 
 def _ranged(
     file: RepoFile, span: Span, end: Callable[[bytes, int | None], int]
-) -> Callable[[Answer], Part]:
+) -> Callable[[Answer], Received]:
     """Takes the span of a 206; of a 200, which ignores the range, no more than the header."""
 
-    def take(answer: Answer) -> Part:
+    def take(answer: Answer) -> Received:
         size = _size(answer, file, span)
         if answer.partial:
             stop = span.stop if size is None else min(span.stop, size)
             data = answer.body.upto(stop - span.start)
         else:
+            if span.stop > _MOST_SKIPPED:
+                raise SourceError(Reason.BAD_RESPONSE, _unranged(answer, file, span))
             data = answer.body.upto(span.stop)
             stop = max(span.stop, end(data, size)) if span.start == 0 else span.stop
             stop = stop if size is None else min(stop, size)
@@ -146,9 +173,14 @@ def _ranged(
         if len(data) != stop - span.start:
             detail = f"{answer.host} sent {len(data):,} bytes of {stop - span.start:,} asked for"
             raise PassingError(Reason.BAD_RESPONSE, detail)
-        return Part(data, size)
+        return Received(data, size)
 
     return take
+
+
+def _unranged(answer: Answer, file: RepoFile, span: Span) -> str:
+    whole = f"{answer.host} sends the whole of {quoted(file.name)} where a part is asked for"
+    return f"{whole}, and the part at byte {span.start:,} is too far from its start to wait for"
 
 
 def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
@@ -208,20 +240,20 @@ def _origin(model: HubModel, listing: Listing) -> str:
     return f"read from {url.scheme}://{url.netloc.decode()}{renamed}"
 
 
-def _endpoint() -> str:
+def endpoint() -> str:
     """HF_ENDPOINT; raises UsageError where nothing can be asked for there."""
-    endpoint: str = constants.ENDPOINT
+    given: str = constants.ENDPOINT
     try:
-        url = URL(endpoint)
+        url = URL(given)
     except InvalidURL as error:
         fault = f", and that is no address: {error}"
-        raise UsageError(f"HF_ENDPOINT is {quoted(endpoint)}{fault}") from None
+        raise UsageError(f"HF_ENDPOINT is {quoted(given)}{fault}") from None
     if url.scheme not in {"http", "https"} or not url.host or "%" in url.host:
-        raise UsageError(f"HF_ENDPOINT is {quoted(endpoint)}, where an http address is due")
-    return endpoint
+        raise UsageError(f"HF_ENDPOINT is {quoted(given)}, where an http address is due")
+    return given
 
 
-def _token(given: str | None) -> str | None:
+def usable_token(given: str | None) -> str | None:
     """The token to send: the one given, else the stored one, unless that is forbidden."""
     if given is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         return None

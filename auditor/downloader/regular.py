@@ -8,7 +8,7 @@ from io import FileIO
 from pathlib import Path
 
 from auditor.containers.words import quoted
-from auditor.downloader.heads import Part
+from auditor.downloader.heads import Received
 from auditor.errors import Reason, SourceError
 from auditor.tensors import Span
 
@@ -35,7 +35,7 @@ class RegularFile:
     def size(self) -> int:
         return self._before.st_size
 
-    def read(self, span: Span) -> Part:
+    def read(self, span: Span) -> Received:
         """The span's bytes; the span ends at the file's end where it would pass it."""
         self._file.seek(span.start)
         data = self._file.read(min(span.stop, self.size) - span.start)
@@ -43,7 +43,7 @@ class RegularFile:
         same = (after.st_size, after.st_mtime_ns) == (self.size, self._before.st_mtime_ns)
         if not same or len(data) != min(span.stop, self.size) - span.start:
             raise unreadable(self._path, "changed while it was read; try again")
-        return Part(data, self.size)
+        return Received(data, self.size)
 
 
 @contextmanager

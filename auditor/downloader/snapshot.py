@@ -4,8 +4,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from auditor.containers.kinds import Table, parser
 from auditor.containers.safetensors import Header, parse_header
-from auditor.errors import CheckpointError
+from auditor.containers.sparse import NeedsBytes, Part, Sparse
+from auditor.containers.words import named
+from auditor.errors import CheckpointError, Reason
 
 
 class Source(StrEnum):
@@ -29,23 +32,42 @@ class RepoFile:
 
 @dataclass(frozen=True, kw_only=True)
 class FileHead:
-    """The first bytes of one weight file: the 8-byte length and the header, nothing of the data.
+    """What is read of one weight file: its header, and nothing of the data.
 
-    Where the declared length cannot be true (it passes the file's end or the format's limit),
-    or the file is a Git LFS pointer, `head` holds only what shows it.
+    Of a safetensors file `head` has the 8-byte length and the header. Where the declared length
+    cannot be true (it passes the file's end or the format's limit), or the file is a Git LFS
+    pointer, it holds only what shows it. Of another format `parts` has what its parser read.
     """
 
     name: str
     size: int | None  # of the whole file, in bytes
-    head: bytes
+    head: bytes = b""
+    parts: tuple[Part, ...] = ()  # sorted, none touching another; no safetensors file has any
+    # What `parsed` is, where the reader had to find it out; a torch file takes long to parse twice.
+    known: Table | CheckpointError | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def length(self) -> int:
+        """Bytes that are kept."""
+        return len(self.head) + sum(len(part.data) for part in self.parts)
 
     @cached_property
-    def parsed(self) -> Header | CheckpointError:
+    def parsed(self) -> Header | Table | CheckpointError:
         """The header, or what is wrong with it; the work is done once, where it is first asked."""
+        if self.known is not None:
+            return self.known
         try:
-            return parse_header(self.name, self.head)
+            parse = parser(self.name)
+            if parse is None:
+                return parse_header(self.name, self.head)
+            return parse(self.name, Sparse(self.size or 0, self.parts))
         except CheckpointError as error:
             return error
+        except NeedsBytes as lacking:
+            return CheckpointError(
+                f"{named(self.name)} has a header that is too long or too scattered to be read: "
+                f"{lacking}, after {self.length:,} of them were read"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +76,18 @@ class TextFile:
 
     name: str
     content: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """The model that an adapter is for: its config, or why that is not to be had."""
+
+    model: str  # the Hub id after renames, or as the adapter names it
+    commit: str | None = None
+    origin: str = ""
+    config: TextFile | None = None
+    reason: Reason | None = None  # where there is no config
+    detail: str = ""  # likewise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +111,8 @@ class Snapshot:
     config: TextFile | None = None
     index: TextFile | None = None
     heads: tuple[FileHead, ...] = ()  # sorted by name; the weight files that were opened
+    twins: tuple[FileHead, ...] = ()  # sorted by name; the same weights in another format
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
+    base: Base | None = None  # of an adapter
     partial: bool = False  # a copy that need not be whole (a folder, a cache), not the repo itself
     fetched: Fetched = field(default_factory=Fetched)

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from auditor.containers.jsons import MAX_TEXT, Loaded, load_object
+from auditor.containers.sparse import Part
 from auditor.containers.words import described, quoted
 from auditor.downloader.select import name_fault
-from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.downloader.snapshot import Base, FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.downloader.words import listed
-from auditor.errors import CheckpointError, UsageError
+from auditor.errors import CheckpointError, Reason, UsageError
 
 FORMAT = "hf-audit-snapshot"
 VERSION = 1
@@ -26,15 +27,22 @@ MAX_SNAPSHOT = MAX_TEXT
 _LENGTH = 8  # bytes of the length that a safetensors file begins with
 _GZIP = b"\x1f\x8b"
 _KEYS = "commit config files format heads index model origin partial unopened version"
+# Keys that are there where they say anything: older snapshots are without them.
+_TWINS, _BASE = "twins", "base"
+_BASE_KEYS = "commit config detail model origin reason"
 _TEXT_KEYS = ("name text", "base64 name")
-_HEAD_KEYS = ("header length name size", "base64 name size")
+_HEAD_KEYS = ("header length name size", "base64 name size", "name parts size")
+_PART_KEYS = "base64 start"
 _FILE_KEYS = "name size"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LARGEST = 2**64 - 1
 
 
-def dump(snapshot: Snapshot, path: str = "") -> bytes:
-    """The snapshot as a file, without `source` and `fetched`; packed where the path ends in .gz."""
+def dump(snapshot: Snapshot, path: str = "", *, indent: int | None = 1) -> bytes:
+    """The snapshot as a file, without `source` and `fetched`; packed where the path ends in .gz.
+
+    Without `indent` it is one line, and made five times as fast.
+    """
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -48,7 +56,11 @@ def dump(snapshot: Snapshot, path: str = "") -> bytes:
         "unopened": list(snapshot.unopened),
         "partial": snapshot.partial,
     }
-    content = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
+    if snapshot.twins:
+        document[_TWINS] = [_head(head) for head in snapshot.twins]
+    if snapshot.base:
+        document[_BASE] = {**vars(snapshot.base), "config": _text(snapshot.base.config)}
+    content = (json.dumps(document, indent=indent, sort_keys=True) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
 
@@ -77,6 +89,8 @@ def _text(file: TextFile | None) -> dict[str, object] | None:
 def _head(head: FileHead) -> dict[str, object]:
     """The header as text, for people and for diffs; whatever is not a header as base64."""
     known: dict[str, object] = {"name": head.name, "size": head.size}
+    if head.parts:
+        return known | {"parts": [_part(part) for part in head.parts]}
     try:
         text = head.head[_LENGTH:].decode()
     except UnicodeDecodeError:
@@ -84,6 +98,10 @@ def _head(head: FileHead) -> dict[str, object]:
     if not text:
         return known | {"base64": base64.b64encode(head.head).decode()}
     return known | {"length": int.from_bytes(head.head[:_LENGTH], "little"), "header": text}
+
+
+def _part(part: Part) -> dict[str, object]:
+    return {"start": part.start, "base64": base64.b64encode(part.data).decode()}
 
 
 class _FaultError(Exception):
@@ -111,7 +129,8 @@ def _snapshot(loaded: Loaded) -> Snapshot:
     if kind != FORMAT or version != VERSION or type(version) is not int:
         given = f"{described(kind)}, version {described(version)}"
         raise _FaultError(f"its format is {given}; {quoted(FORMAT)}, version {VERSION} is read")
-    _object(document, "it", _KEYS)
+    optional = [key for key in (_TWINS, _BASE) if key in document]
+    _object(document, "it", " ".join(sorted((*_KEYS.split(), *optional))))
     return Snapshot(
         model=_string(document["model"], "model"),
         commit=_commit(document["commit"]),
@@ -121,6 +140,8 @@ def _snapshot(loaded: Loaded) -> Snapshot:
         config=_text_file(document["config"], "config"),
         index=_text_file(document["index"], "index"),
         heads=tuple(_file_head(entry) for entry in _list(document["heads"], "heads")),
+        twins=tuple(_file_head(entry) for entry in _list(document.get(_TWINS, []), _TWINS)),
+        base=_base(document[_BASE]) if _BASE in document else None,
         unopened=tuple(_name(entry) for entry in _list(document["unopened"], "unopened")),
         partial=_flag(document["partial"], "partial"),
     )
@@ -141,13 +162,44 @@ def _text_file(entry: object, what: str) -> TextFile | None:
     return TextFile(name=name, content=_decoded(fields["base64"], what))
 
 
+def _base(entry: object) -> Base:
+    fields = _object(entry, _BASE, _BASE_KEYS)
+    reason = fields["reason"]
+    if reason is not None and reason not in tuple(Reason):
+        raise _FaultError(f"{_BASE}: {described(reason)} where a reason is due")
+    return Base(
+        model=_string(fields["model"], _BASE),
+        commit=_commit(fields["commit"]),
+        origin=_string(fields["origin"], _BASE),
+        config=_text_file(fields["config"], _BASE),
+        reason=None if reason is None else Reason(str(reason)),
+        detail=_string(fields["detail"], _BASE),
+    )
+
+
 def _file_head(entry: object) -> FileHead:
     fields = _object(entry, "heads", *_HEAD_KEYS)
     name, size = _name(fields["name"]), _size(fields["size"])
     if "base64" in fields:
         return FileHead(name=name, size=size, head=_decoded(fields["base64"], "heads"))
+    if "parts" in fields:
+        return FileHead(name=name, size=size, parts=_parts(fields["parts"]))
     length = _number(fields["length"], "length").to_bytes(_LENGTH, "little")
     return FileHead(name=name, size=size, head=length + _string(fields["header"], "heads").encode())
+
+
+def _parts(entries: object) -> tuple[Part, ...]:
+    """Parts of a file as Sparse has them: in order, none empty, none touching another."""
+    found: list[Part] = []
+    for entry in _list(entries, "parts"):
+        fields = _object(entry, "parts", _PART_KEYS)
+        part = Part(_number(fields["start"], "start"), _decoded(fields["base64"], "parts"))
+        if not part.data or (found and part.start <= found[-1].stop):
+            raise _FaultError("parts: one is empty, or begins where another has not ended")
+        found.append(part)
+    if not found:
+        raise _FaultError("parts: an empty list, where bytes of the file are due")
+    return tuple(found)
 
 
 def _object(entry: object, what: str, *shapes: str) -> dict[str, object]:

@@ -31,6 +31,8 @@ def said(snapshot: Snapshot) -> Said | None:
     if not headers:
         return None
     first = min(headers, key=lambda header: (header.integer("split.no") or 0, header.file))
+    if len(headers) < len(snapshot.heads) and first.text("general.architecture") is None:
+        return None  # it is in one of those that cannot be read
     shapes = {one.name: one.shape or () for header in headers for one in header.tensors}
     values, target = reconstructed(first, shapes)
     settings = MappingProxyType({"model_type": values["model_type"]})
@@ -42,22 +44,23 @@ def said(snapshot: Snapshot) -> Said | None:
         target=target,
         declared=Declared(method=_METHOD, settings=settings, where=where),
         notes=(note,),
-        findings=tuple(_shard_findings(headers)),
+        findings=tuple(_shard_findings(headers, len(snapshot.heads))),
     )
 
 
-def _shard_findings(headers: list[GgufHeader]) -> Iterator[Finding]:
+def _shard_findings(headers: list[GgufHeader], there: int) -> Iterator[Finding]:
+    """`there` are so many files, of which some may have no header that can be read."""
     tensors = sum(len(header.tensors) for header in headers)
     numbers: dict[int, str] = {}
     for header in headers:
         number, count = header.integer("split.no"), header.integer("split.count")
         total = header.integer("split.tensors.count")
-        for fault in _faults(header.file, number, count, len(headers)):
+        for fault in _faults(header.file, number, count, there):
             yield BadIndex(file=header.file, reason=fault)
         if number is not None and (other := numbers.setdefault(number, header.file)) != header.file:
             reason = f"its split.no is {number:,}, and so is that of {named(other)}"
             yield BadIndex(file=header.file, reason=reason)
-        if total is not None and count == len(headers) and total != tensors:
+        if total is not None and count == there == len(headers) and total != tensors:
             reason = f"its split.tensors.count is {total:,}, the {len(headers)} files hold "
             yield BadIndex(file=header.file, reason=f"{reason}{tensors:,}: {total - tensors:+,}")
 

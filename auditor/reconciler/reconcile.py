@@ -12,12 +12,12 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
 from auditor.layouts.packing import PLAIN, Unpacked
 from auditor.reconciler import packed
+from auditor.reconciler.copies import copied_of, duplicates, once
 from auditor.reconciler.findings import (
     BadHeader,
     BadIndex,
     BadSize,
     Buffer,
-    Duplicate,
     Finding,
     MisShaped,
     Missing,
@@ -125,13 +125,13 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     absent, hidden = _judge_absent(left, expectation, family, unread)
     unknown = _identified(matching.strangers, loading, family) if matching.strangers else ()
     strangers = (*unknown, *extras)
-    copied = _copied(copies, ties.answered, plain, shared)
+    copied = copied_of(copies, ties.answered, plain, shared)
     fates = ((one.hit, Fate.TIED if one.same else Fate.DUPLICATE) for one in copied)
     findings = (
         *hidden,
         *_missing(absent),
         *_mis_shaped(answered),
-        *_duplicates(copied),
+        *duplicates(copied),
         *_renamed(answered),
         *_tied(absent),
         *_buffers(answered, loading),
@@ -145,7 +145,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         *(Counted(item.tensor, item.parameters, item.fate) for item in strangers),
     )
     return Reconciled(
-        counted=packed.as_stored(counted, unpacked),
+        counted=once(packed.as_stored(counted, unpacked), shared),
         plain=plain,
         answered=answered,
         copies=copies,
@@ -339,60 +339,6 @@ def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
     for role, silent in sorted(groups, reverse=True):
         tensors = by_name(groups[role, silent])
         yield Buffer(tensors=tensors, silent=silent, reason=BUFFERS[role])
-
-
-class _Copy(NamedTuple):
-    """A stored tensor whose parameter another stored one holds already."""
-
-    hit: Hit
-    kept: StoredTensor  # the other
-    same: bool  # the config ties them, and both are the very same bytes of one file
-
-
-def _copied(
-    copies: tuple[Hit, ...],
-    answered: tuple[Hit, ...],
-    plain: Mapping[str, StoredTensor],
-    shared: Mapping[str, str],
-) -> tuple[_Copy, ...]:
-    others = {hit.expected.name: hit.stored for hit in answered} if copies else {}
-    found: list[_Copy] = []
-    for hit in copies:
-        tied = hit.expected.role is Role.TIED
-        target = (hit.expected.tied_to or "") if tied else hit.expected.name
-        kept = plain.get(target) or others[target]
-        first, second = (shared.get(name, name) for name in (hit.stored.name, kept.name))
-        same = tied and first == second and hit.stored.file == kept.file
-        found.append(_Copy(hit, kept, same))
-    return tuple(found)
-
-
-def _duplicates(copied: tuple[_Copy, ...]) -> Iterator[Finding]:
-    groups: dict[str, list[_Copy]] = {}
-    for copy in copied:
-        groups.setdefault(_why(copy), []).append(copy)
-    for reason, items in groups.items():
-        items.sort(key=lambda copy: (natural_key(copy.hit.stored.name), copy.hit.stored.file))
-        of = tuple(copy.kept.name for copy in items)
-        if items[0].same:
-            named = (copy.hit.expected._replace(name=copy.hit.stored.name) for copy in items)
-            yield Tied(tensors=tuple(named), to=of, reason=reason)
-        else:
-            tensors = tuple(copy.hit.stored for copy in items)
-            yield Duplicate(tensors=tensors, of=of, reason=reason)
-
-
-def _why(copy: _Copy) -> str:
-    if copy.same:
-        return "stored as the very same bytes as the tensor that the config ties it to"
-    if copy.hit.expected.role is Role.TIED:
-        return (
-            "the config ties it to another tensor, yet the file stores both; "
-            "only their values could tell whether they are the same"
-        )
-    if copy.kept.name == copy.hit.stored.name:
-        return f"the same name is stored in {copy.kept.file} as well"
-    return "another stored name loads into the same parameter; only one is read"
 
 
 def _pairs(hits: list[Hit]) -> tuple[Pair, ...]:

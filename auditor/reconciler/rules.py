@@ -118,6 +118,17 @@ def implied_rules(index: Index, reconciled: Reconciled, declared: str | None) ->
     yield from _parameters_rule(index, held.parameters, "the expected shapes have", groups)
 
 
+def packed_size_rule(index: Index, parameters: int) -> Iterator[Finding]:
+    """Packed weights of unknown shapes take a bit each at the least, whatever packs them."""
+    least = parameters // 8
+    if index.total_size is not None and index.total_size < least:
+        reason = (
+            f"total_size is {_shown(index.total_size)}, and {parameters:,} parameters take "
+            f"{least:,} bytes at one bit each: {_over(index.total_size, least):+,}"
+        )
+        yield BadIndex(file=index.file, reason=reason)
+
+
 def implied_note(index: Index, reconciled: Reconciled, declared: str | None) -> str | None:
     """How the total size comes about, where it does, or what it leaves for strangers."""
     held, total = totals.holdings(reconciled, len(index.weight_map)), index.total_size

@@ -115,7 +115,9 @@ VALUES = (
     refused("a dtype of no one", "^dtype is the string 'float1'", dtype="float1"),
     refused("torch_dtype a list", "^torch_dtype is a list", torch_dtype=["float32"]),
     refused("quantization a string", "^quantization_config is the str", quantization_config="4bit"),
-    refused("no quant_method", r"^quantization_config\.qu", quantization_config={"quant_method": 4}),
+    refused(
+        "no quant_method", r"^quantization_config\.qu", quantization_config={"quant_method": 4}
+    ),
 )
 TIES = refused("ties that are no flag", "^tie_word_embeddings is the str", tie_word_embeddings="y")
 LABELS = (

@@ -16,7 +16,6 @@ from bad_input.making import (
     SHARDS,
     WEIGHTS,
     assert_ended,
-    index,
     sharded,
     whole,
 )
@@ -141,22 +140,15 @@ PLACES = (
         name="a folder of .bin files",
         make=files(config__json=GOOD_CONFIG, pytorch_model__bin=PICKLE),
         path="m",
-        code=UNAUDITED,
-        says="no-safetensors: .*its weights are 'pytorch_model.bin'",
+        code=FINDINGS,
+        says=("bad-header", "pytorch_model.bin begins as a zip archive and does not end as one"),
     ),
     Place(
         name="a .bin file",
         make=files(config__json=GOOD_CONFIG, pytorch_model__bin=PICKLE),
         path="m/pytorch_model.bin",
-        code=UNAUDITED,
-        says="no-safetensors: .*pytorch_model.bin' is not a safetensors file",
-    ),
-    Place(
-        name="an index of .bin files",
-        make=files(config__json=GOOD_CONFIG, pytorch_model__bin__index__json=index()),
-        path="m/pytorch_model.bin.index.json",
-        code=UNAUDITED,
-        says="no-safetensors: .*names .bin files",
+        code=FINDINGS,
+        says=("bad-header", "pytorch_model.bin begins as a zip archive and does not end as one"),
     ),
     Place(
         name="one shard of three alone",
@@ -335,8 +327,15 @@ def test_weights_beside_the_audited_file_are_named_and_not_opened(audit, tmp_pat
     folder = whole(tmp_path / "input")
     os.mkfifo(folder / "pipe.safetensors")
     (folder / "other.safetensors").write_bytes(safetensors_bytes({}))
-    (folder / "pytorch_model.bin").write_bytes(PICKLE)
+    (folder / "tf_model.h5").write_bytes(b"")
     ran = audit(str(folder), "--format", "json")
     assert ran.code == CLEAN
     [beside] = ran.outcome["findings"]
-    assert beside["names"] == ["other.safetensors", "pytorch_model.bin"]
+    assert beside["names"] == ["other.safetensors", "tf_model.h5"]
+
+
+def test_a_twin_that_cannot_be_read_is_a_warning_of_its_own(audit, tmp_path):
+    folder = whole(tmp_path / "input")
+    (folder / "pytorch_model.bin").write_bytes(PICKLE)
+    ran = audit(str(folder), "--format", "json")
+    assert_ended(ran, FINDINGS, ("twin", "begins as a zip archive .* it is not compared"))

@@ -105,7 +105,7 @@ def test_a_broken_index_is_handed_on_and_nothing_is_opened(sharded, index):
         ({}, Reason.EMPTY_REPO),
         ({"README.md": b"x"}, Reason.EMPTY_REPO),
         ({CONFIG: b"{}"}, Reason.NO_WEIGHTS),
-        ({CONFIG: b"{}", "pytorch_model.bin": b"x"}, Reason.NO_SAFETENSORS),
+        ({CONFIG: b"{}", "tf_model.h5": b"x"}, Reason.NO_SAFETENSORS),
     ],
 )
 def test_a_folder_without_safetensors_says_so(tmp_path, files, reason):
@@ -186,9 +186,8 @@ def test_a_snapshot_file_is_known_by_its_content(folder, tmp_path):
     [
         ("model-00002-of-00003.safetensors", UsageError, "one shard of 3: give the folder"),
         ("notes.txt", UsageError, "is no config .*, no weights .* and no snapshot"),
-        ("pytorch_model.bin", SourceError, "is not a safetensors file"),
-        ("model.gguf", SourceError, "is not a safetensors file"),
-        ("pytorch_model.bin.index.json", SourceError, "names .bin files"),
+        ("tf_model.h5", SourceError, "is of a kind that is not read"),
+        ("model.onnx", SourceError, "is of a kind that is not read"),
     ],
 )
 def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):

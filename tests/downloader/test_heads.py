@@ -5,7 +5,7 @@ from builders import framed, safetensors_bytes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from auditor.downloader.heads import FIRST_READ, Part, read_head
+from auditor.downloader.heads import FIRST_READ, Received, read_head
 from auditor.tensors import Span
 
 LEAST = len(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')
@@ -19,19 +19,19 @@ class Ranges:
         self.content = content
         self.asked: list[Span] = []
 
-    def read(self, span: Span, end) -> Part:  # noqa: ARG002 - needed by a 200 alone
+    def read(self, span: Span, end) -> Received:  # noqa: ARG002 - needed by a 200 alone
         self.asked.append(span)
-        return Part(self.content[span.start : span.stop], len(self.content))
+        return Received(self.content[span.start : span.stop], len(self.content))
 
 
 class Whole(Ranges):
     """A file that answers every range with everything, as far as it is read."""
 
-    def read(self, span: Span, end) -> Part:
+    def read(self, span: Span, end) -> Received:
         self.asked.append(span)
         first = self.content[: span.stop]
         stop = max(span.stop, end(first, len(self.content))) if span.start == 0 else span.stop
-        return Part(self.content[span.start : stop], len(self.content))
+        return Received(self.content[span.start : stop], len(self.content))
 
 
 def file_with_header(length: int, data: int = 0) -> bytes:

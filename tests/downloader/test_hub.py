@@ -231,7 +231,7 @@ def test_a_config_beyond_all_bounds_is_not_fetched(at_hub):
         ({".gitattributes": b"x"}, Reason.EMPTY_REPO),
         ({".gitattributes": b"x", "README.md": b"x"}, Reason.EMPTY_REPO),
         ({CONFIG: b"{}"}, Reason.NO_WEIGHTS),
-        ({CONFIG: b"{}", "pytorch_model.bin": b"x"}, Reason.NO_SAFETENSORS),
+        ({CONFIG: b"{}", "tf_model.h5": b"x"}, Reason.NO_SAFETENSORS),
         ({"adapter_model.safetensors": WEIGHTS}, Reason.NO_SAFETENSORS),
         ({"unet/diffusion_pytorch_model.safetensors": WEIGHTS}, Reason.NO_SAFETENSORS),
     ],

@@ -1,15 +1,19 @@
 """Which files of a listing are audited."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile, beside
-from auditor.downloader.select import Selection, is_weights, name_fault, select
+from auditor.downloader.select import Selection, is_weights, name_fault, select, with_twins
 from auditor.errors import Reason, SourceError
 
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-NAMES = [CONFIG, ONE, INDEX, "README.md", ".gitattributes", "pytorch_model.bin", "unet/a.bin"]
+TORCH_WEIGHTS, TORCH_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+SHARDS = ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin")
+NAMES = [CONFIG, ONE, INDEX, "README.md", ".gitattributes", TORCH_WEIGHTS, "unet/a.bin"]
 
 
 @given(st.lists(st.sampled_from(NAMES), unique=True).flatmap(st.permutations))
@@ -29,12 +33,30 @@ def test_the_order_of_a_listing_changes_nothing(names):
         ([CONFIG, ONE], Selection(config=CONFIG, weights=ONE)),
         ([CONFIG, ONE, INDEX], Selection(config=CONFIG, weights=ONE)),
         ([CONFIG, INDEX], Selection(config=CONFIG, index=INDEX)),
-        ([CONFIG, INDEX, "pytorch_model.bin"], Selection(config=CONFIG, index=INDEX)),
+        ([CONFIG, INDEX, TORCH_WEIGHTS], Selection(config=CONFIG, index=INDEX)),
+        ([CONFIG, TORCH_WEIGHTS, TORCH_INDEX], Selection(config=CONFIG, weights=TORCH_WEIGHTS)),
+        ([TORCH_INDEX], Selection(config=None, index=TORCH_INDEX)),
         ([ONE], Selection(config=None, weights=ONE)),
     ],
 )
 def test_what_from_pretrained_would_load_is_audited(names, expected):
     assert select(names, "org/name") == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([ONE, TORCH_WEIGHTS, TORCH_INDEX, *SHARDS], (TORCH_WEIGHTS,)),
+        ([INDEX, TORCH_INDEX, *SHARDS], SHARDS),
+        ([ONE, "unet/pytorch_model.bin", "consolidated.pth", "pytorch_model.fp16.bin"], ()),
+        ([ONE], ()),
+        ([TORCH_WEIGHTS, *SHARDS], ()),
+    ],
+)
+def test_only_safetensors_have_twins_and_those_are_one_torch_file_or_all_shards(names, expected):
+    chosen = with_twins(names, "org/name")
+    assert chosen.twins == expected
+    assert replace(chosen, twins=()) == select(names, "org/name")
 
 
 @pytest.mark.parametrize(
@@ -44,9 +66,13 @@ def test_what_from_pretrained_would_load_is_audited(names, expected):
         ([".gitattributes", "README.md", "LICENSE"], Reason.EMPTY_REPO, "is empty"),
         ([CONFIG], Reason.NO_WEIGHTS, "holds no weights.*config.json"),
         ([CONFIG, "training_args.bin"], Reason.NO_WEIGHTS, "training_args.bin"),
-        ([CONFIG, "pytorch_model.bin"], Reason.NO_SAFETENSORS, "pytorch_model.bin"),
+        ([CONFIG, "flax_model.msgpack"], Reason.NO_SAFETENSORS, "flax_model.msgpack"),
         ([CONFIG, "tf_model.h5"], Reason.NO_SAFETENSORS, "tf_model.h5"),
-        (["model-Q4_K_M.gguf"], Reason.NO_SAFETENSORS, "Q4_K_M.gguf"),
+        (
+            ["m-Q4_0.gguf", "m-Q8_0.gguf"],
+            Reason.NO_SAFETENSORS,
+            "holds 2 GGUF models, .m-Q4_0.gguf",
+        ),
         (["adapter_model.safetensors"], Reason.NO_SAFETENSORS, "adapter_model.safetensors"),
         (["unet/model.safetensors"], Reason.NO_SAFETENSORS, "unet/model.safetensors"),
         ([f"{n}.bin" for n in range(9)], Reason.NO_SAFETENSORS, "'4.bin' and 4 more"),

@@ -1,0 +1,193 @@
+"""The tensors of a pickled value by their dotted names, and which part of it is the state dict."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from auditor.containers.pickled import Call, Global, Pairs
+from auditor.containers.torch_tensors import Unreadable, View, tensor
+from auditor.containers.words import quoted
+
+# Keys under which training scripts keep the model's state dict, the likeliest first: Lightning
+# and most others, then torch's own examples, then DeepSpeed, then restoration models (EMA first).
+WRAPPERS = (
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "module",
+    "net",
+    "params_ema",
+    "params",
+    "weights",
+)
+_DICTS = frozenset(
+    {Global("collections", name) for name in ("OrderedDict", "defaultdict", "Counter")}
+    | {Global(module, "dict") for module in ("builtins", "__builtin__")}
+)
+_PARTS = ("_parameters", "_buffers", "_modules")  # of a module that was pickled whole
+
+# A memo lets few bytes stand for any number of values, and a dict may hold itself. The names of
+# the largest state dict that a pickle has room for, 16,000 (pickle_machine), are looked at three
+# times. At the bound, of dicts in dicts, a walk takes 0.5 s.
+_MOST_VALUES = 120_000
+_MOST_LETTERS = 4_000_000  # of all names that are made
+_DEEPEST = 64  # levels
+_DEEPEST_WRAPPERS = 4
+_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateDict:
+    """The tensors of a state dict, in its order."""
+
+    tensors: Mapping[str, View]
+    unreadable: Mapping[str, str]  # names -> why, the verb first
+    note: str | None = None  # which part of the value this is, where it is not the whole
+    fault: str | None = None  # why not all of it was looked at; the verb first
+
+
+def state_dict(value: object) -> StateDict:
+    """The model's tensors in a pickled value: all of it, or what stands under a known key."""
+    walk = _Walk()
+    tensors: dict[str, View] = {}
+    unreadable: dict[str, str] = {}
+    note, fault = None, None
+    try:
+        value, note = _unwrapped(walk, value)
+        for name, found in walk.named(value):
+            if isinstance(found, View):
+                tensors[name] = found
+            else:
+                unreadable[name] = found.reason
+    except _SpentError as error:
+        fault = str(error)
+    return StateDict(tensors=tensors, unreadable=unreadable, note=note, fault=fault)
+
+
+def is_dict(value: object) -> bool:
+    """Whether a value is a dict, of tensors or not."""
+    return isinstance(value, Pairs) or (isinstance(value, Call) and value.callee in _DICTS)
+
+
+def _unwrapped(walk: "_Walk", value: object) -> tuple[object, str | None]:
+    """The state dict within a value, and a sentence where it is not the whole value."""
+    path: list[str] = []
+    rest: dict[str, object] = {}
+    for _ in range(_DEEPEST_WRAPPERS):
+        held = walk.children(value) if is_dict(value) else {}
+        if any(tensor(one) is not None for one in held.values()):
+            break
+        known = (key for key in WRAPPERS if key in held)
+        wrapper = next((key for key in known if walk.count(held[key], 1)), None)
+        if wrapper is None:
+            break
+        rest = {key: one for key, one in held.items() if key != wrapper}
+        path.append(wrapper)
+        value = held[wrapper]
+    if not path:
+        return value, None
+    beside = f"; beside it are {_listed(rest)}" if rest else ""
+    return value, f"the state dict under {quoted('.'.join(path))} is read{beside}"
+
+
+def _listed(rest: Mapping[str, object]) -> str:
+    """`'optimizer' (12 tensors), 'epoch' and 3 more`; not counted are those past all bounds."""
+    shown = []
+    walk = _Walk()
+    for key, value in islice(rest.items(), _SHOWN):
+        try:
+            count = walk.count(value)
+        except _SpentError:
+            count = 0
+        tensors = f" ({count:,} tensor{'s' if count > 1 else ''})" if count else ""
+        shown.append(quoted(key) + tensors)
+    more = f" and {len(rest) - _SHOWN:,} more" if len(rest) > _SHOWN else ""
+    return ", ".join(shown) + more
+
+
+class _SpentError(Exception):
+    """A value is larger than any state dict; the verb comes first."""
+
+
+class _Walk:
+    """Walks through values, all together within one budget."""
+
+    def __init__(self) -> None:
+        self._values = _MOST_VALUES
+        self._letters = _MOST_LETTERS
+
+    def count(self, value: object, enough: int = _MOST_VALUES) -> int:
+        """How many tensors a value holds; counts no further than `enough`."""
+        return sum(1 for _ in islice(self.named(value), enough))
+
+    def named(self, value: object) -> Iterator[tuple[str, View | Unreadable]]:
+        """Every tensor in a value, by its dotted name, in the value's order."""
+        waiting: list[tuple[str, object, int]] = [("", value, 0)]
+        while waiting:
+            name, one, depth = waiting.pop()
+            found = tensor(one)
+            if found is not None:
+                yield name, found
+                continue
+            if depth > _DEEPEST:
+                raise _SpentError(f"is nested more than {_DEEPEST} levels deep, at {quoted(name)}")
+            start = len(waiting)
+            for key, child in self.children(one).items():
+                dotted = f"{name}.{key}" if name else key
+                self._spend(letters=len(dotted))
+                waiting.append((dotted, child, depth + 1))
+            waiting[start:] = reversed(waiting[start:])
+
+    def children(self, value: object) -> dict[str, object]:
+        """What a container holds by its keys; the last of those that are there twice."""
+        match value:
+            case Pairs(pairs=pairs):
+                return self._by_key(pairs)
+            case list() | tuple():
+                self._spend(values=len(value))
+                return {str(place): one for place, one in enumerate(value)}
+            case Call(callee=callee, args=args, pairs=pairs) if pairs or callee in _DICTS:
+                self._spend(values=len(_listed_in(args)))
+                return self._by_key([*_given(args), *(pairs or [])])
+            case Call(state=Pairs(pairs=pairs)):
+                return self._of_module(self._by_key(pairs))
+            case _:
+                return {}
+
+    def _of_module(self, state: Mapping[str, object]) -> dict[str, object]:
+        """What the state_dict() of a module would hold, by the attributes of the module."""
+        held = (self.children(state.get(part)) for part in _PARTS)
+        left_out = state.get("_non_persistent_buffers_set")
+        names = (
+            left_out if isinstance(left_out, list) else _listed_in(getattr(left_out, "args", ()))
+        )
+        unsaved = {name for name in names if isinstance(name, str)}
+        return {key: one for part in held for key, one in part.items() if key not in unsaved}
+
+    def _by_key(self, pairs: list[tuple[object, object]]) -> dict[str, object]:
+        self._spend(values=len(pairs))
+        return {str(key): one for key, one in pairs if isinstance(key, str | int)}
+
+    def _spend(self, *, values: int = 0, letters: int = 0) -> None:
+        self._values -= values
+        self._letters -= letters
+        if self._values < 0:
+            raise _SpentError(f"holds more than {_MOST_VALUES:,} values, one within the other")
+        if self._letters < 0:
+            raise _SpentError(f"holds names of more than {_MOST_LETTERS:,} letters in all")
+
+
+def _listed_in(args: object) -> list[object]:
+    """The list that is a call's first argument; empty where there is none."""
+    match args:
+        case (list(items), *_):
+            return items
+        case _:
+            return []
+
+
+def _given(args: object) -> Iterator[tuple[object, object]]:
+    """The pairs that a dict is called with, as Python 2 wrote OrderedDict([[key, value]])."""
+    for one in _listed_in(args):
+        if isinstance(one, list | tuple) and len(one) == 2:  # noqa: PLR2004 - key, value
+            yield one[0], one[1]
