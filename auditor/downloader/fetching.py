@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from auditor.containers.words import quoted
-from auditor.downloader import bundled, cache, folder
+from auditor.downloader import bundled, cache, folder, papers
+from auditor.downloader.bases import with_base
 from auditor.downloader.request import HubModel, parse
-from auditor.downloader.select import Chooser, select
+from auditor.downloader.select import Chooser, config_alone, select, select_tagged
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import Reason, SourceError, UsageError
 
@@ -48,6 +49,8 @@ def fetch(
     """The config, the index and the headers of one checkpoint, and nothing of its weights.
 
     `requested` is a path, or a Hub id with an optional `@revision`; a path that exists wins.
+    An adapter comes with the config of the base that it names, or with why that cannot be had.
+    A model that only a paper describes is its config, whatever the source.
     `source` says where an id is looked up, `say` hears, in one line each, of waits and of
     stand-ins, `choose` picks the files of a listing that are read. Raises UsageError for a request
     that cannot be met anywhere, SourceError where the outside world did not give what it needs.
@@ -56,8 +59,24 @@ def fetch(
         known = ", ".join(get_args(SourceName))
         raise UsageError(f"there is no source {quoted(source)}; there are {known}")
     target = parse(requested)
+    of_model = partial(_of_model, source=source, token=token, say=say)
     if isinstance(target, Path):
-        return folder.read(target, requested, choose)
+        found = folder.read(target, requested, choose)
+    else:
+        found = of_model(target, choose=choose)
+    from_path = partial(folder.read, choose=config_alone)
+    return with_base(found, from_path, partial(of_model, choose=config_alone))
+
+
+def _of_model(
+    target: HubModel, *, source: str, token: str | None, say: Say, choose: Chooser
+) -> Snapshot:
+    if target.tag is not None and choose is not config_alone:
+        choose = partial(select_tagged, tag=target.tag)
+    paper = papers.read(target)
+    if paper is not None:
+        say(f"{target.id}: {paper.origin}")
+        return paper
     if source == "cache":
         return cache.read(target, choose)
     if source == "bundled":

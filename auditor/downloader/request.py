@@ -14,6 +14,10 @@ _PATH_STARTS = ("./", "../", "/", "~", ".\\", "..\\")
 _LONGEST_PART = 96  # characters, as huggingface_hub.utils.validate_repo_id has it
 _LONGEST_REVISION = 255  # bytes; a branch is a file name to git
 
+# namespace/name:tag, as llama.cpp has it; a tag is part of the name of a GGUF file, or all of it.
+_TAGGED = re.compile(r"([^:/]+/[^:/]+):(.*)", re.DOTALL)
+_TAG = re.compile(r"[\w./+-]{1,255}", re.ASCII)
+
 # Namespaces to which the Hub moved the models that had none: `gpt2` is now openai-community/gpt2.
 _LEGACY_NAMESPACES = (
     "google-bert",
@@ -35,6 +39,7 @@ class HubModel:
 
     id: str  # "namespace/name", or "name" for the oldest models
     revision: str | None = None  # branch, tag, commit or refs/pr/N; None: the default branch
+    tag: str | None = None  # which of several GGUF models; None: the only one
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -51,11 +56,20 @@ def parse(requested: str) -> Path | HubModel:
         return Path(requested).expanduser()
     if requested.startswith(_PATH_STARTS) or requested.endswith(_FILE_ENDINGS):
         raise UsageError(f"there is no file or folder {quoted(requested)}, or it may not be read")
-    model_id, at, revision = requested.partition("@")
+    return parse_id(requested, "neither a path that exists nor a Hub id")
+
+
+def parse_id(requested: str, otherwise: str = "no Hub id") -> HubModel:
+    """A Hub id, whatever paths exist; raises UsageError, naming the fault, for anything else."""
+    name, at, revision = requested.partition("@")
+    found = _TAGGED.fullmatch(name)
+    model_id, tag = found.groups() if found else (name, None)
     fault = id_fault(model_id) or (_revision_fault(revision) if at else None)
+    if fault is None and tag is not None and not _TAG.fullmatch(tag):
+        fault = f"{quoted(tag)} after the ':' names no GGUF file; Q4_K_M would"
     if fault:
-        raise UsageError(f"{quoted(requested)} is neither a path that exists nor a Hub id: {fault}")
-    return HubModel(id=model_id, revision=revision if at else None)
+        raise UsageError(f"{quoted(requested)} is {otherwise}: {fault}")
+    return HubModel(id=model_id, revision=revision if at else None, tag=tag)
 
 
 def id_fault(model_id: str) -> str | None:

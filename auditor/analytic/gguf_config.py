@@ -1,0 +1,98 @@
+"""The config that a GGUF file's metadata stands for, as config.json would have it.
+
+llama.cpp's converter writes what it needs of a config under its own keys (conversion/*.py), and
+leaves out what the tensors themselves show: biases, norms of heads, whether the output is tied.
+These are read off the table of tensors, as llama.cpp does when it loads a file; so a file that
+lacks them all implies a model without.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from auditor.analytic.gguf_architectures import ARCHITECTURES
+from auditor.analytic.gguf_facts import Architecture, Facts, Values
+from auditor.containers.gguf import GgufHeader
+from auditor.containers.words import named, quoted
+from auditor.errors import CheckpointError, Reason, SourceError
+
+
+class Reconstructed(NamedTuple):
+    """What a GGUF file says in place of a config.json."""
+
+    values: Values
+    target: str | None  # the class to audit for, where it is not the declared one
+
+
+def reconstructed(
+    header: GgufHeader, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Reconstructed:
+    """The config; `shapes` are of all shards' tensors, the header's own if None.
+
+    Raises CheckpointError where the metadata lack what llama.cpp asks of every model, SourceError
+    for an architecture that is not known here.
+    """
+    if shapes is None:
+        shapes = {tensor.name: tensor.shape or () for tensor in header.tensors}
+    arch = header.text("general.architecture")
+    if arch is None:
+        raise CheckpointError(f"{named(header.file)} has no general.architecture in its metadata")
+    known = _known(header, arch)
+    facts = Facts(header, arch, shapes)
+    values = {
+        "model_type": known.model_type,
+        "architectures": [known.name],
+        **_common(facts, tied=known.tied),
+        **known.more(facts),
+    }
+    stated = {key: value for key, value in values.items() if value is not None}
+    return Reconstructed({**dict.fromkeys(known.nulls), **stated}, known.target)
+
+
+def _known(header: GgufHeader, arch: str) -> Architecture:
+    kind = header.text("general.type")
+    if kind not in {None, "model"}:
+        detail = f"{named(header.file)} holds no model: its general.type is {quoted(kind or '')}"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+    if arch not in ARCHITECTURES:
+        detail = f"no closed form is known for the GGUF architecture {quoted(arch)}"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+    return ARCHITECTURES[arch]
+
+
+def _common(facts: Facts, *, tied: bool) -> Values:
+    heads = facts.number("attention.head_count")
+    for key in ("embedding_length", "block_count"):
+        if facts.number(key) is None:
+            file = named(facts.header.file)
+            raise CheckpointError(f"{file} has no {quoted(f'{facts.arch}.{key}')} in its metadata")
+    return {
+        "vocab_size": _vocabulary(facts),
+        "hidden_size": facts.number("embedding_length"),
+        "intermediate_size": facts.number("feed_forward_length"),
+        "num_hidden_layers": facts.number("block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": facts.number("attention.head_count_kv") or heads,
+        "max_position_embeddings": facts.number("context_length"),
+        "sliding_window": facts.number("attention.sliding_window"),
+        "head_dim": _head_dim(facts, heads),
+        "num_experts_per_tok": facts.number("expert_used_count"),
+        "moe_intermediate_size": facts.number("expert_feed_forward_length")
+        or facts.width("ffn_gate_exps.weight", -2),
+        "attention_bias": facts.has("attn_q.bias", "attn_qkv.bias"),
+        "mlp_bias": facts.has("ffn_up.bias"),
+        "tie_word_embeddings": tied or "output.weight" not in facts.shapes,
+    }
+
+
+def _vocabulary(facts: Facts) -> int | None:
+    """As the metadata say, else as many as the tokenizer has, else the rows of the embedding."""
+    rows = facts.shapes.get("token_embd.weight", ())
+    stated = facts.number("vocab_size") or facts.header.length("tokenizer.ggml.tokens")
+    return stated or (rows[0] if rows else None)
+
+
+def _head_dim(facts: Facts, heads: int | None) -> int | None:
+    """llama.cpp's own rule: the width of a key, else the model's width shared out."""
+    width = facts.number("embedding_length")
+    stated = facts.number("attention.key_length")
+    return stated or (width // heads if width and heads else None)

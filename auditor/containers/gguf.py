@@ -1,0 +1,281 @@
+"""The header of a GGUF file: metadata and the table of its tensors. Their data is never read.
+
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. In this order, without padding:
+
+    "GGUF", version u32, tensors u64, pairs u64
+    pairs:    key, type u32, value; a string is its length u64 and its bytes, an array the type u32
+              of its items, their number u64, and the items
+    tensors:  name, number of dimensions u32, dimensions u64 each, type u32, offset u64
+    data:     from the next multiple of the alignment on; offsets count from there
+
+Dimensions come the fastest first: (in, out) of a matrix, which is (out, in) here. What llama.cpp
+refuses is refused; but long names, nested arrays and big-endian files are read.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from operator import attrgetter
+from types import MappingProxyType
+from typing import NamedTuple
+
+from auditor.containers.ggml import REMOVED, TYPES, GgmlType
+from auditor.containers.gguf_reader import Cursor, Skipped, Value
+from auditor.containers.jsons import lfs_fault
+from auditor.containers.kinds import Table
+from auditor.containers.magic import identity
+from auditor.containers.sparse import Sparse
+from auditor.containers.words import described, named, quoted
+from auditor.errors import CheckpointError
+from auditor.tensors import Span, StoredTensor
+
+MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_ALIGNMENT = 32  # bytes; where general.alignment does not say otherwise
+_LARGEST_ALIGNMENT = 2**20
+# llama.cpp's: GGML_MAX_DIMS, and GGML_MAX_NAME less the zero that ends a name.
+_MOST_DIMENSIONS = 4
+_LONGEST_NAME = 63
+_I64_MAX = 2**63 - 1
+# The least a pair and a tensor take: an empty key, its type and one byte; an empty name, the
+# number of dimensions, the type and the offset.
+_LEAST_PAIR = 8 + 4 + 1
+_LEAST_TENSOR = 8 + 4 + 4 + 8
+# Tensors of one file, and pairs. Mixtral's oldest files, of one tensor for each expert, have 995,
+# and DeepSeek V3 has 1,086; 10,000 that nobody knows take a second to report. Llama 3 has some 30
+# pairs.
+_MOST_TENSORS = 10_000
+_MOST_PAIRS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class GgufHeader(Table):
+    """What one GGUF file declares. Its tensors are of ggml's dtypes, shaped as PyTorch has them."""
+
+    version: int
+    big_endian: bool
+    alignment: int  # bytes
+    metadata: Mapping[str, Value]
+    data_start: int  # byte of the file
+    data_length: int  # bytes up to the end of the last tensor, without the padding after it
+
+    def text(self, key: str) -> str | None:
+        """A string of the metadata; None: there is no such key, or it is no string."""
+        value = self.metadata.get(key)
+        return value if isinstance(value, str) else None
+
+    def integer(self, key: str) -> int | None:
+        """An integer of the metadata; None: there is no such key, or it is none."""
+        value = self.metadata.get(key)
+        return value if type(value) is int else None
+
+    def length(self, key: str) -> int | None:
+        """How many items an array of the metadata has; None: there is no such array."""
+        value = self.metadata.get(key)
+        if isinstance(value, Skipped):
+            return value.length
+        return len(value) if isinstance(value, tuple) else None
+
+
+class _Entry(NamedTuple):
+    """One line of the table of tensors, as it stands."""
+
+    name: str
+    shape: tuple[int, ...]  # the slowest first
+    type: GgmlType
+    offset: int  # from the start of the data
+
+    @property
+    def length(self) -> int:
+        return prod(self.shape) // self.type.block * self.type.size
+
+
+def parse(file: str, sparse: Sparse) -> GgufHeader:
+    """The header that a file begins with; NeedsBytes where more of it is due."""
+    try:
+        return _parse(file, sparse)
+    except CheckpointError as error:
+        raise CheckpointError(f"{named(file)} {error}") from None
+
+
+def _parse(file: str, sparse: Sparse) -> GgufHeader:
+    cursor = Cursor(sparse)
+    version = _begin(cursor)
+    tensors, pairs = cursor.u64("the number of tensors"), cursor.u64("the number of pairs")
+    _countable(cursor, "tensors", tensors, _LEAST_TENSOR, _MOST_TENSORS)
+    _countable(cursor, "metadata pairs", pairs, _LEAST_PAIR, _MOST_PAIRS)
+    metadata = _metadata(cursor, pairs)
+    alignment = _alignment(metadata)
+    entries = _entries(cursor, tensors)
+    start = -(-cursor.place // alignment) * alignment
+    length = _contiguous(entries, alignment)
+    faults, strange = _sizes(sparse.size, start, length, entries, alignment)
+    strange = (*strange, *_oddities(cursor, entries))
+    return GgufHeader(
+        file=file,
+        tensors=tuple(sorted(_stored(file, entries), key=attrgetter("name"))),
+        size_faults=tuple(f"{named(file)} {fault}" for fault in faults),
+        notes=tuple(f"{named(file)} {note}" for note in strange),
+        version=version,
+        big_endian=cursor.big_endian,
+        alignment=alignment,
+        metadata=MappingProxyType(metadata),
+        data_start=start,
+        data_length=length,
+    )
+
+
+def _begin(cursor: Cursor) -> int:
+    """The version; the byte order is told by which of its halves is zero."""
+    if not cursor.size:
+        raise CheckpointError("is empty: 0 bytes")
+    head = cursor.peek(min(cursor.size, 1024))
+    if fault := lfs_fault("", head):
+        raise CheckpointError(fault.strip())
+    if not head.startswith(MAGIC):
+        known = identity(head)
+        raise CheckpointError(f"is {known}, not GGUF" if known else "does not begin with 'GGUF'")
+    cursor.take(len(MAGIC), "the magic")
+    version = cursor.u32("the version")
+    if version and not version & 0xFFFF:
+        cursor.big_endian = True
+        version = int.from_bytes(version.to_bytes(4, "little"), "big")
+    if version in _VERSIONS:
+        return version
+    if version == 1:
+        raise CheckpointError(
+            "is of GGUF version 1, of August 2023, which llama.cpp reads no longer: convert it anew"
+        )
+    raise CheckpointError(f"is of GGUF version {version:,}; 2 and 3 are read")
+
+
+def _countable(cursor: Cursor, what: str, count: int, least: int, most: int) -> None:
+    """Raise where so many cannot be in the file, before any is read."""
+    if count * least > cursor.size - cursor.place:
+        raise CheckpointError(
+            f"declares {count:,} {what}, which take {least} bytes each at least: "
+            f"{count * least:,} in all, and the file has {cursor.size:,}"
+        )
+    if count > most:
+        raise CheckpointError(f"declares {count:,} {what}; {most:,} are the most that are read")
+
+
+# --- metadata ---------------------------------------------------------------------------------
+
+
+def _metadata(cursor: Cursor, pairs: int) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for number in range(pairs):
+        key = cursor.name(f"the key of metadata pair {number:,}")
+        if key in found:
+            raise CheckpointError(f"has the metadata key {quoted(key)} twice")
+        found[key] = cursor.value(cursor.u32(f"the type of {quoted(key)}"), quoted(key))
+    return found
+
+
+def _alignment(metadata: Mapping[str, Value]) -> int:
+    value = metadata.get("general.alignment", _ALIGNMENT)
+    if type(value) is not int or not 0 < value <= _LARGEST_ALIGNMENT or value & (value - 1):
+        shown = "an array" if isinstance(value, tuple) else described(value)
+        raise CheckpointError(f"has a general.alignment of {shown}; a power of two is needed")
+    return value
+
+
+# --- the table of tensors -----------------------------------------------------------------------
+
+
+def _entries(cursor: Cursor, count: int) -> list[_Entry]:
+    entries: list[_Entry] = []
+    names: set[str] = set()
+    for number in range(count):
+        entry = _entry(cursor, number)
+        if entry.name in names:
+            raise CheckpointError(f"has the tensor {quoted(entry.name)} twice")
+        names.add(entry.name)
+        entries.append(entry)
+    return entries
+
+
+def _entry(cursor: Cursor, number: int) -> _Entry:
+    name = cursor.name(f"the name of tensor {number:,}")
+    shown = quoted(name)
+    dimensions = cursor.u32(f"the dimensions of {shown}")
+    if dimensions > _MOST_DIMENSIONS:
+        raise CheckpointError(
+            f"has tensor {shown} of {dimensions:,} dimensions; ggml has {_MOST_DIMENSIONS} at most"
+        )
+    shape = tuple(cursor.u64(f"the shape of {shown}") for _ in range(dimensions))[::-1]
+    kind = _type(cursor.u32(f"the type of {shown}"), shown)
+    if max((prod(shape), *shape)) > _I64_MAX:
+        raise CheckpointError(f"has tensor {shown} of {shape}, whose size passes 2^63 - 1")
+    row = shape[-1] if shape else 1
+    if row % kind.block:
+        raise CheckpointError(
+            f"has tensor {shown}, {kind.name} {shape}: rows of {row:,} are no whole number of "
+            f"blocks of {kind.block}"
+        )
+    return _Entry(name, shape, kind, cursor.u64(f"the offset of {shown}"))
+
+
+def _type(number: int, tensor: str) -> GgmlType:
+    if number in TYPES:
+        return TYPES[number]
+    if number in REMOVED:
+        raise CheckpointError(
+            f"has tensor {tensor} of ggml type {number}, {REMOVED[number]}, which was removed from "
+            f"ggml: llama.cpp reads it no longer"
+        )
+    raise CheckpointError(f"has tensor {tensor} of ggml type {number:,}, which is not known")
+
+
+def _contiguous(entries: list[_Entry], alignment: int) -> int:
+    """The end of the last tensor. Each begins where the one before it ends, aligned."""
+    due = end = 0
+    before = "the data begins at 0"
+    for entry in entries:
+        if entry.offset != due:
+            raise CheckpointError(
+                f"has tensor {quoted(entry.name)} at byte {entry.offset:,} of the data, and "
+                f"{due:,} is due: {before}, and offsets are multiples of {alignment}"
+            )
+        end = due + entry.length
+        due = -(-end // alignment) * alignment
+        before = f"{quoted(entry.name)} ends at {end:,}"
+    return end
+
+
+def _sizes(
+    size: int, start: int, length: int, entries: list[_Entry], alignment: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is wrong with the file's size, and what is strange about it."""
+    needed = start + length if entries else 0
+    sum_ = f"{start:,} + {length:,} = {start + length:,} bytes (header, data)"
+    if size < needed:
+        lacking = sum(start + entry.offset + entry.length > size for entry in entries)
+        fault = (
+            f"is truncated: its header implies {sum_}, and it has {size:,}; "
+            f"{lacking:,} of its {len(entries):,} tensors are cut off or not there"
+        )
+        return (fault,), ()
+    padded = start + -(-length // alignment) * alignment
+    if size > padded:
+        return (), (f"goes on for {size - padded:,} bytes after the {sum_} of the model",)
+    return (), ()
+
+
+def _oddities(cursor: Cursor, entries: list[_Entry]) -> Iterator[str]:
+    """What is no fault of the file, and keeps programs from reading it all the same."""
+    if cursor.big_endian:
+        yield "is big-endian; most programs read little-endian alone"
+    long = [entry.name for entry in entries if len(entry.name.encode()) > _LONGEST_NAME]
+    if long:
+        yield (
+            f"has {len(long):,} tensor names of more than {_LONGEST_NAME} bytes, such as "
+            f"{quoted(long[0])}: llama.cpp refuses them"
+        )
+
+
+def _stored(file: str, entries: list[_Entry]) -> Iterator[StoredTensor]:
+    for entry in entries:
+        span = Span(entry.offset, entry.offset + entry.length)
+        yield StoredTensor(entry.name, entry.type.name, entry.shape, prod(entry.shape), file, span)

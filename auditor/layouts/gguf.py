@@ -1,0 +1,208 @@
+"""GGUF: the tensors of a model under llama.cpp's names, some of them stacked, split or turned.
+
+What llama.cpp's converter (conversion/*.py) does to a checkpoint, as far as shapes tell; values it
+changes besides (norms of Gemma plus one, query rows of Llama in another order) keep their shapes:
+
+    experts are stacked      ffn_gate_exps (E, F, D)      is E tensors (F, D)
+    norms of heads, too      attn_q_norm (H, d)           is H tensors (d,), in StableLM
+    linear layers are turned attn_qkv (3 * D, D)          is (D, 3 * D) of GPT-2
+    axes of one are dropped  ssm_conv1d (C, K)            is (C, 1, K)
+    one becomes two          ffn_gate_exps, ffn_up_exps   are gate_up_proj: see gguf_joined.py
+    three become one         attn_qkv (Q + 2 * K, D)      is q_proj, k_proj and v_proj, in Phi
+    experts' halves, too     ffn_gate_up_exps (E, 2 * F, D) is 2 * E tensors (F, D)
+
+A tensor that only repeats what the config says (rotary frequencies) is bookkeeping, and so is the
+scale of a whole tensor, or of each expert, that stands beside types such as NVFP4.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from auditor.layouts.gguf_joined import joined
+from auditor.layouts.gguf_names import TABLES
+from auditor.layouts.gguf_tables import Table
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.tensors import StoredTensor
+
+Shape = tuple[int, ...]
+
+_BLOCK = re.compile(r"((?:enc\.|dec\.)?)blk\.(0|[1-9]\d{0,5})\.(.+)", re.ASCII | re.DOTALL)
+_LONE_EXPERT = re.compile(r"(@ffn_(?:gate|up|down))\.(0|[1-9]\d{0,3})", re.ASCII)
+_FREQUENCIES = frozenset(
+    {"rope_freqs", "rope_factors_long", "rope_factors_short", "@attn_rot_embd"}
+)
+_SCALES = ("scale", "input_scale")
+_ENDINGS = ("weight", "bias", *_SCALES)
+# Layers of GPT-2 that are stored as (in, out), and (E, in, out) of gpt-oss.
+_TURNED = {
+    "gpt2": frozenset({"@attn_qkv", "@attn_output", "@ffn_up", "@ffn_down"}),
+    "gpt_oss": frozenset({"@ffn_down_exps"}),
+}
+_GATES_AND_UPS = "@ffn_gate_up_exps"
+_FUSED = {"phi": ("@attn_qkv", ("@attn_q", "@attn_k", "@attn_v"))}
+
+
+class _Name(NamedTuple):
+    """The parts of a stored name."""
+
+    key: str  # "@attn_q", "enc.@attn_q", "token_embd"
+    number: str  # of the block; "" where there is none
+    ending: str  # "weight", "bias"; "" where it is neither
+
+
+def recognises(stored: Stored) -> bool:
+    """The embedding by the name that llama.cpp gives it, or its blocks."""
+    return any(name == "token_embd" or _BLOCK.match(f"{name}.") for name in stored.modules)
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """Pieces are named as transformers names them on disk."""
+    ledger = Ledger()
+    model_type = str(declared.settings.get("model_type")) if declared else ""
+    table = TABLES.get(model_type, {})
+    taken: set[str] = set()
+    for pair in joined(stored, model_type):
+        taken.update(tensor.name for tensor in pair.tensors)
+        pair.enter(ledger)
+    for tensor in stored.tensors:
+        if tensor.name in taken:
+            continue
+        name = _parsed(tensor.name)
+        if name.key in _FREQUENCIES:
+            ledger.note("rotary frequencies, which the config implies", tensor)
+            continue
+        if name.ending in _SCALES and (weight := _beside(tensor, stored)) is not None:
+            ledger.note(f"{name.ending}, one for a tensor or for each of its experts", tensor)
+            if tensor.shape not in {(), (1,), weight.shape[:1] if weight.shape else ()}:
+                said = f"{name.ending} {tensor.shape} of a weight {weight.shape}"
+                ledger.fault(f"{said}: one number is needed, or one for each expert", tensor)
+            continue
+        ledger.pieces.extend(_pieces(tensor, name, model_type, table, implied))
+    return ledger.close(f"gguf, {_kinds(stored)}")
+
+
+def _beside(scale: StoredTensor, stored: Stored) -> StoredTensor | None:
+    """The weight that a scale serves."""
+    return stored.modules.get(scale.name.rpartition(".")[0], {}).get("weight")
+
+
+def _parsed(name: str) -> _Name:
+    found = _BLOCK.fullmatch(name)
+    before, number, rest = found.groups() if found else ("", "", name)
+    stem, dot, ending = rest.rpartition(".")
+    if not dot or ending not in _ENDINGS:
+        stem, ending = rest, ""
+    return _Name(f"{before}@{stem}" if number else stem, number, ending)
+
+
+def _pieces(
+    tensor: StoredTensor, name: _Name, model_type: str, table: Table, implied: Implied
+) -> tuple[Piece, ...]:
+    """The pieces of a stored tensor; none where nothing is known under its name."""
+    fused, parts = _FUSED.get(model_type, ("", ()))
+    if name.key == fused:
+        return tuple(
+            _rows(tensor, [_named(name._replace(key=key), table) for key in parts], implied)
+        )
+    if name.key == _GATES_AND_UPS and (both := _halves(tensor, name, table, implied)):
+        return both
+    shape, kind = tensor.shape or (), tensor.dtype or ""
+    if name.key in _TURNED.get(model_type, ()) and name.ending == "weight":
+        shape = (*shape[:-2], *shape[-2:][::-1])
+    names = _alternatives(name, table)
+    if not names:
+        return ()
+    if "*" in names[0]:
+        return tuple(_stacked(tensor, names[0], shape, implied))
+    chosen = next((one for one in names if implied(one) is not None), names[0])
+    return (Piece(tensor, chosen, _fitted(shape, implied(chosen)), kind),)
+
+
+def _alternatives(name: _Name, table: Table) -> list[str]:
+    """The names of the tensor in transformers, of which the architecture may have one."""
+    key, ending = name.key, f".{name.ending}" if name.ending else ""
+    found, expert = table.get(f"{key}{ending}"), ""
+    if found is not None:
+        ending = ""
+    elif (lone := _LONE_EXPERT.fullmatch(key)) is not None:
+        key, expert = lone.groups()
+        found = table.get(f"{key}_exps")
+    else:
+        found = table.get(key)
+    if found is None:
+        return []
+    path, _, rest = found.rpartition(".{n}.")
+    start = f"{path}.{name.number}." if path else ""
+    names = [f"{start}{one}{ending}" for one in rest.split("|")]
+    return [one.replace("*", expert) for one in names] if expert else names
+
+
+def _named(name: _Name, table: Table) -> str:
+    return next(iter(_alternatives(name, table)), "")
+
+
+def _stacked(tensor: StoredTensor, name: str, shape: Shape, implied: Implied) -> Iterator[Piece]:
+    """One piece for each index of the first axis that the architecture has, one for all others."""
+    count, *rest = shape or (0,)
+    before, _, after = name.partition("*")
+
+    def has(number: int) -> bool:
+        return implied(f"{before}{number}{after}") is not None
+
+    # As many as there are in the architecture, found by halves: a file can say 2**40.
+    known = bisect_left(range(count), x=True, key=lambda number: not has(number))
+    for number in range(known):
+        yield Piece(tensor, f"{before}{number}{after}", tuple(rest), tensor.dtype or "")
+    if known < count:
+        others = f"{before}{known}-{count - 1}{after}"
+        yield Piece(tensor, others, (count - known, *rest), tensor.dtype or "")
+
+
+def _halves(tensor: StoredTensor, name: _Name, table: Table, implied: Implied) -> tuple[Piece, ...]:
+    """The gates of experts and what they gate, one above the other; () where they do not fit."""
+    shape = tensor.shape or ()
+    if len(shape) != 3 or shape[1] % 2:  # noqa: PLR2004 - (E, 2 * F, D)
+        return ()
+    half = (shape[0], shape[1] // 2, shape[2])
+    names = [_named(name._replace(key=f"@ffn_{part}_exps"), table) for part in ("gate", "up")]
+    if not all("*" in each for each in names):
+        return ()
+    return tuple(chain.from_iterable(_stacked(tensor, each, half, implied) for each in names))
+
+
+def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[Piece]:
+    """Pieces one above the other; none where their rows do not add up to the stored ones."""
+    shape = tensor.shape or ()
+    expected = [implied(name) or (0,) for name in names]
+    heights = [each[0] for each in expected]
+    if not shape or sum(heights) != shape[0] or any(each[1:] != shape[1:] for each in expected):
+        return
+    for name, each in zip(names, expected, strict=True):
+        yield Piece(tensor, name, each, tensor.dtype or "")
+
+
+def _fitted(shape: Shape, expected: Shape | None) -> Shape:
+    """The expected shape where the stored one differs by axes of one alone."""
+    if expected is None or _squeezed(shape) != _squeezed(expected):
+        return shape
+    return expected
+
+
+def _squeezed(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
+
+
+def _kinds(stored: Stored) -> str:
+    """The types of the tensors, the one that holds most numbers first: "Q4_K, Q6_K and F32"."""
+    sums: dict[str, int] = {}
+    for tensor in stored.tensors:
+        kind = tensor.dtype or ""
+        sums[kind] = sums.get(kind, 0) + (tensor.elements or 0)
+    *most, last = sorted(sums, key=lambda kind: (-sums[kind], kind)) or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+LAYOUT = Layout(name="gguf", methods=("gguf",), recognises=recognises, unpack=unpack)

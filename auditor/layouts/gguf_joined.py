@@ -1,0 +1,114 @@
+"""Two tensors of a GGUF file that are one tensor of the model.
+
+- The halves of gated experts: ffn_gate_exps and ffn_up_exps (E, F, D) are one (E, 2 * F, D) of
+  Granite; of gpt-oss (E, D, 2 * F), where gates and ups take turns, and its biases (E, F) one
+  (E, 2 * F).
+- What latent attention widens keys and values by, since March 2025: attn_k_b (H, r, k), turned,
+  and attn_v_b (H, v, r) are kv_b_proj (H * (k + v), r) of DeepSeek.
+
+The first of the two stands for the tensor of the model, the second is noted beside it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from auditor.layouts.packing import Ledger, Piece, Stored
+from auditor.tensors import StoredTensor
+
+Shape = tuple[int, ...]
+
+_BLOCK = re.compile(r"blk\.(0|[1-9]\d{0,5})\.(\w+)", re.ASCII)
+
+
+def _one_above_another(first: Shape, second: Shape) -> Shape | None:
+    return (first[0], 2 * first[1], *first[2:]) if first == second and len(first) > 1 else None
+
+
+def _in_turns(first: Shape, second: Shape) -> Shape | None:
+    above = _one_above_another(first, second)
+    return (*above[:-2], *above[-2:][::-1]) if above else None
+
+
+def _latent(first: Shape, second: Shape) -> Shape | None:
+    match first, second:
+        case (heads, rank, keys), (others, values, narrow) if (heads, rank) == (others, narrow):
+            return heads * (keys + values), rank
+    return None
+
+
+class _Join(NamedTuple):
+    first: str  # "ffn_gate_exps.weight"
+    second: str
+    name: str  # of the whole, with {n} for the block's number
+    shape: Callable[[Shape, Shape], Shape | None]  # of the whole; None: they do not fit
+
+
+def _experts(name: str, ending: str, shape: Callable[[Shape, Shape], Shape | None]) -> _Join:
+    path = f"model.layers.{{n}}.{name}"
+    return _Join(f"ffn_gate_exps.{ending}", f"ffn_up_exps.{ending}", path, shape)
+
+
+_MLA = (
+    _Join(
+        "attn_k_b.weight",
+        "attn_v_b.weight",
+        "model.layers.{n}.self_attn.kv_b_proj.weight",
+        _latent,
+    ),
+)
+_JOINS: Mapping[str, tuple[_Join, ...]] = MappingProxyType(
+    {
+        "deepseek_v2": _MLA,
+        "deepseek_v3": _MLA,
+        "granitemoe": (
+            _experts("block_sparse_moe.input_linear.weight", "weight", _one_above_another),
+        ),
+        "gpt_oss": (
+            _experts("mlp.experts.gate_up_proj", "weight", _in_turns),
+            _experts("mlp.experts.gate_up_proj_bias", "bias", _one_above_another),
+        ),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two stored tensors, and the one of the model that they are."""
+
+    first: StoredTensor
+    second: StoredTensor
+    name: str
+    shape: Shape | None  # None: theirs do not fit together
+
+    @property
+    def tensors(self) -> tuple[StoredTensor, StoredTensor]:
+        return self.first, self.second
+
+    def enter(self, ledger: Ledger) -> None:
+        shape = self.first.shape if self.shape is None else self.shape
+        ledger.pieces.append(Piece(self.first, self.name, shape, self.first.dtype or ""))
+        half = self.second.name.rpartition(".")[0].rpartition(".")[2]
+        ledger.note(f"{half}: the other part of a tensor that the model has as one", self.second)
+        if self.shape is None:
+            said = f"{self.first.shape} and {self.second.shape} are no two parts of one tensor"
+            ledger.fault(said, self.first, self.second)
+
+
+def joined(stored: Stored, model_type: str) -> Iterator[Pair]:
+    """The pairs among the stored tensors; one without the other is no pair."""
+    for join in _JOINS.get(model_type, ()):
+        first, _, ending = join.first.partition(".")
+        second = join.second.partition(".")[0]
+        for module, members in stored.modules.items():
+            found = _BLOCK.fullmatch(module)
+            if found is None or found[2] != first or ending not in members:
+                continue
+            number = found[1]
+            other = stored.modules.get(f"blk.{number}.{second}", {}).get(ending)
+            if other is not None:
+                one = members[ending]
+                whole = join.shape(one.shape or (), other.shape or ())
+                yield Pair(one, other, join.name.format(n=number), whole)

@@ -1,0 +1,57 @@
+"""What GGUF calls the modules of each model type, and what transformers calls them on disk.
+
+The left sides are those of llama.cpp's `gguf` package (constants.TENSOR_NAMES, with `@` for the
+`blk.N.` of a block); the right sides have `{n}` for N. `*` is the number of an expert, or of a
+head, that the first axis of a stored tensor counts. Of `a|b` the one counts that the architecture
+has. Names are followed by `.weight` or `.bias`, unless the left side has it already.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from auditor.layouts import gguf_decoders as decoders
+from auditor.layouts import gguf_others as others
+from auditor.layouts.gguf_tables import Table
+
+TABLES: Mapping[str, Table] = MappingProxyType(
+    {
+        "bert": others.BERT,
+        "bloom": others.BLOOM,
+        "cohere": decoders.LLAMA,
+        "cohere2": decoders.LLAMA,
+        "deepseek_v2": decoders.DEEPSEEK,
+        "deepseek_v3": decoders.DEEPSEEK,
+        "falcon": others.FALCON,
+        "gemma": decoders.LLAMA,
+        "gemma2": decoders.GEMMA2,
+        "gemma3_text": decoders.GEMMA2,
+        "glm4": decoders.GLM4,
+        "glm4_moe": decoders.GLM4_MOE,
+        "gpt2": others.GPT2,
+        "gpt_bigcode": others.GPT2,
+        "gpt_neox": others.GPT_NEOX,
+        "gpt_oss": decoders.GPT_OSS,
+        "granite": decoders.LLAMA,
+        "granitemoe": decoders.GRANITEMOE,
+        "lfm2": decoders.LFM2,
+        "lfm2_moe": decoders.LFM2,
+        "llama": decoders.LLAMA,
+        "mamba": others.MAMBA,
+        "mistral": decoders.LLAMA,
+        "mixtral": decoders.MIXTRAL,
+        "modernbert": others.MODERNBERT,
+        "mpt": others.MPT,
+        "olmo2": decoders.OLMO2,
+        "olmoe": decoders.ROUTED,
+        "phi": decoders.PHI,
+        "phi3": decoders.PHI3,
+        "qwen2": decoders.LLAMA,
+        "qwen2_moe": decoders.QWEN2_MOE,
+        "qwen3": decoders.LLAMA,
+        "qwen3_moe": decoders.ROUTED,
+        "smollm3": decoders.LLAMA,
+        "stablelm": decoders.STABLELM,
+        "starcoder2": decoders.STARCODER2,
+        "t5": others.T5,
+    }
+)

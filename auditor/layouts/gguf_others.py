@@ -1,0 +1,175 @@
+"""GGUF's names for GPT-2 and its kin, Mamba, BERT and T5: see gguf_names.py."""
+
+from types import MappingProxyType
+
+from auditor.layouts.gguf_tables import Table, blocks, table
+
+GPT2 = table(
+    {
+        "token_embd": "transformer.wte",
+        "position_embd": "transformer.wpe",
+        "output_norm": "transformer.ln_f",
+        "output": "lm_head",
+    },
+    blocks(
+        "transformer.h",
+        {
+            "attn_norm": "ln_1",
+            "attn_qkv": "attn.c_attn",
+            "attn_output": "attn.c_proj",
+            "ffn_norm": "ln_2",
+            "ffn_up": "mlp.c_fc",
+            "ffn_down": "mlp.c_proj",
+        },
+    ),
+)
+FALCON = table(
+    {
+        "token_embd": "transformer.word_embeddings",
+        "output_norm": "transformer.ln_f",
+        "output": "lm_head",
+    },
+    blocks(
+        "transformer.h",
+        {
+            "attn_norm": "input_layernorm|ln_mlp",
+            "attn_norm_2": "ln_attn",
+            "attn_qkv": "self_attention.query_key_value",
+            "attn_output": "self_attention.dense",
+            "ffn_up": "mlp.dense_h_to_4h",
+            "ffn_down": "mlp.dense_4h_to_h",
+        },
+    ),
+)
+BLOOM = table(
+    FALCON,
+    {"token_embd_norm": "transformer.word_embeddings_layernorm"},
+    blocks("transformer.h", {"ffn_norm": "post_attention_layernorm"}),
+)
+GPT_NEOX = table(
+    {
+        "token_embd": "gpt_neox.embed_in",
+        "output_norm": "gpt_neox.final_layer_norm",
+        "output": "embed_out",
+    },
+    blocks(
+        "gpt_neox.layers",
+        {
+            "attn_norm": "input_layernorm",
+            "attn_qkv": "attention.query_key_value",
+            "attn_output": "attention.dense",
+            "ffn_norm": "post_attention_layernorm",
+            "ffn_up": "mlp.dense_h_to_4h",
+            "ffn_down": "mlp.dense_4h_to_h",
+        },
+    ),
+)
+MPT = table(
+    {
+        "token_embd": "transformer.wte",
+        "output_norm": "transformer.norm_f",
+        "output": "lm_head",
+    },
+    blocks(
+        "transformer.blocks",
+        {
+            "attn_norm": "norm_1",
+            "attn_qkv": "attn.Wqkv",
+            "attn_output": "attn.out_proj",
+            "ffn_norm": "norm_2",
+            "ffn_up": "ffn.up_proj",
+            "ffn_down": "ffn.down_proj",
+        },
+    ),
+)
+MAMBA = table(
+    {
+        "token_embd": "backbone.embeddings",
+        "output_norm": "backbone.norm_f",
+        "output": "lm_head",
+    },
+    blocks(
+        "backbone.layers",
+        {
+            "attn_norm": "norm",
+            "ssm_in": "mixer.in_proj",
+            "ssm_conv1d": "mixer.conv1d",
+            "ssm_x": "mixer.x_proj",
+            "ssm_dt": "mixer.dt_proj",
+            "ssm_a": "mixer.A_log",
+            "ssm_d": "mixer.D",
+            "ssm_out": "mixer.out_proj",
+        },
+    ),
+)
+BERT = table(
+    {
+        "token_embd": "embeddings.word_embeddings",
+        "token_embd_norm": "embeddings.LayerNorm",
+        "token_types": "embeddings.token_type_embeddings",
+        "position_embd": "embeddings.position_embeddings",
+    },
+    blocks(
+        "encoder.layer",
+        {
+            "attn_q": "attention.self.query",
+            "attn_k": "attention.self.key",
+            "attn_v": "attention.self.value",
+            "attn_output": "attention.output.dense",
+            "attn_output_norm": "attention.output.LayerNorm",
+            "ffn_up": "intermediate.dense",
+            "ffn_down": "output.dense",
+            "layer_output_norm": "output.LayerNorm",
+        },
+    ),
+)
+
+
+MODERNBERT = table(
+    {
+        "token_embd": "embeddings.tok_embeddings",
+        "token_embd_norm": "embeddings.norm",
+        "output_norm": "final_norm",
+    },
+    blocks(
+        "layers",
+        {
+            "attn_norm": "attn_norm",
+            "attn_qkv": "attn.Wqkv",
+            "attn_output": "attn.Wo",
+            "ffn_norm": "mlp_norm",
+            "ffn_up": "mlp.Wi",
+            "ffn_down": "mlp.Wo",
+        },
+    ),
+)
+
+
+def _t5_attention(gguf: str, path: str) -> Table:
+    parts = {part: part for part in "qkvo"} | {"rel_b": "relative_attention_bias"}
+    return {f"{gguf}_{part}": f"{path}.{name}" for part, name in parts.items()}
+
+
+def _t5_tower(before: str, path: str, ffn: str, more: Table = MappingProxyType({})) -> Table:
+    names = {
+        "attn_norm": "layer.0.layer_norm",
+        **_t5_attention("attn", "layer.0.SelfAttention"),
+        **more,
+        "ffn_norm": f"{ffn}.layer_norm",
+        "ffn_gate": f"{ffn}.DenseReluDense.wi_0",
+        "ffn_up": f"{ffn}.DenseReluDense.wi_1|{ffn}.DenseReluDense.wi",
+        "ffn_down": f"{ffn}.DenseReluDense.wo",
+    }
+    top = {f"{before}output_norm": f"{path}.final_layer_norm"}
+    return table(top, blocks(f"{path}.block", names, before))
+
+
+CROSS = {
+    "cross_attn_norm": "layer.1.layer_norm",
+    **_t5_attention("cross_attn", "layer.1.EncDecAttention"),
+}
+T5 = table(
+    {"token_embd": "shared", "output": "lm_head"},
+    _t5_tower("enc.", "encoder", "layer.1"),
+    _t5_tower("dec.", "decoder", "layer.2", CROSS),
+)

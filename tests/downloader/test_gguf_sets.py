@@ -1,0 +1,74 @@
+"""Which GGUF files of a listing are one model, and which model a tag means."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.downloader.gguf_sets import gguf_sets, siblings, tagged, the_one
+from auditor.downloader.request import HubModel, parse_id
+from auditor.downloader.select import Selection, select, select_tagged
+from auditor.errors import Reason, SourceError, UsageError
+
+QUANTS = ("IQ4_XS", "Q4_0", "Q4_K_M", "Q4_K_S", "Q4_K_XL", "Q8_0", "f16")
+FILES = tuple(f"Meta-Llama-3-8B-Instruct.{quant}.gguf" for quant in QUANTS)
+SHARDS = tuple(f"Q6_K/m-Q6_K-{number:05}-of-00003.gguf" for number in (1, 2, 3))
+BESIDE = ("README.md", "config.json", "mmproj-model-f16.gguf", "m-imatrix.gguf", "imatrix.gguf")
+
+
+@given(st.permutations([*FILES, *SHARDS, *BESIDE]))
+def test_shards_are_one_model_and_what_serves_a_model_is_none(names):
+    assert gguf_sets(names) == (*((name,) for name in FILES), SHARDS)
+
+
+@pytest.mark.parametrize("quant", QUANTS)
+def test_a_tag_means_the_file_that_has_it_as_a_whole_part_of_its_name(quant):
+    (name,) = tagged([*FILES, *BESIDE], "o/n", quant.lower())
+    assert name == f"Meta-Llama-3-8B-Instruct.{quant}.gguf"
+
+
+def test_a_tag_may_be_the_name_of_a_file_or_mean_shards():
+    assert tagged([*FILES, *SHARDS], "o/n", FILES[0]) == (FILES[0],)
+    assert tagged([*FILES, *SHARDS], "o/n", "Q6_K") == SHARDS
+
+
+@pytest.mark.parametrize(
+    ("names", "tag", "says"),
+    [
+        (FILES, "Q4_K", r"no GGUF model of o/n is 'Q4_K', 'Meta.*and 2 more: name one, as in"),
+        (FILES, "Llama", "7 of the 7 GGUF models of o/n are 'Llama'"),
+        (BESIDE, "Q4_K_M", "o/n holds no GGUF model, so none is 'Q4_K_M'"),
+    ],
+)
+def test_a_tag_that_means_no_model_or_several_is_refused(names, tag, says):
+    with pytest.raises(SourceError, match=says):
+        tagged(names, "o/n", tag)
+
+
+def test_of_several_models_none_is_taken_unasked():
+    with pytest.raises(SourceError, match=r"o/n holds 7 GGUF models, 'Meta.*: name one") as error:
+        the_one([*FILES, *BESIDE], "o/n")
+    assert error.value.reason is Reason.NO_SAFETENSORS
+
+
+def test_the_only_model_is_selected_and_safetensors_go_first():
+    only = Selection(config="config.json", shards=SHARDS)
+    assert select([*SHARDS, *BESIDE], "o/n") == only
+    both = select([*SHARDS, "model.safetensors"], "o/n")
+    assert both == Selection(config=None, weights="model.safetensors")
+    assert select_tagged([*SHARDS, *BESIDE, "model.safetensors"], "o/n", "Q6_K") == only
+
+
+def test_a_shard_brings_those_of_its_model():
+    assert siblings(SHARDS[1], [*FILES, *SHARDS]) == SHARDS
+    assert siblings("m-00001-of-00002.gguf", []) == ("m-00001-of-00002.gguf",)
+
+
+def test_a_tag_stands_between_the_id_and_the_revision():
+    assert parse_id("o/n:Q4_K_M") == HubModel(id="o/n", tag="Q4_K_M")
+    assert parse_id("o/n:a/b.gguf@main") == HubModel(id="o/n", revision="main", tag="a/b.gguf")
+
+
+@pytest.mark.parametrize("requested", ["o/n:", "o/n:@main", "o/n:a b", "o/n:a:b", "o/n:\x1b"])
+def test_what_is_no_tag_is_refused(requested):
+    with pytest.raises(UsageError, match="after the ':' names no GGUF file"):
+        parse_id(requested)
