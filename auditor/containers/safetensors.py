@@ -155,7 +155,7 @@ def _canonical(file: str, content: bytes) -> _Parsed:
     """
     text = content.decode().rstrip(" \t\n\r")
     opening = _OPENING.match(text)
-    if opening is None or not text.endswith("}"):
+    if opening is None or not text.endswith("}", opening.end()):  # its own, not the metadata's
         raise ValueError
     metadata, comma = opening.groups()
     rest = text[opening.end() : -1]

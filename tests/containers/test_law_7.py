@@ -172,6 +172,8 @@ def _rendered(pairs, draw) -> str:
 @example('{"__metadata__":{"k":1,"k":"v"},"a":{' + U8 + "}}", 2)
 @example('{"__metadata__":{"k":1,"k":"v:"},"a":{' + U8 + "}}", 2)
 @example('{"__metadata__":[],"a":{' + U8 + "}}", 2)
+@example('{"__metadata__":{}', 0)
+@example('{"__metadata__":{"k":"v"}', 0)
 @example('{"a:":{' + U8 + '},"a:":{' + U8 + "}}", 2)
 def test_odd_json_is_judged_as_the_library_judges_it(header, data):
     content = framed(header, bytes(data))
