@@ -5,12 +5,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from auditor.analytic import Config, Expectation, read_config
+from auditor.analytic import Config, Expectation
 from auditor.analytic.choose import Choice, Refusal
+from auditor.analytic.kv_cache import kv_cache
 from auditor.containers.words import named
 from auditor.downloader import config_alone, fetch
-from auditor.downloader.select import beside
+from auditor.downloader.select import ADAPTER_CONFIG, beside, select, with_twins
 from auditor.downloader.snapshot import Snapshot
+from auditor.downloader.words import listed
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.expecting import (
     Implied,
@@ -22,6 +24,7 @@ from auditor.expecting import (
 )
 from auditor.layouts import known, learned, unpack
 from auditor.layouts.declared import declaration
+from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, Unpacked
 from auditor.reconciler.claims import drafting_notes, listed_size_rule, other_model_rule
 from auditor.reconciler.contents import Contents, contents
@@ -30,7 +33,16 @@ from auditor.reconciler.ignore import Ignore, split
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.modules import compared, expected_only, stored_only
 from auditor.reconciler.reconcile import Reconciled, reconcile
-from auditor.reconciler.rules import dtype_rule, implied_note, implied_rules, index_rules
+from auditor.reconciler.rules import (
+    dtype_rule,
+    implied_note,
+    implied_rules,
+    index_rules,
+    packed_size_rule,
+)
+from auditor.reconciler.said import is_gguf, said, where
+from auditor.reconciler.twins import twin_findings, unread_twins
+from auditor.reconciler.weights import weights
 from auditor.report import Report, Unaudited, expected_side, in_order, observed_side, residual
 from auditor.walker import Walk, walk
 
@@ -44,6 +56,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     depth: int | None = None,
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
+    twins: bool = False,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
     """Account for every tensor of a checkpoint, from its config and headers alone.
@@ -52,8 +65,9 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     audit for, config.architectures[0] if None; `source` one of "auto", "hub", "cache" and
     "bundled" (a local path is read where it is); `token` a Hugging Face access token, the stored
     one if None; `depth` how deep the report's module rows go, all the way if None; `oracle` asks
-    transformers for a second opinion of the closed form; `say` gets a line where the work waits or
-    falls back.
+    transformers for a second opinion of the closed form; `twins` reads the torch files beside
+    safetensors of the Hub too, as is always done in a folder; `say` gets a line where the work
+    waits or falls back.
 
     Counts are in elements and parameters, sizes in bytes. Raises UsageError for a model or a
     class that cannot be asked for; all else, a network that fails included, is an outcome.
@@ -63,7 +77,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     if oracle:
         require_oracle()
     try:
-        snapshot = fetch(model, source=source, token=token, say=say)
+        choose = with_twins if twins else select
+        snapshot = fetch(model, source=source, token=token, say=say, choose=choose)
     except SourceError as error:
         return Unaudited(requested=model, target=target, reason=error.reason, detail=str(error))
     return examine(
@@ -102,16 +117,24 @@ class _Case(NamedTuple):
     depth: int | None
     ignore: tuple[Ignore, ...]
     shared: dict[str, Any]  # fields of the outcome that are known so far
+    contradictions: list[str]  # of the config with itself, where one side could be taken
 
     def know(self, **fields: Any) -> None:
         self.shared.update(fields)
 
+    def knowing(self, findings: tuple[Finding, ...]) -> "_Case":
+        """The case with more that was found of its files."""
+        found = replace(self.found, findings=(*self.found.findings, *findings))
+        return self._replace(found=found) if findings else self
+
     def know_choice(self, choice: Choice, said: tuple[str, ...]) -> None:
         notes = (*said, *choice.notes)
         self.know(target=choice.target, model_type=choice.model_type, notes=notes)
+        if choice.contradiction:
+            self.contradictions.append(choice.contradiction)
 
 
-def examine(  # noqa: PLR0913 - as above
+def examine(  # noqa: PLR0911, PLR0913 - one for each way that it may end; as above
     snapshot: Snapshot,
     *,
     requested: str,
@@ -121,7 +144,7 @@ def examine(  # noqa: PLR0913 - as above
     oracle: bool = False,
 ) -> Report | Unaudited:
     """Audit what was fetched; a function of the snapshot alone, and of transformers if asked."""
-    case = _Case(snapshot, contents(snapshot), depth, ignore, {})
+    case = _Case(snapshot, contents(snapshot), depth, ignore, {}, [])
     case.know(
         requested=requested,
         model=snapshot.model,
@@ -130,33 +153,63 @@ def examine(  # noqa: PLR0913 - as above
         origin=snapshot.origin,
         fetched=snapshot.fetched,
         target=target,
+        notes=case.found.notes,
     )
-    if snapshot.config is None:
-        detail = f"{snapshot.model} has no config.json: nothing says what its tensors should be"
-        return _unaudited(case, Reason.NO_CONFIG, detail)
+    if _is_adapter(snapshot):
+        return _adapter(case, target)
     try:
-        config = read_config(snapshot.config.name, snapshot.config.content)
-        said = () if case.found.unread else tuple(drafting_notes(config, case.found.tensors))
-        case.know(declared=config.architectures, model_type=config.model_type, notes=said)
-        chosen = partial(case.know_choice, said=said)
-        found = implied(config, target, chosen, depth=depth)
+        says = said(snapshot)
+        if says is None:
+            return _unsaid(case)
+        config, case = says.config, case.knowing(says.findings)
+        drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
+        notes = (*case.found.notes, *says.notes, *drafts)
+        case.know(declared=config.architectures, model_type=config.model_type, notes=notes)
+        chosen = partial(case.know_choice, said=notes)
+        found = implied(config, target or says.target, chosen, depth=depth)
         if isinstance(found, Refusal):
             return _unaudited(case, found.reason, found.detail)
         expectation, family = found
         opinion = second_opinion(config, expectation) if oracle else Opinion()
         dtype = config.dtype
-        declared = declaration(config.values, {})
+        declared = says.declared or declaration(config.values, {})
     except CheckpointError as error:
-        bad = BadConfig(file=snapshot.config.name, reason=str(error))
+        bad = BadConfig(file=where(snapshot), reason=str(error))
         return _without_expectation(case, bad)
-    case.know(expected=expected_side(expectation))
+    except SourceError as error:
+        return _unaudited(case, error.reason, str(error))
+    case.know(expected=expected_side(expectation), kv_cache=kv_cache(expectation, config.values))
     if case.found.empty:
         detail = f"{snapshot.model} is a config alone: there are no weights to compare it with"
         case.know(modules=expected_only(expectation, depth=depth))
         sizes = () if declared else listed_size_rule(snapshot.files, expectation, dtype)
-        findings = in_order((*opinion.findings, *sizes))
+        findings = in_order((*_contradictions(case), *opinion.findings, *sizes))
         return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, findings=findings, **case.shared)
     return _compared(case, config, declared, Implied(expectation, family), opinion)
+
+
+def _is_adapter(snapshot: Snapshot) -> bool:
+    return snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
+
+
+def _adapter(case: _Case, target: str | None) -> Report | Unaudited:
+    """The same of an adapter: what it should hold follows from its config and its base's."""
+    from auditor.adapters import adapted  # noqa: PLC0415 - most audits are of whole models
+
+    try:
+        found = adapted(case.snapshot, case.found.tensors, target)
+    except CheckpointError as error:
+        return _without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
+    if isinstance(found, Refusal):
+        return _unaudited(case, found.reason, found.detail)
+    expectation = found.implied.expectation
+    case.know(target=expectation.target, model_type=expectation.model_type)
+    case.know(notes=(*case.found.notes, *found.notes), expected=expected_side(expectation))
+    if case.found.empty:
+        detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
+        case.know(modules=expected_only(expectation, depth=case.depth))
+        return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **case.shared)
+    return _report(case, None, found.implied, PLAIN, Opinion(unchecked=found.unchecked))
 
 
 def _compared(
@@ -165,8 +218,12 @@ def _compared(
     if declared is not None and not known(declared.method):
         detail = f"the weights are packed by {named(declared.method)}: its layout is not known here"
         return _unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
+    tensors, expected = case.found.tensors, implied.expectation
+    shapes = shapes_of(expected)
     try:
-        unpacked = unpack(case.found.tensors, declared, shapes_of(implied.expectation))
+        unpacked = unpack(tensors, declared, shapes)
+        if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
+            unpacked = separated(unpacked, tensors, shapes)
     except CheckpointError as error:
         where = declared.where if declared else "config.json"
         return _without_expectation(case, BadConfig(file=where, reason=str(error)))
@@ -185,16 +242,20 @@ def _report(
         indexed=found.index.weight_map if found.index else {},
         unread=found.unread,
         unpacked=unpacked,
+        shared=found.shared,
     )
     walked = walk(reconciled.counted, depth=case.depth)
     layout = None if unpacked is PLAIN else unpacked.layout
-    observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout)
+    held = weights(reconciled, walked) if shapes else ()
+    observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=held)
     findings = (
         *found.findings,
+        *_contradictions(case),
         *reconciled.findings,
         *opinion.findings,
-        *_rules(found, dtype, reconciled, walked),
+        *_rules(found, dtype, reconciled, walked, expectation.parameters),
         *_other_model(case.snapshot, reconciled, expectation),
+        *twin_findings(case.snapshot, found),
         *_beside(case.snapshot),
     )
     stand, left_out = split(findings, case.ignore)
@@ -206,21 +267,35 @@ def _report(
         modules=compared(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
         findings=in_order(stand),
         ignored=in_order(left_out),
-        unchecked=(*_unchecked(found, dtype, unpacked), *opinion.unchecked),
+        unchecked=(
+            *_unchecked(found, dtype, unpacked),
+            *_unread_twins(case.snapshot),
+            *opinion.unchecked,
+        ),
         residual=residual(observed, expectation.parameters, findings),
         **case.shared,
     )
 
 
 def _rules(
-    found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk
+    found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk, expected: int
 ) -> Iterator[Finding]:
+    """`expected`: the parameters that the config implies."""
     yield from dtype_rule(reconciled, dtype, frozenset(walked.by_dtype()))
     if found.index is None:
         return
     yield from index_rules(found.index, found.tensors, found.opened, walked.total, reconciled)
-    if not found.opened.issuperset(found.index.shards) and not reconciled.packed:
+    if found.opened.issuperset(found.index.shards):
+        return
+    if reconciled.packed:
+        yield from packed_size_rule(found.index, expected)
+    else:
         yield from implied_rules(found.index, reconciled, dtype)
+
+
+def _contradictions(case: _Case) -> Iterator[Finding]:
+    for reason in case.contradictions:
+        yield BadConfig(file=where(case.snapshot), reason=reason)
 
 
 def _other_model(
@@ -252,11 +327,26 @@ def _unchecked(found: Contents, dtype: str | None, unpacked: Unpacked) -> Iterat
         yield f"{found.unread_files} weight file(s) that could not be read"
 
 
-def _without_expectation(case: _Case, bad: BadConfig) -> Report:
+def _unread_twins(snapshot: Snapshot) -> Iterator[str]:
+    if files := unread_twins(snapshot):
+        yield f"{listed(files)}: not compared with the audited files (audit with --twins to do so)"
+
+
+def _unsaid(case: _Case) -> Report | Unaudited:
+    """No file says what to expect, or the one that would is broken."""
+    if is_gguf(case.snapshot):
+        return _without_expectation(case)
+    model = case.snapshot.model
+    detail = f"{model} has no config.json: nothing says what its tensors should be"
+    return _unaudited(case, Reason.NO_CONFIG, detail)
+
+
+def _without_expectation(case: _Case, *bad: BadConfig) -> Report:
     """The config is broken: what is stored is tallied, and compared with nothing."""
     _know_stored(case)
     unread = (item.finding(file=item.file, reason=item.reason) for item in case.found.unread)
-    findings = (bad, *case.found.findings, *unread, *_beside(case.snapshot))
+    twins = twin_findings(case.snapshot, case.found)
+    findings = (*bad, *case.found.findings, *unread, *twins, *_beside(case.snapshot))
     stand, left_out = split(findings, case.ignore)
     return Report(
         findings=in_order(stand),
@@ -271,7 +361,8 @@ def _unaudited(case: _Case, reason: Reason, detail: str) -> Unaudited:
     """Nothing can be expected; what is stored is tallied all the same."""
     _know_stored(case)
     unread = (item.finding(file=item.file, reason=item.reason) for item in case.found.unread)
-    findings = in_order((*case.found.findings, *unread, *_beside(case.snapshot)))
+    twins = twin_findings(case.snapshot, case.found)
+    findings = in_order((*case.found.findings, *unread, *twins, *_beside(case.snapshot)))
     return Unaudited(reason=reason, detail=detail, findings=findings, **case.shared)
 
 
@@ -282,6 +373,6 @@ def _know_stored(case: _Case) -> None:
     walked = walk(counted, depth=case.depth)
     shapes = not case.found.names_only
     case.know(
-        observed=observed_side(walked, case.snapshot, shapes=shapes, layout=None),
+        observed=observed_side(walked, case.snapshot, shapes=shapes),
         modules=stored_only(walked, shapes=shapes),
     )

@@ -90,9 +90,10 @@ FAULTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("unexpected", "resampler.attn.in_proj_weight"),
     ),
     "qwen3.5-18b-reap-a3b-coding": (
-        ("note", "Qwen3_5MoeForConditionalGeneration"),  # over a config without an eye
+        ("bad-config", "Qwen3_5MoeForConditionalGeneration"),  # over a config without an eye
         ("note", "mtp_num_hidden_layers is 1, and no layer for drafting tokens is stored"),
     ),
+    "qwen36": (("bad-index", "total_size is 0"),),
     "redpajama-incite-7b-base": (("bad-index", "1/8 byte"),),
     "scicore-omics": (("bad-index", "model-gene-project.pt"),),
     "stable-diffusion-3.5-large": (("bad-config", "of another model"),),

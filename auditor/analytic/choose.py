@@ -44,6 +44,7 @@ class Choice(NamedTuple):
     of_declared: Kind
     around: Kind  # of the config as a whole, where it is one of several models
     notes: tuple[str, ...]  # decisions that the reader should know of
+    contradiction: str | None = None  # what the config says of itself that cannot all be true
 
     @property
     def model_type(self) -> str:
@@ -95,6 +96,7 @@ def choose(config: Config, target: str | None, classes: Classes) -> Choice | Ref
         of_declared=kind,
         around=around,
         notes=tuple(_notes(config, name, chosen, classes)),
+        contradiction=_contradiction(config, name, classes),
     )
 
 
@@ -150,8 +152,11 @@ def _notes(config: Config, known: str, chosen: Kind, classes: Classes) -> list[s
         notes.append(f"of the config only {part} counts, which is {chosen.model_type}")
     if not config.architectures:
         notes.append(f"the config names no architectures: taken as {known}")
-    elif config.architectures[0] != known:
-        notes.append(_another(config, config.architectures[0], known, classes))
+    elif classes.current(config.architectures[0]) == known != config.architectures[0]:
+        notes.append(f"{quoted(config.architectures[0])} is an older name of {known}")
+    elif not classes.types(config.architectures[0]):
+        declared = quoted(config.architectures[0])
+        notes.append(f"{declared} is not known here: taken as a checkpoint of {known}")
     if len(config.architectures) > 1:
         names = ", ".join(map(named, config.architectures[:_SHOWN]))
         more = ", ..." if len(config.architectures) > _SHOWN else ""
@@ -159,16 +164,16 @@ def _notes(config: Config, known: str, chosen: Kind, classes: Classes) -> list[s
     return notes
 
 
-def _another(config: Config, declared: str, known: str, classes: Classes) -> str:
-    """Why the class is another one than architectures names."""
-    if classes.current(declared) == known:
-        return f"{quoted(declared)} is an older name of {known}"
-    if not classes.types(declared):
-        return f"{quoted(declared)} is not known here: taken as a checkpoint of {known}"
-    whole = " or ".join(classes.types(declared))
+def _contradiction(config: Config, known: str, classes: Classes) -> str | None:
+    """A class that sees, say, over the config of the language model inside it."""
+    declared = config.architectures[0] if config.architectures else known
+    whole = classes.types(declared)
+    if not whole or classes.current(declared) == known:
+        return None
     return (
-        f"architectures names {declared}, which is {whole}, but model_type is that of the language "
-        f"model in one, {quoted(config.model_type or '')}: taken as a checkpoint of {known}"
+        f"architectures names {declared}, which is {' or '.join(whole)}, but model_type is that "
+        f"of the language model in one, {quoted(config.model_type or '')}: taken as a checkpoint "
+        f"of {known}"
     )
 
 

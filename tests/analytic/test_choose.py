@@ -85,9 +85,11 @@ def test_a_class_that_sees_over_the_config_of_its_text_model_is_that_text_model(
     text = {"model_type": "qwen3_5_moe_text", "num_hidden_layers": 4}
     choice = chosen(**text, architectures=["Qwen3_5MoeForConditionalGeneration"])
     assert choice.target == choice.declared == "Qwen3_5MoeForCausalLM"
-    (note,) = choice.notes
-    assert "names Qwen3_5MoeForConditionalGeneration, which is qwen3_5_moe, but " in note
-    assert "language model in one, 'qwen3_5_moe_text': taken as a checkpoint of" in note
+    assert choice.contradiction == (
+        "architectures names Qwen3_5MoeForConditionalGeneration, which is qwen3_5_moe, but "
+        "model_type is that of the language model in one, 'qwen3_5_moe_text': taken as a "
+        "checkpoint of Qwen3_5MoeForCausalLM"
+    )
 
 
 @pytest.mark.parametrize(
