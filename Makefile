@@ -7,6 +7,7 @@ MODEL  ?= bert-base-chinese
 ARGS   ?=
 EXAMPLES ?= 20
 PACKERS := $(VENV)/packers
+PEERS   := $(VENV)/peers
 
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
@@ -40,8 +41,8 @@ format: $(VENV)/.test ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-bench: $(VENV)/.test ## time, requests, bytes and memory beside huggingface_hub, on loopback
-	@$(BIN)/python tests/bench.py $(ARGS)
+bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules ## time, requests, bytes and memory beside other tools, on loopback
+	@$(BIN)/python tests/bench.py --peers $(PEERS) $(ARGS)
 
 bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
 	@$(BIN)/python tests/bench_sweep.py $(ARGS)
@@ -71,3 +72,10 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(PACKERS) \
 	  torchao==0.18.0 optimum-quanto==0.2.7 ninja==1.13.2 hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0
 	@touch $@ $(VENV)/.run
+
+# What the bench compares with. The bench leaves out and names whatever does not install.
+$(PEERS)/hf-mem: | $(VENV)/.test
+	-@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ hf-mem==0.5.6
+
+$(PEERS)/node_modules:
+	-@npm install --silent --no-audit --no-fund --prefix $(PEERS) @huggingface/gguf@0.4.6

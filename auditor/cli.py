@@ -21,6 +21,7 @@ from auditor.audit import audit
 from auditor.audit import explain as explained
 from auditor.containers.words import quoted
 from auditor.downloader import dump, fetch
+from auditor.downloader.papers import NAMES as PAPERS
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.expecting import require, require_oracle
 from auditor.formats import FORMATS, View
@@ -28,7 +29,10 @@ from auditor.formats.printable import printable
 from auditor.reconciler.findings import Severity
 from auditor.reconciler.ignore import KINDS, Ignore
 from auditor.report import Report, Unaudited
+from auditor.report_cli import report
 from auditor.streams import WRITE_FAULTS, discard, prepare
+from auditor.sweep_cli import sweep
+from auditor.tensors import DTYPE_BITS
 from auditor.writing import write_atomically
 
 CLEAN, FINDINGS, USAGE, UNAUDITED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -185,6 +189,10 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--oracle", help="Hold the closed form to transformers as well; needs hf-audit[oracle]."
         ),
     ] = False,
+    twins: Annotated[
+        bool,
+        typer.Option("--twins", help="Compare torch files that stand beside safetensors, too."),
+    ] = False,
     source: _Source = SourceChoice.HUB,
     token: _Token = None,
     quiet: _Quiet = False,
@@ -211,6 +219,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     depth=rows,
                     ignore=ignored,
                     oracle=oracle,
+                    twins=twins,
                     say=_keep_quiet if quiet else _say,
                 )
             except UsageError as error:
@@ -297,6 +306,76 @@ def explain(  # noqa: PLR0913 - one parameter for each option
 
 
 @app.command()
+def memory(  # noqa: PLR0913 - one parameter for each option
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
+    ],
+    *,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Weights and cache in this dtype: BF16, F32, F8_E4M3.")
+    ] = "BF16",
+    context: Annotated[
+        int | None,
+        typer.Option("--context", min=1, show_default=False, help="Tokens that the cache holds."),
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Sequences at a time.")] = 1,
+    target: Annotated[
+        str | None,
+        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to load."),
+    ] = None,
+    source: _Source = SourceChoice.HUB,
+    token: _Token = None,
+    quiet: _Quiet = False,
+) -> None:
+    """Say what MODEL takes in memory: its weights, as stored and in a dtype, and its KV cache.
+
+    Activations, workspaces and the program itself come on top. Exit codes are those of audit,
+    findings aside: they make no difference here.
+    """
+    with _guarded():
+        bits = _bits(dtype)
+        outcomes = [
+            audit(
+                model,
+                target=target,
+                source=source.value,
+                token=token,
+                depth=0,
+                say=_keep_quiet if quiet else _say,
+            )
+            for model in _requested(models)
+        ]
+        from auditor.formats import memory as form  # noqa: PLC0415 - rich takes 15 ms
+
+        width, color = _terminal()
+        for outcome in outcomes:
+            if outcome.observed or outcome.expected:
+                text = form.render(
+                    outcome,
+                    bits=bits,
+                    dtype=dtype.upper(),
+                    context=context,
+                    batch=batch,
+                    width=width,
+                    color=color,
+                )
+                sys.stdout.write(text)
+            if isinstance(outcome, Unaudited):
+                _say(f"{printable(outcome.requested)}: {outcome.reason}: {outcome.detail}")
+    raise typer.Exit(max(_exit_code(outcome, FailOn.NEVER) for outcome in outcomes))
+
+
+def _bits(dtype: str) -> int:
+    """The width of one number; UsageError for a dtype that safetensors does not have."""
+    bits = DTYPE_BITS.get(dtype.upper())
+    if bits is None:
+        raise UsageError(
+            f"--dtype {quoted(dtype)}: no such dtype; some are F32, BF16, F16, F8_E4M3"
+        )
+    return bits
+
+
+@app.command()
 def architectures(
     *,
     markdown: Annotated[
@@ -309,8 +388,14 @@ def architectures(
     with _guarded():
         types = {name: siblings(name) for name in model_types()}
         width, color = _terminal()
-        text = known.markdown(types) if markdown else known.render(types, width, color=color)
+        text = (
+            known.markdown(types) if markdown else known.render(types, PAPERS, width, color=color)
+        )
         sys.stdout.write(text)
+
+
+app.command("sweep")(sweep)  # main guards it as it guards all of app
+app.command("report")(report)
 
 
 # --- arguments --------------------------------------------------------------------------------

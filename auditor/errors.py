@@ -30,6 +30,7 @@ class Reason(StrEnum):
     NOT_BUNDLED = "not-bundled"
     UNREADABLE = "unreadable"
     TOO_LARGE = "too-large"
+    CRASHED = "crashed"  # the auditor's own fault: a sweep goes on without the model
 
 
 class AuditError(Exception):

@@ -2,17 +2,28 @@
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file; where that fails (a full disk, no permission) the old one stays as it was.
+    """Write a file as `beside` does. Raises OSError."""
+    with beside(path) as file:
+        file.write(content)
 
-    A link stays a link, and what is no file (/dev/stdout, a pipe) is written to, not replaced.
-    Raises OSError.
+
+@contextmanager
+def beside(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes its place when all is written; raises OSError.
+
+    Where that fails (a full disk, no permission) the old one stays as it was. A link stays a link,
+    and what is no file (/dev/stdout, a pipe) is written to, not replaced.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        path.write_bytes(content)
+        with path.open("wb") as file:
+            yield file
         return
     path = Path(os.path.realpath(path))
     if path.is_dir():
@@ -27,7 +38,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~_umask())

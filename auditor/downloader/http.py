@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from platform import python_version
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import httpx2
 import huggingface_hub
@@ -62,9 +62,9 @@ class Body:
         return bytes(self._data[:stop])
 
     def _keep_up(self) -> None:
-        if time.monotonic() - self._since > _grace() + len(self._data) / _SLOWEST:
+        if time.monotonic() - self._since > grace() + len(self._data) / _SLOWEST:
             detail = f"{self._response.url.host} sends too slowly: {len(self._data):,} bytes"
-            raise PassingError(Reason.TIMED_OUT, f"{detail} in {_grace():.0f} s and more")
+            raise PassingError(Reason.TIMED_OUT, f"{detail} in {grace():.0f} s and more")
 
 
 class Answer:
@@ -83,16 +83,50 @@ class Answer:
         return whole_number(self.headers.get("content-length"))
 
 
-class Session:
-    """The requests of one audit of one model; used from several threads."""
+class Governor(Protocol):
+    """Who rules over the requests of many audits; called from several threads."""
 
-    def __init__(self, model: HubModel, token: str | None, say: Callable[[str], None]) -> None:
+    def admit(self, path: str) -> None:
+        """Before a request to the Hub: waits for its turn; raises SourceError if it has none."""
+
+    def note(self, headers: Mapping[str, str]) -> None:
+        """What the Hub's answer says of what is left."""
+
+    def check(self, received: int) -> None:
+        """After a piece of a body, with all bytes so far: raises SourceError for too many."""
+
+
+class Unruled:
+    """The governor of an audit that stands alone: Patience is enough for that."""
+
+    def admit(self, path: str) -> None: ...
+
+    def note(self, headers: Mapping[str, str]) -> None: ...
+
+    def check(self, received: int) -> None: ...
+
+
+class Session:
+    """The requests of one audit of one model; used from several threads.
+
+    A `client` of the caller's own is trusted to bound the time that an answer's headers take.
+    """
+
+    def __init__(
+        self,
+        model: HubModel,
+        token: str | None,
+        say: Callable[[str], None],
+        *,
+        client: httpx2.Client | None = None,
+        governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
+    ) -> None:
         self._model = model
-        self._client = _client()
-        # Not build_hf_headers: what it adds to a user agent can cost a request of its own.
-        agent = f"hf-audit/{version('hf-audit')}; hf_hub/{huggingface_hub.__version__}"
+        self._bounded = client is not None
+        self._client = client or _client()
+        self._governor = governor
         self._headers = {
-            "user-agent": f"{agent}; python/{python_version()}",
+            "user-agent": _agent(),
             "accept-encoding": "identity",  # a range of a packed body is no range of the file
         }
         if token:
@@ -130,16 +164,22 @@ class Session:
     def _once(
         self, url: str, headers: dict[str, str], take: Callable[[Answer], T], commit: str | None
     ) -> T:
-        with _translated(httpx2.URL(url)):
+        address = httpx2.URL(url)
+        with _translated(address):
             timeout = httpx2.Timeout(constants.HF_HUB_DOWNLOAD_TIMEOUT)
-            request = self._client.build_request("GET", url, headers=headers, timeout=timeout)
+            request = self._client.build_request("GET", address, headers=headers, timeout=timeout)
         hub, trail = request.url.origin, _Trail(commit)
         for _ in range(_MOST_REDIRECTS + 1):
+            by_hub = request.url.origin == hub
+            if by_hub:
+                self._governor.admit(request.url.path)
             with _translated(request.url), closing(self._send(request)) as response:
+                if by_hub:
+                    self._governor.note(response.headers)
                 body = Body(response, self._count)
                 if response.status_code not in {_OK, _PARTIAL} and not _redirects(response):
                     text = body.upto(_MOST_OF_AN_ERROR)
-                    raise refused(self._model, response, text, by_hub=request.url.origin == hub)
+                    raise refused(self._model, response, text, by_hub=by_hub)
                 trail.note(response)
                 if not _redirects(response):
                     trail.end()
@@ -153,11 +193,19 @@ class Session:
         with self._lock:
             self._requests += 1
         send = partial(self._client.send, request, stream=True, follow_redirects=False)
-        return _within(_grace(), send)
+        return send() if self._bounded else _within(grace(), send)
 
     def _count(self, received: int) -> None:
         with self._lock:
             self._bytes += received
+        self._governor.check(self._bytes)
+
+
+@cache
+def _agent() -> str:
+    # Not build_hf_headers: what it adds to a user agent can cost a request of its own.
+    agent = f"hf-audit/{version('hf-audit')}; hf_hub/{huggingface_hub.__version__}"
+    return f"{agent}; python/{python_version()}"
 
 
 def _client() -> httpx2.Client:
@@ -244,7 +292,7 @@ def _translated(url: httpx2.URL) -> Iterator[None]:
         raise failed(url, error) from error
 
 
-def _grace() -> float:
+def grace() -> float:
     """Seconds for finding, connecting and the headers; and before a body's pace counts."""
     return 3.0 * constants.HF_HUB_DOWNLOAD_TIMEOUT
 

@@ -19,7 +19,8 @@ from auditor.downloader.http import Answer, Session, whole_number
 from auditor.downloader.patience import PassingError
 from auditor.downloader.refusals import OFFLINE
 from auditor.downloader.request import HubModel, id_fault
-from auditor.downloader.select import Chooser, name_fault, select
+from auditor.downloader.select import name_fault, select
+from auditor.downloader.selection import Chooser
 from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.tensors import Span

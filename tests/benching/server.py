@@ -1,9 +1,11 @@
 """The Hub in a process of its own, so that it shares no interpreter with what is measured."""
 
 import multiprocessing
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 
@@ -23,7 +25,7 @@ class Served:
 
 @contextmanager
 def serving(layers: int, shards: int) -> Iterator[Served]:
-    """A server with both models, ended on the way out."""
+    """A server with all models, ended on the way out."""
     # Not fork: the measured processes come from this one, and must find it small (see measure).
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
@@ -40,11 +42,14 @@ def serving(layers: int, shards: int) -> Iterator[Served]:
 def _serve(pipe: Connection, layers: int, shards: int) -> None:
     from hub import Hub, Quota  # noqa: PLC0415 - in the server's process only: see measure
 
+    from benching.formats_models import add_formats  # noqa: PLC0415 - the same
     from benching.models import add_models  # noqa: PLC0415 - the same
 
     without_end = 10**9
-    with Hub(quota=Quota(api=without_end, resolvers=without_end)) as hub:
+    quota = Quota(api=without_end, resolvers=without_end)
+    with Hub(quota=quota) as hub, tempfile.TemporaryDirectory() as folder:
         add_models(hub, layers, shards)
+        add_formats(hub, Path(folder))
         pipe.send(hub.url)
         while _asked(pipe):
             pipe.send(hub.log)

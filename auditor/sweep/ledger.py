@@ -1,0 +1,326 @@
+"""The writing side of a store: nights, plans and outcomes, each step one transaction."""
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple
+from typing import NamedTuple
+
+from auditor.containers.words import quoted
+from auditor.errors import UsageError
+from auditor.sweep.schema import SUMMARY
+from auditor.sweep.store import Night, Planned, Recorded, Store, Versions, now, pack
+
+_BATCH = 64  # models a query; each may bring a snapshot of some kB
+_SUMMARY = ", ".join(SUMMARY)
+_MARKS = ", ".join("?" for _ in SUMMARY)
+
+
+class Waiting(NamedTuple):
+    """A planned model without an outcome, and what there is to make one of."""
+
+    model: str
+    commit_sha: str
+    snapshot: bytes | None  # packed
+    listing: bytes | None  # packed
+
+
+class Found(NamedTuple):
+    """One model that a selection found, and its files where the Hub listed them."""
+
+    planned: Planned
+    siblings: object = None  # as the list API has them, not looked at yet; None: not known
+
+
+class Alarms(NamedTuple):
+    """How many models of a night have what an exit code is made of."""
+
+    errors: int  # a finding of that severity, or a residual
+    warnings: int  # none of those, but a warning
+    unaudited: int
+    bad_requests: int
+
+
+class Ledger(Store):
+    """A store that a sweep writes."""
+
+    def begin(self, night: str, selection: str, versions: Versions) -> Night:
+        """Start a night, or go on with it; one that has finished is selected anew.
+
+        Raises UsageError where it was started, and not finished, for another selection.
+        """
+        with self._writing() as database:
+            known = self.night(night)
+            if known and not known.finished and known.selection != selection:
+                detail = f"the night {quoted(night)} is under way for {known.selection}"
+                ways = "finish it with the same selection, or name this one (--night)"
+                raise UsageError(f"{detail}, and not for {selection}: {ways}")
+            if known is None or known.finished:
+                database.execute(
+                    "INSERT OR REPLACE INTO nights VALUES (?, ?, NULL, ?, ?, ?, NULL)",
+                    (night, selection, versions.auditor, versions.catalogue, now()),
+                )
+            database.execute(
+                "UPDATE nights SET auditor = ?, catalogue = ? WHERE night = ?",
+                (versions.auditor, versions.catalogue, night),
+            )
+            self._forget_plans()
+            return self.known(night)
+
+    def known(self, night: str) -> Night:
+        """The night; there is one."""
+        known = self.night(night)
+        if known is None:
+            raise KeyError(night)
+        return known
+
+    def _forget_plans(self) -> None:
+        """Delete the plans that no night has, nor will have: of selections that were stopped."""
+        database = self._database
+        live = {
+            *database.execute("SELECT plan FROM nights WHERE plan IS NOT NULL"),
+            *database.execute(
+                "SELECT plans.plan FROM plans JOIN nights USING (night) WHERE nights.plan IS NULL"
+            ),
+        }
+        plan = (0,)
+        while plan := database.execute(
+            "SELECT min(plan) FROM planned WHERE plan > ? HAVING min(plan) IS NOT NULL", plan
+        ).fetchone():
+            if plan not in live:
+                database.execute("DELETE FROM planned WHERE plan = ?", plan)
+        marks = ", ".join("?" for _ in live)
+        gone = f"DELETE FROM plans WHERE plan NOT IN ({marks})"  # noqa: S608 - marks alone
+        database.execute(gone, [number for (number,) in live])
+
+    # --- selection ----------------------------------------------------------------------------
+
+    def new_plan(self, night: str) -> int:
+        """The number of a plan to fill; nobody sees it before `freeze`."""
+        with self._writing() as database:
+            plan = database.execute("INSERT INTO plans (night) VALUES (?)", (night,)).lastrowid
+            return int(plan or 0)
+
+    def add(self, night: Night, plan: int, found: Iterable[Found]) -> None:
+        """Add a page of models to a plan; of a model that comes twice the first stands."""
+        with self._writing() as database:
+            page = list(found)
+            database.executemany(
+                "INSERT OR IGNORE INTO planned VALUES (?, ?, ?, ?)",
+                ((plan, *one.planned) for one in page),
+            )
+            for one in page:
+                if one.siblings is not None and self._lacks(one.planned, night):
+                    self._list(one.planned, one.siblings)
+
+    def refuse(
+        self, night: Night, plan: int, planned: Planned, recorded: Recorded, *, passing: bool
+    ) -> None:
+        """Add a model of which the Hub told nothing, and why."""
+        with self._writing() as database:
+            database.execute("INSERT OR IGNORE INTO planned VALUES (?, ?, ?, ?)", (plan, *planned))
+        self.fail(night, planned.model, "", recorded, passing=passing)
+
+    def _lacks(self, planned: Planned, night: Night) -> bool:
+        """Whether the files of a model will have to be fetched."""
+        model, commit, _ = planned
+        known = self._database.execute(
+            "SELECT 1 FROM outcomes WHERE (model, commit_sha, auditor, catalogue) = (?, ?, ?, ?)"
+            " UNION ALL SELECT 1 FROM snapshots WHERE (model, commit_sha) = (?, ?)",
+            (model, commit, night.auditor, night.catalogue, model, commit),
+        )
+        return known.fetchone() is None
+
+    def _list(self, planned: Planned, siblings: object) -> None:
+        content = pack(json.dumps(siblings, separators=(",", ":")).encode())
+        self._database.execute(
+            "INSERT OR IGNORE INTO listings VALUES (?, ?, ?)", (*planned[:2], content)
+        )
+
+    def freeze(self, night: str, plan: int) -> int:
+        """Make a plan the night's; the plan that is, where another sweep was first."""
+        with self._writing() as database:
+            database.execute(
+                "UPDATE nights SET plan = ? WHERE night = ? AND plan IS NULL", (plan, night)
+            )
+            frozen = self.known(night).plan
+            self._forget_plans()
+            return int(frozen or 0)
+
+    def unresolved(self, night: Night) -> tuple[str, ...]:
+        """The requested ids whose commit the Hub did not tell, for a reason that may pass."""
+        rows = self._database.execute(
+            "SELECT requested FROM planned JOIN failures f"
+            " ON f.night = ? AND f.model = planned.model AND f.passing = 1"
+            " WHERE plan = ? AND planned.commit_sha = '' ORDER BY planned.model",
+            (night.night, night.plan),
+        )
+        return tuple(requested for (requested,) in rows)
+
+    def resolve(self, night: Night, plan: int, found: Found) -> None:
+        """Put a model, now that the Hub has told it, where its request stood alone."""
+        requested = found.planned.requested
+        with self._writing() as database:
+            database.execute(
+                "DELETE FROM planned WHERE plan = ? AND model = ? AND commit_sha = ''",
+                (plan, requested),
+            )
+            self._forgive(night.night, requested)
+        self.add(night, plan, [found])
+
+    def has_outcomes(self, versions: Versions) -> bool:
+        """Whether the last outcome is of these versions: if it is not, all will be audited."""
+        query = "SELECT auditor, catalogue FROM outcomes ORDER BY rowid DESC LIMIT 1"
+        return bool(self._database.execute(query).fetchone() == astuple(versions))
+
+    # --- audits -------------------------------------------------------------------------------
+
+    def waiting(self, night: Night, *, first: str = "") -> Iterator[Waiting]:
+        """The planned models without an outcome of the night's versions, each at most once.
+
+        From the id `first` on and round to the beginning. Asked in batches: what another sweep
+        finds out meanwhile is left out.
+        """
+        for after, last in ((first, None), ("", first)):
+            yield from self._between(night, after, last)
+
+    def _between(self, night: Night, after: str, last: str | None) -> Iterator[Waiting]:
+        while True:
+            rows = self._database.execute(
+                _WAITING,
+                {
+                    "plan": night.plan,
+                    "auditor": night.auditor,
+                    "catalogue": night.catalogue,
+                    "after": after,
+                    "last": last,
+                },
+            ).fetchall()
+            if not rows:
+                return
+            yield from (Waiting(*row) for row in rows)
+            after = rows[-1][0]
+
+    def left(self, night: Night) -> int:
+        """How many are waiting."""
+        given = {"plan": night.plan, "auditor": night.auditor, "catalogue": night.catalogue}
+        return int(self._database.execute(_LEFT, given).fetchone()[0])
+
+    def somewhere(self, night: Night) -> str:
+        """The id of any planned model: where a second sweep starts, so as not to follow a first."""
+        count = self.count(night)
+        offset = random.randrange(count) if count else 0  # noqa: S311 - no secret
+        query = "SELECT model FROM planned WHERE plan = ? ORDER BY model LIMIT 1 OFFSET ?"
+        row = self._database.execute(query, (night.plan, offset)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def count(self, night: Night) -> int:
+        """How many models the night's plan has."""
+        query = "SELECT count(*) FROM planned WHERE plan = ?"
+        return int(self._database.execute(query, (night.plan,)).fetchone()[0])
+
+    def record(
+        self,
+        night: Night,
+        model: str,
+        commit: str,
+        recorded: Recorded,
+        *,
+        snapshot: bytes | None = None,
+    ) -> None:
+        """Write an outcome that lasts, with the snapshot it was made of if it was fetched."""
+        key = (model, commit)
+        with self._writing() as database:
+            database.execute(
+                "INSERT OR IGNORE INTO outcomes (model, commit_sha, auditor, catalogue,"  # noqa: S608 - our own columns
+                f" {_SUMMARY}, recorded, content) VALUES (?, ?, ?, ?, {_MARKS}, ?, ?)",
+                (
+                    *(*key, night.auditor, night.catalogue),
+                    *recorded.summary,
+                    *(now(), recorded.content),
+                ),
+            )
+            if snapshot is not None:
+                database.execute(
+                    "INSERT OR IGNORE INTO snapshots VALUES (?, ?, ?)", (*key, snapshot)
+                )
+            database.execute("DELETE FROM listings WHERE model = ? AND commit_sha = ?", key)
+            self._forgive(night.night, model)
+
+    def _forgive(self, night: str, model: str) -> None:
+        self._database.execute("DELETE FROM failures WHERE night = ? AND model = ?", (night, model))
+
+    def fail(
+        self,
+        night: Night,
+        model: str,
+        commit: str,
+        recorded: Recorded,
+        *,
+        passing: bool,
+    ) -> None:
+        """Write why one night could not see a model, unless another sweep just has."""
+        with self._writing() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO failures (night, model, commit_sha, passing,"  # noqa: S608 - our own columns
+                f" {_SUMMARY}, recorded, content) SELECT ?, ?, ?, ?, {_MARKS}, ?, ?"
+                " WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE model = ? AND commit_sha = ?"
+                " AND auditor = ? AND catalogue = ?)",
+                (
+                    *(night.night, model, commit, passing),
+                    *recorded.summary,
+                    *(now(), recorded.content),
+                    *(model, commit, night.auditor, night.catalogue),
+                ),
+            )
+
+    def finish(self, night: Night) -> None:
+        """End a night: what is left of its listings is of no more use."""
+        with self._writing() as database:
+            database.execute("UPDATE nights SET finished = ? WHERE night = ?", (now(), night.night))
+            database.execute(
+                "DELETE FROM listings WHERE NOT EXISTS (SELECT 1 FROM planned"
+                " WHERE plan = ? AND planned.model = listings.model"
+                " AND planned.commit_sha = listings.commit_sha)",
+                (night.plan,),
+            )
+
+    def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
+        """(verdict, reason, models) of a night, the reason of those that are unaudited."""
+        rows = self._database.execute(
+            "SELECT verdict, reason, count(*) FROM results WHERE night = ?"
+            " GROUP BY verdict, reason ORDER BY verdict, reason",
+            (night,),
+        )
+        return tuple(rows)
+
+    def alarms(self, night: str) -> Alarms:
+        """What there is to be alarmed about."""
+        row = self._database.execute(_ALARMS, (night,)).fetchone()
+        return Alarms(*(count or 0 for count in row))
+
+
+_ALARMS = """
+SELECT sum(errors > 0 OR coalesce(residual, 0) != 0),
+    sum(errors = 0 AND coalesce(residual, 0) = 0 AND warnings > 0),
+    sum(coalesce(verdict, 'unaudited') = 'unaudited' AND coalesce(reason, '') != 'bad-request'),
+    sum(reason = 'bad-request')
+FROM results WHERE night = ?
+"""
+_LEFT = """
+SELECT count(*) FROM planned p
+LEFT JOIN outcomes o ON o.model = p.model AND o.commit_sha = p.commit_sha
+    AND o.auditor = :auditor AND o.catalogue = :catalogue
+WHERE p.plan = :plan AND p.commit_sha != '' AND o.model IS NULL
+"""
+_WAITING = f"""
+SELECT p.model, p.commit_sha, s.content, l.content
+FROM planned p
+LEFT JOIN outcomes o ON o.model = p.model AND o.commit_sha = p.commit_sha
+    AND o.auditor = :auditor AND o.catalogue = :catalogue
+LEFT JOIN snapshots s ON s.model = p.model AND s.commit_sha = p.commit_sha
+LEFT JOIN listings l ON l.model = p.model AND l.commit_sha = p.commit_sha
+WHERE p.plan = :plan AND p.commit_sha != '' AND o.model IS NULL
+    AND p.model > :after AND (:last IS NULL OR p.model <= :last)
+ORDER BY p.model LIMIT {_BATCH}
+"""  # noqa: S608 - a number of our own

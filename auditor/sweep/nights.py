@@ -1,0 +1,98 @@
+"""What reports ask of a store: a night beside what was known before it. Reads, and never writes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from auditor.containers.words import quoted
+from auditor.errors import UsageError
+from auditor.sweep.store import Night, Result, Store
+
+
+class Compared(NamedTuple):
+    """One model tonight and before; at least one of the two is there."""
+
+    model: str
+    tonight: Result | None  # None: no longer selected
+    before: Result | None  # None: selected for the first time, or the first night of the store
+
+
+class Nights(Store):
+    """A store as reports read it."""
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read within is of one moment, whatever a sweep writes meanwhile."""
+        self._database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._database.execute("ROLLBACK")
+
+    def chosen(self, name: str | None) -> Night:
+        """The night of that name, or the latest; raises UsageError where there is none to show."""
+        nights = [night for night in self.nights() if name in {None, night.night}]
+        shown = [night for night in nights if night.plan is not None]
+        if shown:
+            return shown[-1]
+        if nights:
+            detail = "its selection goes on, or was stopped: sweep once more"
+            raise UsageError(
+                f"there is nothing to report of the night {quoted(nights[-1].night)}, {detail}"
+            )
+        if name is None:
+            raise UsageError("there is no night in this store: `audit sweep` makes one")
+        known = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
+        raise UsageError(f"there is no night {quoted(name)} in this store; its last: {known}")
+
+    def count(self, night: Night) -> int:
+        """How many models the night's plan has."""
+        query = "SELECT count(*) FROM planned WHERE plan = ?"
+        return int(self._database.execute(query, (night.plan,)).fetchone()[0])
+
+    def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
+        """Every model of the night and of the one before, in the order of ids.
+
+        What was known before is what the last night before found that could audit the model, else
+        what the night before had: a night without network makes nothing new the night after.
+        """
+        for model, tonight, last in self._merged(night, previous):
+            if previous is None or (last is not None and audited(last)) or tonight is None:
+                yield Compared(model, tonight, last)
+            else:
+                yield Compared(model, tonight, self._last_audited(model, previous) or last)
+
+    def _merged(
+        self, night: Night, previous: Night | None
+    ) -> Iterator[tuple[str, Result | None, Result | None]]:
+        ours = self.results(night.night)
+        theirs = self.results(previous.night) if previous else iter(())
+        one, other = next(ours, None), next(theirs, None)
+        while one or other:
+            # SQLite orders UTF-8 by its bytes, which is how Python orders code points.
+            model = min(each.model for each in (one, other) if each)
+            tonight = one if one and one.model == model else None
+            last = other if other and other.model == model else None
+            yield model, tonight, last
+            one = next(ours, None) if tonight else one
+            other = next(theirs, None) if last else other
+
+    def _last_audited(self, model: str, until: Night) -> Result | None:
+        """What the last finished night up to `until` found that could audit the model."""
+        row = self._database.execute(_LAST_AUDITED, (model, until.night)).fetchone()
+        return None if row is None else self.result(row[0], model)
+
+
+def audited(result: Result) -> bool:
+    """Whether a night could see the model's tensors."""
+    return result.verdict in {"clean", "findings"}
+
+
+_LAST_AUDITED = """
+SELECT nights.night FROM nights
+JOIN planned ON planned.plan = nights.plan AND planned.model = ?1
+JOIN outcomes o ON o.model = planned.model AND o.commit_sha = planned.commit_sha
+    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue
+WHERE nights.night <= ?2 AND nights.finished IS NOT NULL AND o.verdict != 'unaudited'
+ORDER BY nights.night DESC LIMIT 1
+"""

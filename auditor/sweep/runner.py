@@ -1,0 +1,161 @@
+"""One night: select, freeze, audit what is not in the store, and say what came of it."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from auditor.downloader.hub import endpoint, usable_token
+from auditor.sweep.alike import recorded
+from auditor.sweep.budget import Budget
+from auditor.sweep.crew import CONTEXT, Crew
+from auditor.sweep.ledger import Alarms, Ledger, Waiting
+from auditor.sweep.policy import PASSING
+from auditor.sweep.progress import Progress, Quiet, duration
+from auditor.sweep.selection import Page, Selector
+from auditor.sweep.settings import Settings
+from auditor.sweep.store import Night
+from auditor.sweep.versions import versions
+from auditor.sweep.work import Done
+
+_LOOK = 0.5  # seconds between looks at the budget and at processes that are stuck
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What a night came to."""
+
+    night: Night
+    models: int
+    audited: int  # by this run; the others' outcomes were in the store
+    seconds: float
+    tally: tuple[tuple[str | None, str | None, int], ...]  # (verdict, reason, models)
+    alarms: Alarms
+
+
+def sweep(
+    settings: Settings,
+    *,
+    night: str | None = None,
+    token: str | None = None,
+    progress: Progress | None = None,
+) -> Swept:
+    """Sweep the selected models once; goes on where an earlier run of the same night stopped.
+
+    `night` is the name to keep it under, today's date (UTC) if None. Raises UsageError for
+    settings that cannot be met, SourceError where the Hub does not say which models there are;
+    what goes wrong with one model is that model's outcome.
+    """
+    endpoint()
+    usable = usable_token(token)
+    since = time.monotonic()
+    now = versions()
+    described = json.dumps([dict(one.described) for one in settings.selections], sort_keys=True)
+    budget = Budget(CONTEXT, settings.policy.max_requests)
+    with (
+        Ledger.open(settings.output.store, create=True) as ledger,
+        progress or Quiet() as shown,
+        Crew(settings.policy, usable, budget) as crew,
+    ):
+        started = ledger.begin(night or today(), described, now)
+        if not ledger.has_outcomes(now):
+            crew.start()  # while the Hub is asked which models there are
+        goes_on = started.plan is not None
+        with Selector(settings.policy, usable, budget) as selector:
+            if goes_on:
+                _resolve(ledger, started, selector)
+                current = started
+            else:
+                current = _frozen(ledger, started, settings, selector, shown)
+        first = ledger.somewhere(current) if goes_on else ""
+        audited = _audit(ledger, current, first, crew, shown, budget)
+        ledger.finish(current)
+        return Swept(
+            night=current,
+            models=ledger.count(current),
+            audited=audited,
+            seconds=time.monotonic() - since,
+            tally=ledger.tally(current.night),
+            alarms=ledger.alarms(current.night),
+        )
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _frozen(
+    ledger: Ledger, night: Night, settings: Settings, selector: Selector, shown: Progress
+) -> Night:
+    """Select, and freeze what was found."""
+    plan, found = ledger.new_plan(night.night), 0
+    for selection in settings.selections:
+        for page in selector.pages(selection):
+            _keep(ledger, night, plan, page)
+            found += len(page.found) + len(page.refused)
+            shown.selected(found)
+    ledger.freeze(night.night, plan)
+    return ledger.known(night.night)
+
+
+def _resolve(ledger: Ledger, night: Night, selector: Selector) -> None:
+    """Ask again for the models of a frozen plan of which the Hub told nothing, in passing."""
+    for page in selector.named(ledger.unresolved(night)):
+        for one in page.found:
+            ledger.resolve(night, night.plan or 0, one)
+        _keep(ledger, night, night.plan or 0, Page((), page.refused))
+
+
+def _keep(ledger: Ledger, night: Night, plan: int, page: Page) -> None:
+    ledger.add(night, plan, page.found)
+    for planned, outcome in page.refused:
+        passing = outcome.reason in PASSING
+        ledger.refuse(night, plan, planned, recorded(outcome), passing=passing)
+
+
+def _audit(  # noqa: PLR0913, PLR0917 - the parts of a sweep
+    ledger: Ledger, night: Night, first: str, crew: Crew, shown: Progress, budget: Budget
+) -> int:
+    """Audit what waits; the number of outcomes that came of it."""
+    left = ledger.left(night)
+    shown.begin(left)
+    if not left:
+        return 0  # and no process is started for nothing
+    crew.start()
+    audited = 0
+    for done in _done(crew, ledger.waiting(night, first=first), shown, budget):
+        name, commit, record = done.model, done.commit_sha, done.recorded
+        if done.passing:
+            ledger.fail(night, name, commit, record, passing=True)
+        else:
+            ledger.record(night, name, commit, record, snapshot=done.snapshot)
+        audited += 1
+        shown.done(done.verdict)
+    return audited
+
+
+def _done(
+    crew: Crew, waiting: Iterator[Waiting], shown: Progress, budget: Budget
+) -> Iterator[Done]:
+    """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
+    more = True
+    while more or crew.under_way:
+        while more and crew.has_room:
+            one = next(waiting, None)
+            more = one is not None
+            if one is not None:
+                crew.submit(one)
+        yield from crew.finished(_LOOK)
+        shown.waiting(budget.blocked())
+
+
+def summary(swept: Swept) -> str:
+    """The last word, in one line."""
+    parts = [
+        f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally
+    ]
+    return (
+        f"night {swept.night.night}: {swept.models:,} models ({', '.join(parts)}); "
+        f"{swept.audited:,} audited in {duration(swept.seconds)}"
+    )

@@ -1,0 +1,113 @@
+"""The tables of a store, as SQL; store.py's docstring says what they mean."""
+
+APPLICATION = 0x48664175  # "HfAu": what `file` and SQLite show of a store's first page
+VERSION = 1
+
+# What is said of an outcome in columns, so that a query need not unpack its JSON.
+SUMMARY = (
+    "verdict",
+    "reason",
+    "target",
+    "model_type",
+    "errors",
+    "warnings",
+    "infos",
+    "residual",
+    "tensors",
+    "elements",
+    "parameters",
+    "expected",
+    "requests",
+    "bytes",
+    "seconds",
+)
+
+_SUMMARY_SQL = """
+    verdict     TEXT NOT NULL,    -- clean, findings, unaudited
+    reason      TEXT,             -- of an unaudited one: auditor.errors.Reason
+    target      TEXT,
+    model_type  TEXT,
+    errors      INTEGER NOT NULL, -- findings of that severity
+    warnings    INTEGER NOT NULL,
+    infos       INTEGER NOT NULL,
+    residual    INTEGER,
+    tensors     INTEGER,          -- observed; NULL: nothing was read
+    elements    INTEGER,
+    parameters  INTEGER,
+    expected    INTEGER,          -- parameters that the config implies; NULL: not known
+    requests    INTEGER NOT NULL, -- what this audit cost the Hub; 0: from the stored snapshot
+    bytes       INTEGER NOT NULL,
+    seconds     REAL NOT NULL,
+    recorded    TEXT NOT NULL,    -- ISO 8601, UTC
+    content     BLOB NOT NULL,    -- zlib: the JSON object of `audit --format json`, schema 1
+"""
+
+TABLES = f"""
+CREATE TABLE nights (
+    night       TEXT PRIMARY KEY, -- the date, or the name that was given
+    selection   TEXT NOT NULL,    -- what was asked for, as JSON
+    plan        INTEGER,          -- the plan that is frozen; NULL: selection goes on
+    auditor     TEXT NOT NULL,    -- the versions that its outcomes are of
+    catalogue   TEXT NOT NULL,
+    started     TEXT NOT NULL,
+    finished    TEXT              -- NULL: it goes on, or was stopped
+) WITHOUT ROWID;
+
+CREATE TABLE plans (
+    plan        INTEGER PRIMARY KEY AUTOINCREMENT,
+    night       TEXT NOT NULL
+);
+
+CREATE TABLE planned (
+    plan        INTEGER NOT NULL,
+    model       TEXT NOT NULL,    -- the id after renames; as requested where none was found
+    commit_sha  TEXT NOT NULL,    -- 40 hex digits; '': the Hub did not tell, see failures
+    requested   TEXT NOT NULL,    -- the id as it was asked for
+    PRIMARY KEY (plan, model)
+) WITHOUT ROWID;
+
+CREATE TABLE listings (
+    model       TEXT NOT NULL,
+    commit_sha  TEXT NOT NULL,
+    content     BLOB NOT NULL,    -- zlib: the `siblings` of the list API, as JSON
+    PRIMARY KEY (model, commit_sha)
+);
+
+CREATE TABLE snapshots (
+    model       TEXT NOT NULL,
+    commit_sha  TEXT NOT NULL,
+    content     BLOB NOT NULL,    -- zlib: a snapshot file, as `audit snapshot` writes it
+    PRIMARY KEY (model, commit_sha)
+);
+
+CREATE TABLE outcomes (
+    model       TEXT NOT NULL,
+    commit_sha  TEXT NOT NULL,
+    auditor     TEXT NOT NULL,
+    catalogue   TEXT NOT NULL,
+    {_SUMMARY_SQL}
+    PRIMARY KEY (model, commit_sha, auditor, catalogue)
+);
+
+CREATE TABLE failures (
+    night       TEXT NOT NULL,
+    model       TEXT NOT NULL,
+    commit_sha  TEXT NOT NULL,
+    passing     INTEGER NOT NULL, -- 1: worth another attempt, even this night
+    {_SUMMARY_SQL}
+    PRIMARY KEY (night, model)
+);
+
+CREATE VIEW results AS
+SELECT nights.night, planned.model, planned.commit_sha, planned.requested,
+    nights.auditor, nights.catalogue,
+    {", ".join(f"iif(f.model IS NULL, o.{name}, f.{name}) AS {name}" for name in SUMMARY)},
+    iif(f.model IS NULL, o.recorded, f.recorded) AS recorded,
+    iif(f.model IS NULL, o.content, f.content) AS content
+FROM nights
+JOIN planned ON planned.plan = nights.plan
+LEFT JOIN outcomes o ON o.model = planned.model AND o.commit_sha = planned.commit_sha
+    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue
+LEFT JOIN failures f ON f.night = nights.night AND f.model = planned.model
+    AND f.commit_sha = planned.commit_sha;
+"""  # noqa: S608 - our own columns

@@ -1,0 +1,172 @@
+"""Selections: which models a night is about, and at which commit the Hub has them now."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from itertools import islice
+from typing import NamedTuple, Self
+
+from auditor.downloader import hub, lean, listing
+from auditor.downloader.fetching import silent
+from auditor.downloader.http import Session
+from auditor.downloader.request import HubModel, id_fault, parse_id
+from auditor.errors import Reason, SourceError, UsageError
+from auditor.report import Unaudited
+from auditor.sweep.budget import Budget
+from auditor.sweep.ledger import Found
+from auditor.sweep.policy import Policy
+from auditor.sweep.store import Planned
+from auditor.sweep.work import Allowance, unaudited
+
+_PAGE = 1000  # models a request: the most that the Hub lists
+_AT_ONCE = 16  # requests for single models
+_WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_EXPAND = (("expand", "sha"), ("expand", "siblings"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """One way to choose models: ids that are given, or what the Hub's list API filters."""
+
+    ids: tuple[str, ...] = ()  # each with an optional @revision
+    author: str | None = None
+    filters: tuple[str, ...] = ()  # tags; a library is one
+    search: str | None = None
+    sort: str | None = None  # downloads, likes, lastModified, ...: the most of it first
+    top: int | None = None  # so many at most
+
+    @property
+    def described(self) -> Mapping[str, object]:
+        """What was asked for, as a store keeps it: of many ids their number and digest."""
+        said = {name: value for name, value in asdict(self).items() if value}
+        if self.ids:
+            digest = sha256("\n".join(self.ids).encode()).hexdigest()[:12]
+            said["ids"] = f"{len(self.ids)} ids, {digest}"
+        return said
+
+    @property
+    def query(self) -> tuple[tuple[str, str], ...]:
+        """The parameters of the list API."""
+        asked = (("author", self.author), ("search", self.search), ("sort", self.sort))
+        given = [(name, value) for name, value in asked if value]
+        size = min(self.top or _PAGE, _PAGE)
+        filters = (("filter", tag) for tag in self.filters)
+        return (*given, *filters, ("limit", str(size)), *_EXPAND)
+
+
+class Refused(NamedTuple):
+    """An id that the Hub told nothing of."""
+
+    planned: Planned
+    outcome: Unaudited
+
+
+class Page(NamedTuple):
+    """Models as they were found, about a thousand at a time."""
+
+    found: tuple[Found, ...]
+    refused: tuple[Refused, ...] = ()
+
+
+class Selector:
+    """Asks the Hub which models there are; a context manager."""
+
+    def __init__(self, policy: Policy, token: str | None, budget: Budget) -> None:
+        self._policy = policy
+        self._token = token
+        self._budget = budget
+        self._client = lean.client()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def pages(self, selection: Selection) -> Iterator[Page]:
+        """The models of a selection; raises SourceError where the list itself cannot be had."""
+        if selection.ids:
+            yield from self.named(selection.ids)
+        else:
+            yield from self._listed(selection.query, selection.top)
+
+    def named(self, ids: Sequence[str]) -> Iterator[Page]:
+        """The models of these ids: by an author's pages where that is fewer requests."""
+        plain = {name for name in ids if not id_fault(name)}
+        authors = Counter(name.partition("/")[0] for name in plain if "/" in name)
+        for author, count in sorted(authors.items()):
+            if count >= _WORTH_LISTING:
+                wanted = {name for name in plain if name.startswith(f"{author}/")}
+                yield from self._of_author(author, wanted)
+                plain -= wanted
+        rest = iter(dict.fromkeys(name for name in ids if name in plain or id_fault(name)))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            while batch := tuple(islice(rest, _PAGE)):
+                asked = tuple(pool.map(self._one, batch))
+                yield Page(
+                    tuple(one for one in asked if isinstance(one, Found)),
+                    tuple(one for one in asked if isinstance(one, Refused)),
+                )
+
+    def _of_author(self, author: str, wanted: set[str]) -> Iterator[Page]:
+        """Those of one author; no more pages are turned than single requests would be made."""
+        missing = set(wanted)
+        query = Selection(author=author).query
+        for page in islice(self._listed(query, None), len(wanted)):
+            found = tuple(one for one in page.found if one.planned.model in missing)
+            missing -= {one.planned.model for one in found}
+            yield Page(found)
+            if not missing:
+                return
+        for name in sorted(missing):
+            yield _page_of(self._one(name))
+
+    def _listed(self, query: Iterable[tuple[str, str]], top: int | None) -> Iterator[Page]:
+        session = self._session(HubModel(id="the list of models"))
+        left = top
+        for page in listing.pages(session, query):
+            entries = page if left is None else page[:left]
+            left = None if left is None else left - len(entries)
+            found = [(_found(entry), entry) for entry in entries]
+            yield Page(tuple(one for one, _ in found if one))
+            for name in (entry["id"] for one, entry in found if one is None):
+                yield _page_of(self._one(str(name)))
+            if left == 0:
+                return
+
+    def _one(self, requested: str) -> Found | Refused:
+        """The commit and the files of one id, for one request."""
+        try:
+            model = parse_id(requested)
+            listed = hub.listed(model, self._session(model))
+        except SourceError as error:
+            return _refused(requested, error.reason, str(error))
+        except UsageError as error:
+            return _refused(requested, Reason.BAD_REQUEST, str(error))
+        siblings = [{"rfilename": file.name, "size": file.size} for file in listed.files]
+        return Found(Planned(listed.model_id, listed.commit, requested), siblings)
+
+    def _session(self, model: HubModel) -> Session:
+        governor = Allowance(self._policy, self._budget)
+        return Session(model, self._token, silent, client=self._client, governor=governor)
+
+
+def _found(entry: Mapping[str, object]) -> Found | None:
+    """A model as the list has it; None where the list lacks its commit."""
+    name, commit, siblings = entry["id"], entry.get("sha"), entry.get("siblings")
+    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        return None
+    return Found(Planned(str(name), commit, str(name)), siblings)
+
+
+def _refused(requested: str, reason: Reason, detail: str) -> Refused:
+    return Refused(Planned(requested, "", requested), unaudited(requested, "", reason, detail))
+
+
+def _page_of(one: Found | Refused) -> Page:
+    return Page((one,)) if isinstance(one, Found) else Page((), (one,))

@@ -1,0 +1,174 @@
+"""Settings: what a sweep.toml, or the command line, asks of a sweep."""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from auditor.containers.words import described, quoted
+from auditor.errors import UsageError
+from auditor.sweep.policy import Policy
+from auditor.sweep.selection import Selection
+
+STORE = Path("sweep.sqlite")
+REPORTS = Path("reports/nightly")
+_MOST_BYTES = 1024 * 1024  # of a sweep.toml
+_MOST_IDS = 512 * 1024 * 1024  # bytes of a list of ids: three million have 90 MB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where a sweep writes."""
+
+    store: Path = STORE
+    reports: Path = REPORTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is swept, within which bounds, and where it is written."""
+
+    selections: tuple[Selection, ...]
+    policy: Policy = field(default_factory=Policy)
+    output: Output = field(default_factory=Output)
+    fail_on: str | None = None  # error, warning or never; None: the command line says
+
+
+def read(path: Path) -> Settings:
+    """The settings in a sweep.toml; raises UsageError, naming file and key, for what is wrong.
+
+    [[selection]] has ids (a file, relative to the sweep.toml), or author, filter, library, search,
+    sort and top; [policy] the fields of Policy and fail_on; [output] store and reports.
+    """
+    table = _parsed(path)
+    _known(path, table, {"selection", "policy", "output"}, "a sweep.toml")
+    chosen = table.get("selection", [])
+    if not isinstance(chosen, list) or not chosen:
+        raise UsageError(f"{quoted(str(path))}: no [[selection]] says which models to sweep")
+    policy = dict(_section(path, table, "policy"))
+    fail_on = policy.pop("fail_on", None)
+    if fail_on not in {None, "error", "warning", "never"}:
+        due = "error, warning or never is due"
+        raise UsageError(f"{quoted(str(path))}: policy.fail_on is {described(fail_on)}; {due}")
+    output = {
+        name: path.parent / _text(path, f"output.{name}", value)
+        for name, value in _section(path, table, "output").items()
+    }
+    _known(path, output, {one.name for one in fields(Output)}, "[output]")
+    return Settings(
+        selections=tuple(_selection(path, one) for one in chosen),
+        policy=_policy(path, policy),
+        output=Output(**output),
+        fail_on=fail_on,
+    )
+
+
+def ids_of(lines: Iterable[str]) -> tuple[str, ...]:
+    """The ids of a list: one a line; blank lines and # comments are passed over."""
+    found = (line.partition("#")[0].strip() for line in lines)
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def ids_in(path: Path) -> tuple[str, ...]:
+    """The ids of a file."""
+    try:
+        if path.stat().st_size > _MOST_IDS:
+            raise UsageError(f"{quoted(str(path))} has more than {_MOST_IDS:,} bytes")
+        with path.open(encoding="utf-8") as lines:
+            ids = ids_of(lines)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{quoted(str(path))}, a list of ids, cannot be read: {error}") from None
+    if not ids:
+        raise UsageError(f"there is no model in {quoted(str(path))}")
+    return ids
+
+
+def chosen(  # noqa: PLR0913 - one keyword for each way to choose
+    *,
+    ids: Sequence[str] = (),
+    author: str | None = None,
+    filters: Sequence[str] = (),
+    library: str | None = None,
+    search: str | None = None,
+    sort: str | None = None,
+    top: int | None = None,
+) -> Selection | None:
+    """One selection of these; None where nothing was asked for."""
+    asked = any((author, filters, library, search, sort, top))
+    if ids and asked:
+        raise UsageError("ids are taken as they are: give them, or author, filter, search and top")
+    if not ids and not asked:
+        return None
+    tags = (*filters, library) if library else tuple(filters)
+    by = sort or ("downloads" if top else None)
+    return Selection(ids=tuple(ids), author=author, filters=tags, search=search, sort=by, top=top)
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        if len(content) > _MOST_BYTES:
+            raise UsageError(f"{quoted(str(path))} has more than {_MOST_BYTES:,} bytes")
+        return tomllib.loads(content.decode())
+    except OSError as error:
+        raise UsageError(f"{quoted(str(path))} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{quoted(str(path))} is no TOML: {error}") from None
+
+
+def _known(path: Path, table: Mapping[str, Any], names: Iterable[str], what: str) -> None:
+    strange = sorted(set(table) - set(names))
+    if strange:
+        there = ", ".join(sorted(names))
+        raise UsageError(f"{quoted(str(path))}: {what} has no {quoted(strange[0])}; it has {there}")
+
+
+def _section(path: Path, table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = table.get(name, {})
+    if not isinstance(found, dict):
+        raise UsageError(f"{quoted(str(path))}: {name} is {described(found)}, not a [{name}] table")
+    return found
+
+
+def _selection(path: Path, table: object) -> Selection:
+    if not isinstance(table, dict):
+        raise UsageError(f"{quoted(str(path))}: a selection is {described(table)}, not a table")
+    _known(path, table, _SELECTION, "a [[selection]]")
+    given = dict(table)
+    top = given.pop("top", None)
+    if top is not None and (type(top) is not int or top < 1):
+        due = "a number from 1 on is due"
+        raise UsageError(f"{quoted(str(path))}: selection.top is {described(top)}; {due}")
+    tags = given.pop("filter", [])
+    tags = tags if isinstance(tags, list) else [tags]
+    filters = [_text(path, "selection.filter", tag) for tag in tags]
+    texts = {name: _text(path, f"selection.{name}", value) for name, value in given.items()}
+    listed = texts.pop("ids", None)
+    ids = ids_in(path.parent / listed) if listed else ()
+    found = chosen(ids=ids, filters=filters, top=top, **texts)
+    if found is None:
+        detail = "a [[selection]] that chooses nothing would be the whole Hub: say sort"
+        raise UsageError(f"{quoted(str(path))}: {detail}")
+    return found
+
+
+_SELECTION = ("author", "filter", "ids", "library", "search", "sort", "top")
+
+
+def _policy(path: Path, table: Mapping[str, Any]) -> Policy:
+    _known(path, table, ("fail_on", *(one.name for one in fields(Policy))), "[policy]")
+    for name, value in table.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            due = "a number above 0 is due"
+            raise UsageError(f"{quoted(str(path))}: policy.{name} is {described(value)}; {due}")
+        if isinstance(value, float) and name != "deadline":
+            due = "a whole number is due"
+            raise UsageError(f"{quoted(str(path))}: policy.{name} is {described(value)}; {due}")
+    return Policy(**table)
+
+
+def _text(path: Path, key: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{quoted(str(path))}: {key} is {described(value)}; a string is due")
+    return value

@@ -1,0 +1,243 @@
+"""The store of a sweep: one SQLite file that loses nothing, doubles nothing, and goes on.
+
+What it holds (schema.py has the SQL):
+
+nights     one row a night: what was selected, by which versions, when it ended.
+planned    the (model, commit) that a night is about, frozen before the first audit. A plan is
+           written under a number of its own and becomes the night's in one step, so that a
+           selection that was stopped half-way, or made twice at once, leaves no trace.
+listings   the files of a planned model, until its headers are here.
+snapshots  config, index and headers of (model, commit): `auditor.downloader.load` reads them. A
+           new version of the auditor starts from these and fetches nothing.
+outcomes   one row for each (model, commit, auditor version, catalogue version). `content` is the
+           JSON object of `audit MODEL --format json` (schema 1), packed by zlib; its verdict and
+           counts stand beside it as columns. Of the same night or not: an outcome is a function
+           of its key, so any night whose plan names the key shows it.
+failures   what one night could not see: `unaudited` for a reason that may pass (passing = 1:
+           network, rate limits), or of a model that has no commit (not-found). They belong to
+           their night, so that a later success does not rewrite an earlier night.
+results    a view, what reports read: one row for each planned model of each night, with the
+           night's failure, else its outcome, else NULLs (verdict NULL: not audited yet).
+
+From Python a report needs `Store.open(path)`, `nights()`, `night(name)`, `results(night)` and
+`Result.outcome`; results come in order of model ids, one at a time, and may be as many as there
+are models on the Hub. The night before: `previous(night)`.
+
+Every outcome is a transaction of its own, in WAL mode: kill -9 costs at most the audits that were
+under way. Writers wait for each other for a minute; what two sweeps both find out is written once.
+A power failure may cost the last few outcomes (synchronous=NORMAL) and never the file.
+"""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from auditor.containers.words import quoted
+from auditor.errors import UsageError
+from auditor.sweep.schema import APPLICATION, SUMMARY, TABLES, VERSION
+
+Blob = bytes  # of which a result has a number and a value
+
+_BUSY = 60_000  # milliseconds that a writer waits for another one
+_LEVEL = 1  # zlib: 62 kB of JSON become 4.6 kB in 0.06 ms; level 6 makes 3.6 kB of them in 0.20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """What an outcome depends on, beside the checkpoint."""
+
+    auditor: str
+    catalogue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Night:
+    """One night of a store."""
+
+    night: str
+    selection: str  # JSON
+    plan: int | None  # None: its selection goes on, or was stopped
+    auditor: str
+    catalogue: str
+    started: str  # ISO 8601, UTC
+    finished: str | None  # None: it goes on, or was stopped
+
+
+class Summary(NamedTuple):
+    """An outcome in numbers: its columns, in the order of schema.SUMMARY."""
+
+    verdict: str
+    reason: str | None
+    target: str | None
+    model_type: str | None
+    errors: int
+    warnings: int
+    infos: int
+    residual: int | None
+    tensors: int | None
+    elements: int | None
+    parameters: int | None
+    expected: int | None
+    requests: int
+    bytes: int
+    seconds: float
+
+
+class Recorded(NamedTuple):
+    """An outcome as it is written: its numbers, and its JSON packed by `pack`."""
+
+    summary: Summary
+    content: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What one night knows of one model. `verdict` None: it was planned and not audited yet."""
+
+    night: str
+    model: str
+    commit_sha: str  # "": the Hub did not tell one
+    requested: str
+    auditor: str
+    catalogue: str
+    verdict: str | None
+    reason: str | None
+    target: str | None
+    model_type: str | None
+    errors: int | None
+    warnings: int | None
+    infos: int | None
+    residual: int | None
+    tensors: int | None
+    elements: int | None
+    parameters: int | None
+    expected: int | None
+    requests: int | None
+    bytes: int | None
+    seconds: float | None
+    recorded: str | None
+    content: Blob | None
+
+    @cached_property
+    def outcome(self) -> dict[str, Any] | None:
+        """The JSON object of the audit (schema 1); None: not audited yet."""
+        return None if self.content is None else json.loads(zlib.decompress(self.content))
+
+
+class Planned(NamedTuple):
+    """One model of a plan."""
+
+    model: str
+    commit_sha: str
+    requested: str
+
+
+def pack(content: bytes) -> bytes:
+    return zlib.compress(content, _LEVEL)
+
+
+def unpack(content: bytes) -> bytes:
+    return zlib.decompress(content)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Store:
+    """An open store; a context manager. Of one thread: others open it for themselves."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = False) -> Self:
+        """Open a store, or make one; raises UsageError for a file that is none of ours."""
+        if not create and not path.is_file():
+            raise UsageError(f"there is no store {quoted(str(path))}: `audit sweep` makes one")
+        try:
+            if create:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            database = sqlite3.connect(path, timeout=_BUSY / 1000, isolation_level=None)
+            _prepare(database, path)
+        except (sqlite3.Error, OSError) as error:
+            raise UsageError(f"the store {quoted(str(path))} cannot be opened: {error}") from None
+        return cls(database)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, begun as a writer: a reader that turns writer may find itself late."""
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._database
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    # --- what reports read --------------------------------------------------------------------
+
+    def nights(self) -> tuple[Night, ...]:
+        """Every night, in the order of names: dates are in the order of time."""
+        rows = self._database.execute(f"SELECT {_NIGHT} FROM nights ORDER BY night")  # noqa: S608 - our own columns
+        return tuple(Night(**dict(zip(_NIGHT_FIELDS, row, strict=True))) for row in rows)
+
+    def night(self, name: str) -> Night | None:
+        return next((night for night in self.nights() if night.night == name), None)
+
+    def previous(self, name: str) -> Night | None:
+        """The last finished night before this one."""
+        before = [night for night in self.nights() if night.night < name and night.finished]
+        return before[-1] if before else None
+
+    def results(self, night: str) -> Iterator[Result]:
+        """One Result for each planned model, in the order of ids; read while they are asked for."""
+        query = f"SELECT {_RESULT} FROM results WHERE night = ? ORDER BY model"  # noqa: S608 - our own columns
+        for row in self._database.execute(query, (night,)):
+            yield Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
+
+    def result(self, night: str, model: str) -> Result | None:
+        query = f"SELECT {_RESULT} FROM results WHERE night = ? AND model = ?"  # noqa: S608 - our own columns
+        row = self._database.execute(query, (night, model)).fetchone()
+        return None if row is None else Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in a new file; refuse one that is another's, or of a newer version."""
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute("BEGIN IMMEDIATE")
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not tables and not application and not version:
+        for statement in TABLES.split(";\n"):
+            database.execute(statement)
+        database.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.execute(f"PRAGMA user_version = {VERSION}")
+    elif application != APPLICATION:
+        raise UsageError(f"{quoted(str(path))} is a database of something else, no store of ours")
+    elif version > VERSION:
+        detail = f"of version {version}, and this auditor reads up to {VERSION}: update it"
+        raise UsageError(f"the store {quoted(str(path))} is {detail}")
+    database.execute("COMMIT")
+
+
+_NIGHT_FIELDS = tuple(column.name for column in fields(Night))
+_NIGHT = ", ".join(_NIGHT_FIELDS)
+_RESULT_FIELDS = tuple(column.name for column in fields(Result))
+_RESULT = ", ".join(_RESULT_FIELDS)
+assert Summary._fields == SUMMARY  # noqa: S101 - two lists of the same columns, side by side

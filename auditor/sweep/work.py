@@ -1,0 +1,187 @@
+"""One model of a sweep: fetched, unless it is stored, and audited. Runs wherever it is sent."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, TypeVar
+
+from auditor.downloader import dump, hub, lean, load
+from auditor.downloader.fetching import silent
+from auditor.downloader.http import Session
+from auditor.downloader.request import HubModel
+from auditor.downloader.select import INDEX, WEIGHTS
+from auditor.downloader.snapshot import Snapshot, Source
+from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.report import Unaudited
+from auditor.sweep.alike import Alike, recorded
+from auditor.sweep.budget import Budget
+from auditor.sweep.ledger import Waiting
+from auditor.sweep.policy import PASSING, Policy
+from auditor.sweep.store import Recorded, pack, unpack
+
+T = TypeVar("T")
+
+# Bytes of config, index and headers from which models are examined one at a time in each process:
+# one of 11 MB takes 400 MB while it is.
+_LARGE = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What became of one model."""
+
+    model: str
+    commit_sha: str
+    recorded: Recorded
+    snapshot: bytes | None = None  # packed; None: it was stored already, or there is none
+    passing: bool = False  # the reason may be gone at the next attempt
+
+    @property
+    def verdict(self) -> str:
+        return self.recorded.summary.verdict
+
+
+class Allowance:
+    """What one model may take: its time, its bytes, and its turns at the Hub."""
+
+    def __init__(self, policy: Policy, budget: Budget) -> None:
+        self._policy = policy
+        self._budget = budget
+        self._until = time.monotonic() + policy.deadline
+
+    def admit(self, path: str) -> None:
+        self._until += self._budget.take(path)
+        self._in_time()
+
+    def note(self, headers: Mapping[str, str]) -> None:
+        self._budget.note(headers)
+
+    def check(self, received: int) -> None:
+        most = self._policy.max_bytes
+        if received > most:
+            detail = f"more than {most:,} bytes of config and headers, the most for one model"
+            raise SourceError(Reason.TOO_LARGE, detail)
+        self._in_time()
+
+    def _in_time(self) -> None:
+        if time.monotonic() > self._until:
+            detail = f"not fetched within {self._policy.deadline:.0f} s, the most for one model"
+            raise SourceError(Reason.TIMED_OUT, detail)
+
+
+class Auditor:
+    """Audits one model after another, from several threads."""
+
+    def __init__(self, policy: Policy, token: str | None, budget: Budget) -> None:
+        self._policy = policy
+        self._token = token
+        self._budget = budget
+        self._client = lean.client()
+        self._shards = ThreadPoolExecutor(policy.shards)
+        self._alike = Alike()
+        self._turn = Lock()
+
+    def audit(self, waiting: Waiting) -> Done:
+        """Never raises: what goes wrong with one model is said in its outcome."""
+        try:
+            return self._audited(waiting)
+        except Exception as error:  # noqa: BLE001 - our own fault, and the other models go on
+            said = f"{type(error).__name__}: {error}"
+            detail = f"the auditor failed, which is its own fault: please report {said!r}"
+            return failed(waiting, Reason.CRASHED, detail)
+
+    def _audited(self, waiting: Waiting) -> Done:
+        fetched = waiting.snapshot is None
+        try:
+            snapshot = self._fetched(waiting) if fetched else _stored(waiting)
+        except SourceError as error:
+            return failed(waiting, error.reason, str(error))
+        except UsageError as error:
+            return failed(waiting, Reason.BAD_RESPONSE, str(error))
+        content = pack(dump(snapshot, indent=None)) if fetched else None
+        record = self._examined(snapshot)
+        return Done(
+            model=waiting.model,
+            commit_sha=waiting.commit_sha,
+            recorded=record,
+            snapshot=content,
+            passing=record.summary.reason in PASSING,
+        )
+
+    def _examined(self, snapshot: Snapshot) -> Recorded:
+        texts = (text.content for text in (snapshot.config, snapshot.index) if text)
+        size = sum(map(len, texts)) + sum(head.length for head in snapshot.heads)
+        if size < _LARGE:
+            return self._alike.examine(snapshot)[0]
+        with self._turn:
+            return self._alike.examine(snapshot)[0]
+
+    def _fetched(self, waiting: Waiting) -> Snapshot:
+        model = HubModel(id=waiting.model, revision=waiting.commit_sha)
+        session = Session(
+            model,
+            self._token,
+            silent,
+            client=self._client,
+            governor=Allowance(self._policy, self._budget),
+        )
+        listing = _listing(waiting) or hub.listed(model, session)
+        names = {file.name for file in listing.files}
+        sharded = INDEX in names and WEIGHTS not in names
+        pool = self._shards if sharded else _Here()
+        return hub.read_listed(model, listing, session, pool=pool)
+
+
+def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:
+    """The outcome of a model that could not be fetched, or of whose audit nothing was left."""
+    outcome = unaudited(waiting.model, waiting.commit_sha, reason, detail)
+    return Done(
+        model=waiting.model,
+        commit_sha=waiting.commit_sha,
+        recorded=recorded(outcome),
+        passing=reason in PASSING,
+    )
+
+
+def unaudited(model: str, commit: str, reason: Reason, detail: str) -> Unaudited:
+    return Unaudited(
+        requested=model,
+        model=model if commit else None,
+        commit=commit or None,
+        source=Source.HUB,
+        reason=reason,
+        detail=detail,
+    )
+
+
+def _stored(waiting: Waiting) -> Snapshot:
+    """The snapshot of an earlier version's audit; it was of the Hub, and costs it nothing now."""
+    content = unpack(waiting.snapshot or b"")
+    return replace(load(content, f"the stored {waiting.model}"), source=Source.HUB)
+
+
+def _listing(waiting: Waiting) -> hub.Listing | None:
+    """The model's files as the list API had them; None where that has to be asked again."""
+    if waiting.listing is None:
+        return None
+    siblings: Any = json.loads(unpack(waiting.listing))
+    entry = {"id": waiting.model, "sha": waiting.commit_sha, "siblings": siblings}
+    try:
+        return hub.listing_in(entry, waiting.model)
+    except (SourceError, CheckpointError):
+        return None
+
+
+class _Here(Executor):
+    """Runs what it is given at once: two reads in turn, while other models are under way."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever asks
+            future.set_exception(error)
+        return future

@@ -1,0 +1,189 @@
+"""The `audit sweep` command: options in, exit code out; auditor.sweep does the work."""
+
+import gc
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from auditor.errors import SourceError, UsageError
+
+if TYPE_CHECKING:
+    from auditor.sweep.progress import Progress
+    from auditor.sweep.settings import Settings
+
+CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
+
+
+class Alarm(StrEnum):
+    """The least severity that makes the exit code 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NEVER = "never"
+
+
+def sweep(  # noqa: PLR0913 - one parameter for each option
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SOURCE]",
+            show_default=False,
+            help="A sweep.toml, a file of ids (one a line), or - for ids on standard input.",
+        ),
+    ] = None,
+    *,
+    author: Annotated[str | None, typer.Option(help="Models of this user or organisation.")] = None,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="TAG", show_default=False, help="Models with this tag."),
+    ] = None,
+    library: Annotated[str | None, typer.Option(help="Models of this library.")] = None,
+    search: Annotated[str | None, typer.Option(help="Models with this in their id.")] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="So many at most, the first by --sort.")
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(show_default="downloads with --top", help="downloads, likes, lastModified."),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default="sweep.sqlite", help="Where outcomes are kept."),
+    ] = None,
+    night: Annotated[
+        str | None, typer.Option(show_default="today, UTC", help="The name to keep them under.")
+    ] = None,
+    max_requests: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default="as the Hub's RateLimit headers say",
+            help="Requests in five minutes.",
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, show_default="one a core", help="Processes that audit.")
+    ] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, show_default="16", help="Models at once in each process.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(min=1, show_default="120", help="Seconds of network a model.")
+    ] = None,
+    fail_on: Annotated[
+        Alarm | None,
+        typer.Option(
+            "--fail-on", show_default="warning", help="The least severity that exits with 1."
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", show_default=False, help="Access token. Default: the stored one."),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no talk, errors only.")
+    ] = False,
+) -> None:
+    """Audit many models of the Hub, and keep what came of it; only what changed is fetched.
+
+    The same command goes on where it was stopped. Exit codes: 0 all reconciled, 1 findings,
+    2 usage, 3 some could not be audited; the worst wins.
+    """
+    from auditor.sweep import runner  # noqa: PLC0415 - 0.1 s that other commands do not need
+
+    if not any((source, author, tags, library, search, top, sort)):
+        raise UsageError(
+            "say which models: a sweep.toml, a file of ids, - for standard input, or --author, "
+            "--filter, --library, --search, --top"
+        )
+    gc.enable()  # main turns it off for commands that end before cycles matter
+    settings = _settings(
+        source,
+        {
+            "author": author,
+            "filters": tags or (),
+            "library": library,
+            "search": search,
+            "top": top,
+            "sort": sort,
+        },
+    )
+    settings = _bounded(
+        settings,
+        store,
+        {
+            "max_requests": max_requests,
+            "processes": processes,
+            "at_once": at_once,
+            "deadline": deadline,
+        },
+    )
+    say = _keep_quiet if quiet else _say
+    try:
+        swept = runner.sweep(settings, night=night, token=token, progress=_progress(say, quiet))
+    except SourceError as error:
+        _say(f"{error.reason}: {error}")
+        raise typer.Exit(UNAUDITED) from None
+    except KeyboardInterrupt:
+        say("what is audited is kept; the same command goes on from there")
+        raise
+    say(runner.summary(swept))
+    alarm = fail_on or Alarm(settings.fail_on or Alarm.WARNING)
+    raise typer.Exit(exit_code(swept.alarms, alarm))
+
+
+def exit_code(alarms: Any, fail_on: Alarm) -> int:
+    """The worst of all models."""
+    found = alarms.errors if fail_on is Alarm.ERROR else alarms.errors + alarms.warnings
+    codes = (
+        FINDINGS if found and fail_on is not Alarm.NEVER else CLEAN,
+        USAGE if alarms.bad_requests else CLEAN,
+        UNAUDITED if alarms.unaudited else CLEAN,
+    )
+    return max(codes)
+
+
+def _settings(source: str | None, asked: dict[str, Any]) -> "Settings":
+    from auditor.sweep import settings  # noqa: PLC0415 - as above
+
+    if source and source.endswith(".toml"):
+        if any(asked.values()):
+            raise UsageError("a sweep.toml has its own selections: leave the options out")
+        return settings.read(Path(source))
+    ids: tuple[str, ...] = ()
+    if source == "-":
+        ids = settings.ids_of(sys.stdin)
+        if not ids:
+            raise UsageError("there is no model on standard input")
+    elif source:
+        ids = settings.ids_in(Path(source))
+    found = settings.chosen(ids=ids, **asked)
+    return settings.Settings(selections=(found,) if found else ())
+
+
+def _bounded(settings: "Settings", store: Path | None, bounds: dict[str, Any]) -> "Settings":
+    """The settings under the bounds that the command line gives."""
+    given = {name: value for name, value in bounds.items() if value is not None}
+    output = replace(settings.output, store=store) if store else settings.output
+    return replace(settings, policy=replace(settings.policy, **given), output=output)
+
+
+def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: FBT001 - as given
+    from auditor.sweep import progress  # noqa: PLC0415 - as above
+
+    if quiet:
+        return progress.Quiet()
+    return progress.Terminal() if sys.stderr.isatty() else progress.Lines(say)
+
+
+def _say(line: str) -> None:
+    typer.echo(f"audit: {line}", err=True)
+
+
+def _keep_quiet(_line: str) -> None:
+    pass

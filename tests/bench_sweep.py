@@ -1,0 +1,178 @@
+"""audit sweep beside huggingface_hub: `python tests/bench_sweep.py [--runs N] [--json FILE]`.
+
+Whole processes against nginx on loopback, in turn: a cold sweep, which reads and reconciles every
+model and keeps it, and get_safetensors_metadata from a pool of threads, which reads and counts the
+same headers. Then a second night on which nothing has changed, and memory by number of models.
+A bench and not a gate: it ends with 0 whatever the figures are.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from benching.measure import AUDIT
+from benching.sweep_models import AUTHOR, PAGE, write
+from benching.sweep_server import NGINX, Nginx, nginx
+from benching.sweep_tree import Run, run
+
+MODELS = 2000
+SIZES = (200, 2000, 10_000)
+BASES = 20  # of which the models are fine-tunes; and once as many bases as models
+
+# Of the peer, and of each of our processes: no distance is to be bridged here, and more threads
+# only wait for each other. The peer: 486 models/s with 4, 462 with 8, 431 with 16, 375 with 32.
+THREADS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cold:
+    """One side's runs over the same models, in turn with the other's."""
+
+    title: str
+    ours: tuple[Run, ...]
+    peer: tuple[Run, ...]
+    server: float  # of one core, the share that nginx took during our runs
+    requests: int  # of one of our runs
+    second: tuple[Run, ...]  # the night after each of ours, on which nothing had changed
+    second_requests: int
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench_sweep", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="pairs, after one to warm up")
+    parser.add_argument("--models", type=int, default=MODELS)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="for the memory")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    return parser.parse_args(given)
+
+
+def main() -> None:
+    options = arguments()
+    if not Path(NGINX).is_file():
+        _say("no nginx here: apt-get install nginx-light")
+        return
+    with tempfile.TemporaryDirectory() as bytecode:
+        cold = [
+            _cold(title, options.models, bases, options.runs, Path(bytecode))
+            for title, bases in (
+                (f"{options.models:,} models of {BASES} bases", BASES),
+                (f"{options.models:,} models, none like another", options.models),
+            )
+        ]
+        memory = {size: _memory(size, Path(bytecode)) for size in options.sizes}
+    for one in cold:
+        _say(_described(one, options.models))
+    for size, peak in memory.items():
+        _say(f"memory of all processes, cold sweep of {size:>6,} models: {peak / 1e6:,.1f} MB")
+    names = ("huggingface_hub", "hf-audit")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    _say(
+        f"{options.runs} pairs after one to warm up; {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
+        f"python {platform.python_version()}, {versions}"
+    )
+    if options.json:
+        figures = {"cold": [_figures(one) for one in cold], "memory": memory}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def _cold(title: str, models: int, bases: int, runs: int, bytecode: Path) -> Cold:
+    ours, peer, second = [], [], []
+    shares, asked, asked_again = [], [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, models, bases)
+        with nginx(folder, models, PAGE) as server:
+            for number in range(runs + 1):
+                store = folder / f"{number}.sqlite"
+                before, cpu = server.requests(), server.cpu()
+                ours.append(_sweep(store, "n1", server, bytecode))
+                shares.append((server.cpu() - cpu) / ours[-1].wall)
+                asked.append(server.requests() - before)
+                before = server.requests()
+                second.append(_sweep(store, "n2", server, bytecode))
+                asked_again.append(server.requests() - before)
+                peer.append(run(_peer(models), bytecode, server.url))
+    return Cold(
+        title=title,
+        ours=tuple(ours[1:]),
+        peer=tuple(peer[1:]),
+        server=median(shares[1:]),
+        requests=asked[-1],
+        second=tuple(second[1:]),
+        second_requests=asked_again[-1],
+    )
+
+
+def _sweep(store: Path, night: str, server: Nginx, bytecode: Path) -> Run:
+    kept = ("--store", str(store), "--night", night)
+    options = ("--author", AUTHOR, *kept, "--at-once", str(THREADS), "--quiet")
+    return run((AUDIT, "sweep", *options), bytecode, server.url)
+
+
+def _peer(models: int) -> tuple[str, ...]:
+    """Every header, parsed and counted, from a pool of threads."""
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from huggingface_hub import get_safetensors_metadata\n"
+        f"ids = [f'{AUTHOR}/m{{number:05}}' for number in range({models})]\n"
+        f"with ThreadPoolExecutor({THREADS}) as pool:\n"
+        "    found = pool.map(get_safetensors_metadata, ids)\n"
+        "    print(sum(sum(one.parameter_count.values()) for one in found))\n"
+    )
+    return sys.executable, "-c", code
+
+
+def _memory(models: int, bytecode: Path) -> int:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, models, BASES)
+        with nginx(folder, models, PAGE) as server:
+            return _sweep(folder / "sweep.sqlite", "n1", server, bytecode).memory
+
+
+def _described(cold: Cold, models: int) -> str:
+    sides = (cold.ours, cold.peer, cold.second)
+    ours, peer, second = (median([one.wall for one in side]) for side in sides)
+    cpu = [median([one.cpu for one in side]) for side in sides]
+    pairs = zip(cold.ours, cold.peer, strict=True)
+    ratios = sorted(theirs.wall / mine.wall for mine, theirs in pairs)
+    lines = (
+        cold.title,
+        f"  audit sweep      {models / ours:7,.0f} models/s ({ours:.2f} s, CPU {cpu[0]:.2f} s)",
+        f"  huggingface_hub  {models / peer:7,.0f} models/s ({peer:.2f} s, CPU {cpu[1]:.2f} s)",
+        f"  ratio            {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+        f"  requests         {cold.requests:,}, nginx at {cold.server:.0%} of a core",
+        f"  second night     {second:.3f} s, CPU {cpu[2]:.2f} s, {cold.second_requests} requests",
+        f"                   {ours / second:.0f} times faster, the start of the process included",
+        "",
+    )
+    return "\n".join(lines)
+
+
+def _figures(cold: Cold) -> dict[str, object]:
+    return {
+        "title": cold.title,
+        "ours": [asdict(one) for one in cold.ours],
+        "peer": [asdict(one) for one in cold.peer],
+        "second": [asdict(one) for one in cold.second],
+        "requests": cold.requests,
+        "second_requests": cold.second_requests,
+        "server": cold.server,
+    }
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""What is remembered of one model and said of another is what an audit of the other says."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from checkpoints import TINY
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sweep_models import FAULTS, healthy
+
+from auditor.audit import examine
+from auditor.downloader.snapshot import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.formats import as_json
+from auditor.sweep.alike import UNREAD, Alike, recorded, summary
+from auditor.sweep.store import unpack
+
+
+def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen
+    heads = [
+        FileHead(name=name, size=len(content), head=_head(content))
+        for name, content in files.items()
+        if name.endswith(".safetensors")
+    ]
+    return Snapshot(
+        model=model,
+        commit=commit,
+        source=Source.HUB,
+        origin="read from a test",
+        files=tuple(RepoFile(name=name, size=None) for name in sorted(files)),
+        config=TextFile(name="config.json", content=files["config.json"]),
+        heads=tuple(heads),
+        fetched=fetched,
+    )
+
+
+def _head(content):
+    return content[: 8 + int.from_bytes(content[:8], "little")]
+
+
+def said(snapshot):
+    """What an audit without any memory says."""
+    outcome = examine(snapshot, requested=snapshot.model)
+    return as_json.render(outcome), summary(outcome)
+
+
+def remembered(alike, snapshot):
+    record, _ = alike.examine(snapshot)
+    return unpack(record.content).decode(), record.summary
+
+
+NAMES = st.from_regex(r"[a-z][a-z\"\\<é]{0,8}/[a-z]{1,8}", fullmatch=True)
+COSTS = st.builds(
+    Fetched, requests=st.integers(0, 9), bytes=st.integers(0, 10**9), seconds=st.floats(0, 100)
+)
+
+
+@settings(max_examples=40)
+@given(
+    kind=st.sampled_from([None, *FAULTS]),
+    names=st.lists(NAMES, min_size=2, max_size=4),
+    costs=st.lists(COSTS, min_size=4, max_size=4),
+)
+def test_an_outcome_from_memory_is_the_outcome(kind, names, costs):
+    files = FAULTS[kind](3) if kind else healthy(3)
+    alike = Alike()
+    for name, fetched, digit in zip(names, costs, "0123", strict=False):
+        one = snapshot(files, name, digit * 40, fetched)
+        assert remembered(alike, one) == said(one)
+
+
+@given(
+    changes=st.dictionaries(
+        st.sampled_from([*UNREAD, *TINY, "dtype", "tie_word_embeddings", "num_labels"]),
+        st.sampled_from([0, 1, 2, 4, 8, True, None, "float16", "sweep/other"]),
+        max_size=3,
+    )
+)
+def test_of_configs_that_differ_anywhere_each_gets_its_own_outcome(changes):
+    files = healthy(3)
+    alike = Alike()
+    alike.examine(snapshot(files))
+    config = {**json.loads(files["config.json"]), **changes}
+    other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
+    assert remembered(alike, other) == said(other)
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_models_whose_configs_differ_by_their_authors_are_alike(name):
+    files = healthy(3)
+    config = {**json.loads(files["config.json"]), name: "another"}
+    alike = Alike()
+    _, first = alike.examine(snapshot(files))
+    other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
+    assert first is not None
+    assert alike.examine(other)[1] is None
+
+
+CHANGES = {
+    "absent shard": lambda one: replace(one, unopened=("model-2.safetensors",)),
+    "copy": lambda one: replace(one, partial=True),
+    "file beside": lambda one: replace(one, files=(*one.files, RepoFile(name="tf.h5", size=3))),
+    "size": lambda one: replace(one, heads=(replace(one.heads[0], size=one.heads[0].size + 1),)),
+    "no weights": lambda one: replace(one, heads=()),
+    "no config": lambda one: replace(one, config=None),
+    "origin": lambda one: replace(one, origin="read elsewhere"),
+    "source": lambda one: replace(one, source=Source.CACHE),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
+def test_models_that_differ_in_anything_else_are_not_alike(changed):
+    alike = Alike()
+    alike.examine(snapshot(healthy(3)))
+    other = changed(snapshot(healthy(3), "o/other"))
+    assert remembered(alike, other) == said(other)
+
+
+def test_what_could_not_be_audited_is_not_remembered():
+    files = healthy(3)
+    config = {**json.loads(files["config.json"]), "architectures": ["Strange"], "model_type": "x"}
+    odd = {**files, "config.json": json.dumps(config).encode()}
+    alike = Alike()
+    for name in ("o/a", "o/b"):
+        one = snapshot(odd, name)
+        assert alike.examine(one)[1] is not None
+        assert remembered(alike, one) == said(one)
+
+
+def test_the_memory_has_an_end(monkeypatch):
+    monkeypatch.setattr("auditor.sweep.alike._MOST_KEPT", 30_000)
+    alike = Alike()
+    for number in range(35):  # 7 vocabularies and 5 widths: none like another
+        assert alike.examine(snapshot(healthy(number)))[1] is not None
+    assert alike.examine(snapshot(healthy(34), "o/other"))[1] is None
+    assert alike.examine(snapshot(healthy(0), "o/other"))[1] is not None
+
+
+def test_the_columns_are_those_of_the_json():
+    outcome = examine(snapshot(FAULTS["missing"](3)), requested="o/n")
+    record = recorded(outcome)
+    found = json.loads(unpack(record.content))
+    severities = [one["severity"] for one in found["findings"]]
+    assert record.summary._asdict() == {
+        **{name: found[name] for name in ("verdict", "reason", "target", "model_type", "residual")},
+        "errors": severities.count("error"),
+        "warnings": severities.count("warning"),
+        "infos": severities.count("info"),
+        **{name: found["observed"][name] for name in ("tensors", "elements", "parameters")},
+        "expected": found["expected"]["parameters"],
+        **found["fetched"],
+    }

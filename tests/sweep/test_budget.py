@@ -1,0 +1,121 @@
+"""The budget of requests, by a clock of the test's own."""
+
+import multiprocessing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.sweep.budget import WINDOW, Budget
+
+FILE, API = "/o/n/resolve/main/config.json", "/api/models"
+
+
+class Server:
+    """Counts requests in fixed windows, as the Hub does; time passes where a client sleeps."""
+
+    def __init__(self, quota, most=None, *, told=True, started=1.0):
+        self.now = started
+        self.quota, self.told, self.opened, self.spent = quota, told, 0.0, 0
+        self.shown = []  # the wait that a progress bar would show
+        self.refused = 0
+        context = multiprocessing.get_context("spawn")
+        self.budget = Budget(context, most, clock=lambda: self.now, sleep=self.sleep)
+
+    def sleep(self, seconds):
+        self.shown.append(self.budget.blocked())
+        self.now += seconds
+
+    def ask(self, path=FILE):
+        waited = self.budget.take(path)
+        self.now += 0.01
+        age = self.now - self.opened
+        if age >= WINDOW:
+            self.opened, self.spent, age = self.now - age % WINDOW, 0, age % WINDOW
+        self.spent += 1
+        self.refused += self.spent > self.quota
+        kind = "resolvers" if "/resolve/" in path else "api"
+        left, reset = max(0, self.quota - self.spent), max(1, round(WINDOW - age))
+        limit = {
+            "RateLimit": f'"{kind}";r={left};t={reset}',
+            "RateLimit-Policy": f'"fixed window";"{kind}";q={self.quota};w=300',
+        }
+        self.budget.note(limit if self.told else {})
+        return waited
+
+
+@given(quota=st.integers(3, 200), count=st.integers(1, 500), started=st.floats(1, 1000))
+def test_a_job_alone_never_runs_into_429(quota, count, started):
+    server = Server(quota, started=started)
+    for _ in range(count):
+        server.ask()
+    assert server.refused == 0
+
+
+@given(quota=st.integers(10, 100), pause=st.floats(0, 700))
+def test_nor_after_a_pause_of_any_length(quota, pause):
+    server = Server(quota)
+    for _ in range(quota // 2):
+        server.ask()
+    server.sleep(pause)
+    for _ in range(2 * quota):
+        server.ask()
+    assert server.refused == 0
+
+
+def test_a_twentieth_of_the_window_is_left_to_others():
+    server = Server(100)
+    assert [server.ask() for _ in range(95)].count(0.0) == 95
+    assert server.ask() > 290
+
+
+def test_what_others_took_of_the_window_is_seen():
+    server = Server(100)
+    server.ask()
+    server.spent = 94
+    server.ask()
+    assert server.ask() > 290
+
+
+def test_the_kinds_have_windows_of_their_own():
+    server = Server(10)
+    while not server.ask():
+        pass
+    assert server.budget.take(API) == 0.0
+
+
+def test_a_limit_of_ones_own_counts_requests_of_both_kinds():
+    server = Server(1000, most=3)
+    waits = [server.budget.take(path) for path in (API, FILE, FILE, FILE)]
+    assert waits[:3] == [0.0, 0.0, 0.25] or waits[:3] == [0.0, 0.0, 0.0]
+    assert waits[3] > 290
+
+
+def test_a_mirror_that_tells_nothing_is_not_waited_for():
+    server = Server(10, told=False)
+    assert [server.ask() for _ in range(50)] == [0.0] * 50
+
+
+def test_until_the_hub_has_told_requests_go_one_by_one():
+    server = Server(1000)
+    waits = [server.budget.take(FILE) for _ in range(3)]
+    assert waits[0] == 0.0
+    assert all(0.2 < wait < 0.3 for wait in waits[1:])
+
+
+def test_the_wait_is_said_as_a_countdown_and_ends():
+    server = Server(10)
+    while not server.ask():
+        assert server.budget.blocked() == 0.0
+    assert WINDOW >= server.shown[0] > 290
+    assert server.shown == sorted(server.shown, reverse=True)
+    assert server.budget.blocked() == 0.0
+
+
+@pytest.mark.parametrize(
+    "limit", ['"other";r=0;t=99', "rubbish", '"resolvers";r=;t=', '"resolvers";r=1']
+)
+def test_headers_that_say_nothing_do_no_harm(limit):
+    server = Server(10)
+    server.budget.note({"RateLimit": limit})
+    assert server.budget.take(FILE) == 0.0

@@ -1,0 +1,188 @@
+"""Law 8. Stop a sweep anywhere, start it again: the same store."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+
+import pytest
+from hub import Fault
+from sweep_models import healthy, planted
+
+from auditor.sweep.store import unpack
+
+MODELS = 40
+OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "1", "--at-once", "4")
+START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
+
+
+class After(Fault):
+    """Spoils nothing; sets `event` once so many requests have come."""
+
+    requests: int
+
+    def bites(self, request, answer):
+        del request, answer
+        self.left.append(None)
+        if len(self.left) == self.count:
+            self.event.set()
+        return False
+
+    def __init__(self, count):
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "left", [])
+        object.__setattr__(self, "event", threading.Event())
+
+
+@pytest.fixture
+def models(at_hub):
+    for name, files, _ in planted(MODELS):
+        at_hub.add(name, files)
+    at_hub.add("sweep/gated", healthy(1), gated="auto")
+    return at_hub
+
+
+def started(store):
+    return subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-c", START, "sweep", *OPTIONS, "--store", str(store)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process):
+    _, said = process.communicate()
+    return process.returncode, said
+
+
+def contents(store):
+    """Everything in a store but the times and the numbers of plans, which say how often it ran."""
+    with closing(sqlite3.connect(store)) as database:
+        database.row_factory = sqlite3.Row
+        tables = {
+            name: [dict(row) for row in database.execute(f"SELECT * FROM {name}")]  # noqa: S608
+            for name in ("nights", "planned", "listings", "snapshots", "outcomes", "failures")
+        }
+    for rows in tables.values():
+        for row in rows:
+            for time in ("started", "finished", "recorded", "seconds", "plan"):
+                row.pop(time, None)
+            if "verdict" in row:
+                row["content"] = {**json.loads(unpack(row["content"])), "fetched": None}
+    return {name: sorted(rows, key=repr) for name, rows in tables.items()}
+
+
+@pytest.fixture
+def undisturbed(models, tmp_path):
+    del models
+    store = tmp_path / "undisturbed.sqlite"
+    code, said = ended(started(store))
+    assert code == 3, said  # the gated one
+    assert said.count("41 models") == 2
+    return contents(store)
+
+
+def test_a_sweep_that_is_killed_anywhere_ends_with_the_same_store(models, undisturbed, tmp_path):
+    draw = random.Random(8)  # noqa: S311 - the same points in every run
+    store = tmp_path / "killed.sqlite"
+    kills = 0
+    for _ in range(8):
+        alarm = After(draw.randrange(1, 45))
+        models.behave()
+        models.misbehave(fault=alarm)
+        process = started(store)
+        threading.Thread(target=lambda p=process, a=alarm: (p.wait(), a.event.set())).start()
+        alarm.event.wait()
+        process.send_signal(signal.SIGKILL)
+        kills += ended(process)[0] == -signal.SIGKILL
+    models.behave()
+    assert kills >= 3
+    assert ended(started(store))[0] == 3
+    assert contents(store) == undisturbed
+
+
+def test_what_was_audited_before_the_kill_is_not_asked_for_again(models, tmp_path):
+    store = tmp_path / "killed.sqlite"
+    alarm = After(60)
+    models.misbehave(fault=alarm)
+    process = started(store)
+    alarm.event.wait()
+    process.kill()
+    ended(process)
+    models.behave()
+    with closing(sqlite3.connect(store)) as database:
+        kept = {model for (model,) in database.execute("SELECT model FROM outcomes")}
+    assert kept
+    models.reset_log()
+    assert ended(started(store))[0] == 3
+    paths = [record.path for record in models.log]
+    assert not [path for path in paths if any(f"/{name}/" in path for name in kept)]
+    assert "/api/models" not in paths  # the plan was frozen
+
+
+def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
+    alarm = After(30)
+    models.misbehave(fault=alarm)
+    process = started(tmp_path / "interrupted.sqlite")
+    alarm.event.wait()
+    process.send_signal(signal.SIGINT)
+    code, said = ended(process)
+    assert code == 130
+    assert "the same command goes on from there" in said
+    assert "Traceback" not in said
+
+
+def test_the_processes_of_a_killed_sweep_end_by_themselves(models, tmp_path):
+    alarm = After(30)
+    models.misbehave(fault=alarm)
+    store = tmp_path / "killed.sqlite"
+    process = started(store)
+    alarm.event.wait()
+    children = _children(process.pid)
+    process.kill()
+    ended(process)  # its stderr, which they inherit, ends when the last of them has
+    assert children
+    assert not [pid for pid in children if _runs(pid)]
+
+
+def _children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:  # noqa: PTH123 - no file
+        return [int(child) for child in file.read().split()]
+
+
+def _runs(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - no file
+        return file.read().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_two_sweeps_of_one_store_end_with_the_store_of_one(models, undisturbed, tmp_path):
+    del models
+    store = tmp_path / "shared.sqlite"
+    both = [started(store) for _ in range(2)]
+    assert [ended(process)[0] for process in both] == [3, 3]
+    assert contents(store) == undisturbed
+
+
+def test_a_night_under_way_is_not_taken_over_by_another_selection(models, tmp_path):
+    store = tmp_path / "killed.sqlite"
+    alarm = After(30)
+    models.misbehave(fault=alarm)
+    process = started(store)
+    alarm.event.wait()
+    process.kill()
+    ended(process)
+    other = [*OPTIONS, "--search", "m0"]
+    command = [sys.executable, "-c", START, "sweep", *other, "--store", str(store)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert 'under way for [{"author": "sweep"}], and not for' in done.stderr

@@ -1,0 +1,100 @@
+"""A sweep.toml: what it can say, and one line for what it cannot."""
+
+import pytest
+
+from auditor.errors import UsageError
+from auditor.sweep.settings import chosen, ids_in, ids_of, read
+
+FULL = """
+[[selection]]
+author = "google"
+library = "transformers"
+filter = ["zh", "pytorch"]
+
+[[selection]]
+sort = "likes"
+top = 500
+
+[[selection]]
+ids = "ours.txt"
+
+[policy]
+fail_on = "error"
+max_requests = 900
+deadline = 60.5
+
+[output]
+store = "nights/sweep.sqlite"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text):
+        path = tmp_path / "sweep.toml"
+        path.write_text(text)
+        (tmp_path / "ours.txt").write_text("a/b # ours\n\n# theirs\nc/d@v1\na/b\n")
+        return path
+
+    return write
+
+
+def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
+    settings = read(file(FULL))
+    google, liked, ours = settings.selections
+    assert (google.author, google.filters) == ("google", ("zh", "pytorch", "transformers"))
+    assert (liked.sort, liked.top) == ("likes", 500)
+    assert ours.ids == ("a/b", "c/d@v1")
+    assert (settings.policy.max_requests, settings.policy.deadline) == (900, 60.5)
+    assert settings.fail_on == "error"
+    assert settings.output.store == tmp_path / "nights/sweep.sqlite"
+
+
+WRONG = {
+    "": r"no \[\[selection\]\] says which models to sweep",
+    "selection = 3": "no .*selection",
+    "[[selection]]": "a selection that chooses nothing|chooses nothing would be the whole Hub",
+    "[[selection]]\nautor = 'x'": "has no 'autor'; it has author, filter, ids",
+    "[[selection]]\nauthor = 3": "selection.author is 3; a string is due",
+    "[[selection]]\ntop = 0": "selection.top is 0; a number from 1 on is due",
+    "[[selection]]\ntop = true": "selection.top is true; a number",
+    "[[selection]]\nids = 'none.txt'": "'.*none.txt', a list of ids, cannot be read",
+    "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are taken as they are",
+    "[policy\n": "is no TOML",
+    "surprise = 1": "a sweep.toml has no 'surprise'; it has output, policy, selection",
+    "[[selection]]\ntop = 1\n[policy]\nprocesses = 0": "policy.processes is 0; a number above 0",
+    "[[selection]]\ntop = 1\n[policy]\nat_once = 1.5": "policy.at_once is 1.5; a whole number",
+    "[[selection]]\ntop = 1\n[policy]\nspeed = 1": "has no 'speed'",
+    "[[selection]]\ntop = 1\n[policy]\nfail_on = 'info'": "fail_on is the string 'info'; error,",
+    "policy = 3\n[[selection]]\ntop = 1": r"policy is 3, not a \[policy\] table",
+    "[[selection]]\ntop = 1\n[output]\nplace = 'x'": "has no 'place'",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items())
+def test_what_is_wrong_is_said_in_one_line_with_the_file(text, message, file):
+    with pytest.raises(UsageError, match=message) as caught:
+        read(file(text))
+    assert "\n" not in str(caught.value)
+    assert ".t" in str(caught.value) or "ids are" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path):
+    with pytest.raises(UsageError, match=r"sweep.toml' cannot be read: No such file"):
+        read(tmp_path / "sweep.toml")
+
+
+def test_ids_are_lines_without_blanks_and_comments_each_once():
+    assert ids_of(["a/b\n", "  c/d  # why\n", "#\n", "\n", "a/b\n"]) == ("a/b", "c/d")
+
+
+def test_a_list_without_ids_is_no_list(tmp_path):
+    (tmp_path / "empty.txt").write_text("# none\n")
+    with pytest.raises(UsageError, match=r"there is no model in '.*empty.txt'"):
+        ids_in(tmp_path / "empty.txt")
+
+
+def test_the_top_models_are_those_most_downloaded_unless_said_otherwise():
+    assert chosen(top=5).sort == "downloads"
+    assert chosen(top=5, sort="likes").sort == "likes"
+    assert chosen() is None

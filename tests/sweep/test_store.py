@@ -1,0 +1,232 @@
+"""The store: what it keeps, what it refuses, and that order and repetition change nothing."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from auditor.errors import UsageError
+from auditor.sweep.ledger import Found, Ledger
+from auditor.sweep.schema import SUMMARY, VERSION
+from auditor.sweep.store import Planned, Recorded, Store, Summary, Versions, pack, unpack
+
+NOW = Versions(auditor="1", catalogue="a")
+LATER = Versions(auditor="1", catalogue="b")
+EMPTY = Summary(*(0 if name in {"errors", "warnings", "infos"} else None for name in SUMMARY))
+
+
+def recorded(verdict="clean", reason=None, **counts):
+    numbers = {"requests": 0, "bytes": 0, "seconds": 0.0, **counts}
+    summary = EMPTY._replace(verdict=verdict, reason=reason, **numbers)
+    return Recorded(summary, pack(json.dumps({"verdict": verdict, "reason": reason}).encode()))
+
+
+def found(name, commit="a" * 40, siblings=None):
+    return Found(Planned(name, commit, name), siblings)
+
+
+def opened(path, *models, night="n1", versions=NOW):
+    """A ledger, and a night whose plan has these models."""
+    ledger = Ledger.open(path, create=True)
+    started = ledger.begin(night, "all", versions)
+    plan = ledger.new_plan(night)
+    ledger.add(started, plan, models)
+    ledger.freeze(night, plan)
+    return ledger, ledger.known(night)
+
+
+def shown(ledger, night="n1"):
+    return [(one.model, one.verdict, one.reason) for one in ledger.results(night)]
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "folder" / "sweep.sqlite"
+
+
+def test_a_plan_without_outcomes_is_shown_as_not_audited_yet(path):
+    ledger, night = opened(path, found("o/b"), found("o/a"))
+    with ledger:
+        assert shown(ledger) == [("o/a", None, None), ("o/b", None, None)]
+        assert [one.model for one in ledger.waiting(night)] == ["o/a", "o/b"]
+        assert ledger.left(night) == 2
+
+
+def test_what_is_recorded_is_shown_and_no_longer_waits(path):
+    ledger, night = opened(path, found("o/a"), found("o/b"))
+    with ledger:
+        ledger.record(night, "o/a", "a" * 40, recorded("findings", errors=2), snapshot=b"s")
+        assert shown(ledger) == [("o/a", "findings", None), ("o/b", None, None)]
+        assert [one.model for one in ledger.waiting(night)] == ["o/b"]
+        result = ledger.result("n1", "o/a")
+        assert result.outcome == {"verdict": "findings", "reason": None}
+        assert (result.errors, result.commit_sha, result.catalogue) == (2, "a" * 40, "a")
+        assert ledger.tally("n1") == ((None, None, 1), ("findings", None, 1))
+        assert ledger.alarms("n1") == (1, 0, 1, 0)
+
+
+def test_a_new_version_waits_for_all_and_hands_out_what_is_stored(path):
+    ledger, night = opened(path, found("o/a", siblings=[]), found("o/b", siblings=[]))
+    with ledger:
+        ledger.record(night, "o/a", "a" * 40, recorded(), snapshot=b"s")
+        later = ledger.begin("n1", "all", LATER)
+        waiting = {one.model: one for one in ledger.waiting(later)}
+        assert waiting["o/a"].snapshot == b"s"
+        assert waiting["o/a"].listing is None
+        assert unpack(waiting["o/b"].listing) == b"[]"
+        assert waiting["o/b"].snapshot is None
+
+
+def test_a_failure_belongs_to_its_night_and_ends_with_an_outcome_of_the_same_night(path):
+    ledger, first = opened(path, found("o/a"))
+    with ledger:
+        ledger.fail(first, "o/a", "a" * 40, recorded("unaudited", "timed-out"), passing=True)
+        ledger.finish(first)
+        assert shown(ledger) == [("o/a", "unaudited", "timed-out")]
+        assert [one.model for one in ledger.waiting(first)] == ["o/a"]
+    ledger, second = opened(path, found("o/a"), night="n2")
+    with ledger:
+        ledger.record(second, "o/a", "a" * 40, recorded())
+        assert shown(ledger, "n1") == [("o/a", "unaudited", "timed-out")]
+        assert shown(ledger, "n2") == [("o/a", "clean", None)]
+        ledger.record(first, "o/a", "a" * 40, recorded())
+        assert shown(ledger, "n1") == [("o/a", "clean", None)]
+
+
+def test_a_failure_does_not_hide_what_another_sweep_has_found_out(path):
+    ledger, night = opened(path, found("o/a"))
+    with ledger:
+        ledger.record(night, "o/a", "a" * 40, recorded())
+        ledger.fail(night, "o/a", "a" * 40, recorded("unaudited", "timed-out"), passing=True)
+        assert shown(ledger) == [("o/a", "clean", None)]
+
+
+def test_a_model_that_a_selection_finds_twice_is_planned_once_as_first_found(path):
+    ledger, _ = opened(path, found("o/a", "a" * 40), found("o/a", "b" * 40))
+    with ledger:
+        assert [one.commit_sha for one in ledger.results("n1")] == ["a" * 40]
+
+
+def test_a_model_without_a_commit_is_asked_for_again_where_its_reason_passes(path):
+    ledger, night = opened(path)
+    with ledger:
+        for name, passing in (("o/away", True), ("o/bad", False)):
+            refusal = recorded("unaudited", "not-found" if passing else "bad-request")
+            ledger.refuse(night, night.plan, Planned(name, "", name), refusal, passing=passing)
+        assert ledger.unresolved(night) == ("o/away",)
+        assert list(ledger.waiting(night)) == []
+        ledger.resolve(night, night.plan, Found(Planned("o/here", "c" * 40, "o/away"), []))
+        assert shown(ledger) == [("o/bad", "unaudited", "bad-request"), ("o/here", None, None)]
+
+
+def test_a_plan_that_was_not_frozen_leaves_no_trace(path):
+    with Ledger.open(path, create=True) as ledger:
+        night = ledger.begin("n1", "all", NOW)
+        ledger.add(night, ledger.new_plan("n1"), [found("o/left")])
+        assert ledger.night("n1").plan is None
+        assert shown(ledger) == []
+    ledger, _ = opened(path, found("o/a"))
+    with ledger:
+        assert shown(ledger) == [("o/a", None, None)]
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT model FROM planned").fetchall() == [("o/a",)]
+
+
+def test_of_two_selections_at_once_the_first_to_end_is_the_nights(path):
+    with Ledger.open(path, create=True) as one, Ledger.open(path, create=True) as other:
+        night = one.begin("n1", "all", NOW)
+        other.begin("n1", "all", NOW)
+        plans = one.new_plan("n1"), other.new_plan("n1")
+        one.add(night, plans[0], [found("o/a")])
+        other.add(night, plans[1], [found("o/a"), found("o/b")])
+        assert other.freeze("n1", plans[1]) == plans[1]
+        assert one.freeze("n1", plans[0]) == plans[1]
+        assert [model for model, *_ in shown(one)] == ["o/a", "o/b"]
+        assert other.known("n1") == one.known("n1")
+
+
+def test_a_finished_night_is_selected_anew_and_one_under_way_goes_on(path):
+    ledger, night = opened(path, found("o/a"))
+    with ledger:
+        assert ledger.begin("n1", "all", NOW).plan == night.plan
+        ledger.finish(night)
+        assert ledger.previous("n2").night == "n1"
+        assert ledger.previous("n1") is None
+        assert ledger.begin("n1", "all", NOW).plan is None
+
+
+def test_a_night_under_way_for_another_selection_is_refused(path):
+    ledger, _ = opened(path, found("o/a"))
+    with ledger, pytest.raises(UsageError, match="'n1' is under way for all, and not for more"):
+        ledger.begin("n1", "more", NOW)
+
+
+def test_a_sweep_that_starts_in_the_middle_goes_round_once(path):
+    ledger, night = opened(path, *(found(f"o/{number:03}") for number in range(200)))
+    with ledger:
+        first = ledger.somewhere(night)
+        order = [one.model for one in ledger.waiting(night, first=first)]
+        assert sorted(order) == [f"o/{number:03}" for number in range(200)]
+        assert order[-1] == first
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["o/a", "o/b", "o/c"]),
+        st.sampled_from(["a" * 40, "b" * 40]),
+        st.integers(0, 1),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=25)  # each makes a file
+@given(steps=STEPS)
+def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps, tmp_path_factory):
+    path = tmp_path_factory.mktemp("store") / "sweep.sqlite"
+    ledger, night = opened(path, found("o/a"), found("o/b"), found("o/c"))
+    with ledger, Ledger.open(path) as other:
+        for name, commit, which in steps:
+            (ledger, other)[which].record(night, name, commit, recorded(), snapshot=b"s")
+        assert {one.model for one in other.results("n1") if one.verdict} == {
+            name for name, commit, _ in steps if commit == "a" * 40
+        }
+    with closing(sqlite3.connect(path)) as database:
+        rows = database.execute("SELECT model, commit_sha FROM outcomes").fetchall()
+        assert sorted(rows) == sorted({step[:2] for step in steps})
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_store_of_a_newer_version_is_refused_in_one_line(path):
+    Ledger.open(path, create=True).__exit__()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(UsageError, match=rf"is of version {VERSION + 1}, .* reads up to {VERSION}"):
+        Store.open(path)
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE notes (text)")
+    with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of something else"):
+        Ledger.open(path, create=True)
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough to look at" * 20])
+def test_a_file_that_is_no_database_is_refused(content, tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="cannot be opened: file is not a database"):
+        Store.open(path)
+    assert path.read_bytes() == content
+
+
+def test_a_store_that_is_not_there_is_not_made_by_who_reads(tmp_path):
+    with pytest.raises(UsageError, match=r"there is no store '.*none.sqlite'"):
+        Store.open(tmp_path / "none.sqlite")
+    assert not list(tmp_path.iterdir())
