@@ -2,7 +2,8 @@
 
 Whole processes against one Hub on loopback, in turn, each with an empty cache. The peer is
 get_safetensors_metadata, the nearest that huggingface_hub has: it reads the same headers and
-counts their parameters, and compares them with nothing. At last, in this process: what a config
+counts their parameters, and compares them with nothing. Then a .bin, GGUF and GPTQ checkpoint
+beside hf-mem and @huggingface/gguf, where --peers has them. At last, in this process: what a config
 of 92,000 tensors implies, built and reconciled, beside json.loads of as many. A bench and not a
 gate: it ends with 0 whatever the figures are.
 """
@@ -19,10 +20,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benching import mixture
+from benching import formats, mixture, peers
 from benching.figures import Measured, compare
+from benching.formats import Compared
 from benching.measure import AUDIT, run
 from benching.mixture import Mixture
+from benching.peers import Peer
 from benching.server import serving
 
 LAYERS, SHARDS = 5625, 20  # 16 tensors a layer and 7 around them: 90,007
@@ -49,6 +52,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--experts", type=int, default=mixture.EXPERTS, help="of the mixture of experts"
     )
+    parser.add_argument(
+        "--peers", type=Path, default=Path(sys.prefix, "peers"), help="where other tools are"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there")
     parser.add_argument("--markdown", action="store_true", help="tables for a README")
     options = parser.parse_args(given)
@@ -59,8 +65,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
+    found, absent = peers.find(options.peers)
     with tempfile.TemporaryDirectory() as bytecode:
-        measured = _measured(options.layers, options.runs, Path(bytecode))
+        measured, packed = _measured(options.layers, options.runs, Path(bytecode), found)
         starts = {
             name: _start(command, options.runs, Path(bytecode)) for name, command in STARTS.items()
         }
@@ -68,25 +75,32 @@ def main() -> None:
     # Last: the peak memory of the processes above counts that of the one they come from.
     experts = mixture.measured(mixture.LAYERS, options.experts, options.runs)
     show = _markdown if options.markdown else _tables
-    show((*measured, experts), _notes(starts, facts))
+    notes = [*(note for one in packed for note in one.notes()), *peers.lines(absent)]
+    show((*measured, *packed, experts), [*notes, *_notes(starts, facts)])
     if options.json:
         figures = {
             "facts": facts,
             "models": [one.as_json() for one in measured],
+            "formats": [one.as_json() for one in packed],
             "mixture": experts.as_json(),
             "starts": starts,
         }
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def _measured(layers: int, runs: int, bytecode: Path) -> list[Measured]:
+def _measured(
+    layers: int, runs: int, bytecode: Path, others: Sequence[Peer]
+) -> tuple[list[Measured], list[Compared]]:
     tensors = 16 * layers + 7
     models = {
         SINGLE: f"{SINGLE}: one file of 411,553,788 bytes, 206 tensors",
         SHARDED: f"BertModel of {layers:,} layers: {SHARDS} shards, {tensors:,} tensors",
     }
     with serving(layers, SHARDS) as served:
-        return [compare(served, title, id_, runs, bytecode) for id_, title in models.items()]
+        measured = [compare(served, title, id_, runs, bytecode) for id_, title in models.items()]
+        return measured, [
+            formats.compare(served, one, others, runs, bytecode) for one in formats.CHECKPOINTS
+        ]
 
 
 def _start(command: Sequence[str], runs: int, bytecode: Path) -> float:
@@ -114,7 +128,8 @@ def _notes(starts: dict[str, float], facts: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {facts[name]}" for name in VERSIONS)
     return [
         f"Medians of {facts['runs']} pairs of whole processes in turn, each with an empty cache.",
-        "One Hub on loopback answers both: no distance and no TLS.",
+        "One Hub on loopback answers all: no distance and no TLS.",
+        "What a tool says: the parameters that it prints; hf-mem's fixed address is exchanged.",
         f"{facts['machine']}, {facts['cores']} cores, load {facts['load']}; {versions}.",
         f"The first read of a weight file has {facts['first_read']:,} bytes (downloader/heads.py).",
         f"For comparison: {started}.",
@@ -122,10 +137,11 @@ def _notes(starts: dict[str, float], facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _markdown(measured: Sequence[Measured | Mixture], notes: Sequence[str]) -> None:
+def _markdown(measured: Sequence[Measured | Compared | Mixture], notes: Sequence[str]) -> None:
     lines = []
     for one in measured:
-        lines += [f"**{one.title}**", "", *map(_row, (one.headings, ("---", "--:", "--:", "--:")))]
+        rule = ("---", *["--:"] * (len(one.headings) - 1))
+        lines += [f"**{one.title}**", "", *map(_row, (one.headings, rule))]
         lines += [*map(_row, one.rows()), ""]
     _say("\n".join([*lines, *notes]))
 
@@ -134,7 +150,7 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _tables(measured: Sequence[Measured | Mixture], notes: Sequence[str]) -> None:
+def _tables(measured: Sequence[Measured | Compared | Mixture], notes: Sequence[str]) -> None:
     for one in measured:
         rows = (one.headings, *one.rows())
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -117,6 +117,20 @@ print(json.dumps([names(sort="downloads"), names(search="M3", expand=["sha"]), n
     assert sum("limit=3" in record.query for record in hub.log) == 3
 
 
+def test_huggingface_hub_lists_the_files_of_a_revision(hub, hub_env):
+    files = {"config.json": "{}", "m.gguf": Sparse(b"GGUF", 5 * 10**9), "deep/er/a.txt": "abc"}
+    hub.add("o/n", {}, refs={"refs/pr/1": files})
+    code = """
+import json, huggingface_hub as h
+def listed(**how):
+    found = h.list_repo_tree("o/n", revision="refs/pr/1", **how)
+    return {f.path: [f.size, f.lfs and [f.lfs.size, len(f.lfs.sha256)]] for f in found}
+print(json.dumps([listed(recursive=True), listed()]))
+"""
+    top = {"config.json": [2, None], "m.gguf": [5 * 10**9, [5 * 10**9, 64]]}
+    assert run(code, hub_env) == [{**top, "deep/er/a.txt": [3, None]}, top]
+
+
 OUTCOMES = {
     ("o/open", "main", "config.json", None): "{}",
     ("o/open", "main", "absent.json", None): "RemoteEntryNotFoundError",

@@ -29,6 +29,19 @@ def model_info(repo: Repo, commit: Commit, query: str) -> dict[str, Any]:
     return _entry(repo, commit, wanted or every, blobs=blobs)
 
 
+def model_tree(commit: Commit, query: str) -> list[dict[str, Any]]:
+    """The answer to /api/models/{id}/tree/{revision}, at the top or `recursive`: files alone."""
+    deep = _truth(parse_qsl(query), "recursive")
+    return [_leaf(file) for file in commit.files if deep or "/" not in file.name]
+
+
+def _leaf(file: File) -> dict[str, Any]:
+    entry = {"type": "file", "path": file.name, "oid": file.oid, "size": file.size}
+    if file.lfs:
+        entry["lfs"] = {"oid": file.lfs, "size": file.size, "pointerSize": file.pointer_size}
+    return entry
+
+
 def model_list(repos: Sequence[Repo], query: str) -> tuple[list[dict[str, Any]], str | None]:
     """One page, and the query of the next one."""
     params = parse_qsl(query)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
-from .listing import SORTS, model_info, model_list
+from .listing import SORTS, model_info, model_list, model_tree
 from .quota import Meter
 from .repos import Commit, File, Repo, Shelf
 from .wire import Answer, Cut, Headers, Origin, Request, plain
@@ -15,6 +15,7 @@ from .wire import Answer, Cut, Headers, Origin, Request, plain
 ID = r"(?P<id>[^/]+(?:/[^/]+)?)"
 REVISION = r"(?P<revision>refs/[^/]+/[^/]+|[^/]+)"
 MODEL = re.compile(rf"/api/models/{ID}(?:/revision/(?P<revision>.+))?")
+TREE = re.compile(rf"/api/models/{ID}/tree/{REVISION}")
 RESOLVE = re.compile(rf"/{ID}/resolve/{REVISION}/(?P<file>.+)")
 CACHED = re.compile(rf"/api/resolve-cache/models/{ID}/(?P<revision>[0-9a-f]{{40}})/(?P<file>.+)")
 STORED = re.compile(rf"/xet/{ID}/(?P<revision>[0-9a-f]{{40}})/(?P<file>.+)")
@@ -62,6 +63,9 @@ class Desk:
             repo = self._repo(request, caller, found)
             commit = _commit(repo, unquote(found["revision"] or "main"))
             return as_json(200, model_info(repo, commit, request.query))
+        if found := TREE.fullmatch(path):
+            commit = _commit(self._repo(request, caller, found), unquote(found["revision"]))
+            return as_json(200, model_tree(commit, request.query))
         if found := RESOLVE.fullmatch(path):
             return self._resolve(request, caller, found)
         return as_json(404, {"error": "Sorry, we can't find the page you are looking for."})
