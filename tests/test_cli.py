@@ -220,3 +220,12 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one_whole(tmp_path: Path
     assert old.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
     assert "Traceback" not in done.stderr
+
+
+def test_memory_answers_for_a_dtype_and_refuses_one_that_there_is_not():
+    shown = run("memory", CHINESE, "--source", "bundled", "--dtype", "f16")
+    assert shown.returncode == 0
+    assert "stored in F16: 102,882,442 x 2 = 205,764,884 bytes (196.23 MiB)" in shown.stdout
+    refused = run("memory", CHINESE, "--source", "bundled", "--dtype", "int3")
+    assert refused.returncode == 2
+    assert "--dtype 'int3': no such dtype" in refused.stderr
