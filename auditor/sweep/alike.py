@@ -69,7 +69,7 @@ class Alike:
         return Recorded(summary(outcome), pack(text.encode())), outcome
 
     def _remember(self, key: bytes, report: Report, snapshot: Snapshot, text: str) -> None:
-        if report.expected is None or report.expected.origin != "closed-form":
+        if report.parts or report.expected is None or report.expected.origin != "closed-form":
             return
         opening = _opening(snapshot)
         bare = text
@@ -90,7 +90,7 @@ class Alike:
 
 def summary(outcome: Report | Unaudited) -> Summary:
     """The columns of an outcome."""
-    severities = [finding.severity for finding in outcome.findings]
+    severities = [finding.severity for one in outcome.every for finding in one.findings]
     observed, expected = outcome.observed, outcome.expected
     return Summary(
         verdict=outcome.verdict,

@@ -40,7 +40,8 @@ class _State(IntEnum):
 class Budget:
     """Lets requests through as the Hub's RateLimit headers and `most` in five minutes allow.
 
-    Shared by processes: it is handed to each as it is started.
+    Shared by processes: it is handed to each as it is started. Where the others that spend the same
+    quota share no memory (a cluster's workers), it is divided among so many.
     """
 
     def __init__(
@@ -56,8 +57,13 @@ class Budget:
         self._own = context.RawArray("d", 2)  # when our own window began, and requests in it
         self._resumes = context.RawValue("d", 0.0)
         self._most = most
+        self._share = 1
         self._clock = clock
         self._sleep = sleep
+
+    def divide(self, share: int) -> None:
+        """From now on, one `share`-th of all that there is: what is left, the quota, `most`."""
+        self._share = max(1, share)
 
     def take(self, path: str) -> float:
         """Wait until a request may go; the seconds waited."""
@@ -87,11 +93,13 @@ class Budget:
             if state == _State.TOLD and until < known - 2 * _ROUNDING:
                 return  # of a window that is over
             same = state == _State.TOLD and until <= known + 2 * _ROUNDING
-            counted = same or state == _State.ASSUMED
-            left = limit.remaining
+            # A share is taken anew of what is left for all: none is lost with a worker that idles.
+            counted = (same or state == _State.ASSUMED) and self._share == 1
+            left = limit.remaining // self._share
+            quota = max(1, limit.limit // self._share) if limit.limit else 0
             numbers[_Field.LEFT] = min(numbers[_Field.LEFT], left) if counted else left
             numbers[_Field.UNTIL] = max(until, known) if same else until
-            numbers[_Field.QUOTA] = limit.limit or max(numbers[_Field.QUOTA], left)
+            numbers[_Field.QUOTA] = quota or max(numbers[_Field.QUOTA], left)
             numbers[_Field.STATE] = _State.TOLD
 
     def blocked(self) -> float:
@@ -115,8 +123,7 @@ class Budget:
             numbers[_Field.LEFT] = numbers[_Field.QUOTA]
             numbers[_Field.UNTIL] = now + WINDOW
             numbers[_Field.STATE] = _State.ASSUMED
-        spared = min(numbers[_Field.QUOTA] // _SPARED, _MOST_SPARED)
-        if numbers[_Field.LEFT] > spared:
+        if numbers[_Field.LEFT] > spared(numbers[_Field.QUOTA]):
             return 0.0
         return numbers[_Field.UNTIL] + _ROUNDING - now
 
@@ -126,9 +133,15 @@ class Budget:
         now = self._clock()
         if not self._own[0] or now >= self._own[0] + WINDOW:
             self._own[:] = [now, 0.0]
-        return self._own[0] + WINDOW - now if self._own[1] >= self._most else 0.0
+        most = max(1, self._most // self._share)
+        return self._own[0] + WINDOW - now if self._own[1] >= most else 0.0
 
     def _spend(self, numbers: Numbers) -> None:
         numbers[_Field.LEFT] -= 1
         numbers[_Field.PROBED] = self._clock()
         self._own[1] += 1
+
+
+def spared(quota: float) -> float:
+    """Requests of a window's quota that are left to others."""
+    return min(quota // _SPARED, _MOST_SPARED)

@@ -27,7 +27,7 @@ class Nights(Store):
         try:
             yield
         finally:
-            self._database.execute("ROLLBACK")
+            self._database.rollback()
 
     def chosen(self, name: str | None) -> Night:
         """The night of that name, or the latest; raises UsageError where there is none to show."""

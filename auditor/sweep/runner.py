@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol, Self
 
 from auditor.downloader.hub import endpoint, usable_token
 from auditor.sweep.alike import recorded
@@ -34,18 +35,44 @@ class Swept:
     alarms: Alarms
 
 
+class Auditors(Protocol):
+    """Those who audit what is submitted: the processes of a Crew, or the workers of a Cluster."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def start(self) -> None:
+        """Be ready, unless that is done."""
+
+    @property
+    def under_way(self) -> int:
+        """Models that are submitted and not done."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may be submitted."""
+
+    def submit(self, waiting: Waiting) -> None: ...
+
+    def finished(self, seconds: float) -> Iterator[Done]:
+        """What is done within so many seconds."""
+
+
 def sweep(
     settings: Settings,
     *,
     night: str | None = None,
     token: str | None = None,
+    scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Swept:
     """Sweep the selected models once; goes on where an earlier run of the same night stopped.
 
-    `night` is the name to keep it under, today's date (UTC) if None. Raises UsageError for
-    settings that cannot be met, SourceError where the Hub does not say which models there are;
-    what goes wrong with one model is that model's outcome.
+    `night` is the name to keep it under, today's date (UTC) if None; `scheduler` the address of a
+    Dask cluster whose workers audit in the place of processes here. Raises UsageError for settings
+    that cannot be met, SourceError where the Hub does not say which models there are, or where the
+    cluster is lost; what goes wrong with one model is that model's outcome.
     """
     endpoint()
     usable = usable_token(token)
@@ -56,7 +83,7 @@ def sweep(
     with (
         Ledger.open(settings.output.store, create=True) as ledger,
         progress or Quiet() as shown,
-        Crew(settings.policy, usable, budget) as crew,
+        _auditors(settings, usable, budget, scheduler) as crew,
     ):
         started = ledger.begin(night or today(), described, now)
         if not ledger.has_outcomes(now):
@@ -79,6 +106,16 @@ def sweep(
             tally=ledger.tally(current.night),
             alarms=ledger.alarms(current.night),
         )
+
+
+def _auditors(
+    settings: Settings, token: str | None, budget: Budget, scheduler: str | None
+) -> Auditors:
+    if scheduler is None:
+        return Crew(settings.policy, token, budget)
+    from auditor.sweep.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
+
+    return Cluster(scheduler, settings.policy, token)
 
 
 def today() -> str:
@@ -115,7 +152,7 @@ def _keep(ledger: Ledger, night: Night, plan: int, page: Page) -> None:
 
 
 def _audit(  # noqa: PLR0913, PLR0917 - the parts of a sweep
-    ledger: Ledger, night: Night, first: str, crew: Crew, shown: Progress, budget: Budget
+    ledger: Ledger, night: Night, first: str, crew: Auditors, shown: Progress, budget: Budget
 ) -> int:
     """Audit what waits; the number of outcomes that came of it."""
     left = ledger.left(night)
@@ -136,7 +173,7 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a sweep
 
 
 def _done(
-    crew: Crew, waiting: Iterator[Waiting], shown: Progress, budget: Budget
+    crew: Auditors, waiting: Iterator[Waiting], shown: Progress, budget: Budget
 ) -> Iterator[Done]:
     """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
     more = True

@@ -19,9 +19,9 @@ from auditor.sweep.budget import Budget
 from auditor.sweep.ledger import Found
 from auditor.sweep.policy import Policy
 from auditor.sweep.store import Planned
-from auditor.sweep.work import Allowance, unaudited
+from auditor.sweep.work import Allowance, require_online, unaudited
 
-_PAGE = 1000  # models a request: the most that the Hub lists
+PAGE = 1000  # models a request: the most that the Hub lists
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -53,7 +53,7 @@ class Selection:
         """The parameters of the list API."""
         asked = (("author", self.author), ("search", self.search), ("sort", self.sort))
         given = [(name, value) for name, value in asked if value]
-        size = min(self.top or _PAGE, _PAGE)
+        size = min(self.top or PAGE, PAGE)
         filters = (("filter", tag) for tag in self.filters)
         return (*given, *filters, ("limit", str(size)), *_EXPAND)
 
@@ -106,7 +106,7 @@ class Selector:
                 plain -= wanted
         rest = iter(dict.fromkeys(name for name in ids if name in plain or id_fault(name)))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            while batch := tuple(islice(rest, _PAGE)):
+            while batch := tuple(islice(rest, PAGE)):
                 asked = tuple(pool.map(self._one, batch))
                 yield Page(
                     tuple(one for one in asked if isinstance(one, Found)),
@@ -152,6 +152,7 @@ class Selector:
         return Found(Planned(listed.model_id, listed.commit, requested), siblings)
 
     def _session(self, model: HubModel) -> Session:
+        require_online()
         governor = Allowance(self._policy, self._budget)
         return Session(model, self._token, silent, client=self._client, governor=governor)
 

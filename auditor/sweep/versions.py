@@ -16,7 +16,9 @@ _MAKERS = (
     "analytic",
     "audit.py",
     "containers",
+    "downloader/folders.py",
     "downloader/select.py",
+    "downloader/standard.py",
     "expecting.py",
     "formats/as_json.py",
     "layouts",
@@ -25,6 +27,7 @@ _MAKERS = (
     "report.py",
     "tensors.py",
     "walker",
+    "whole.py",
 )
 
 

@@ -5,14 +5,19 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
-from auditor.downloader import dump, hub, lean, load
+from huggingface_hub import constants
+
+from auditor.downloader import dump, folder, hub, lean, load
+from auditor.downloader.bases import with_base
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
+from auditor.downloader.refusals import OFFLINE
 from auditor.downloader.request import HubModel
-from auditor.downloader.select import INDEX, WEIGHTS
+from auditor.downloader.select import INDEX, WEIGHTS, config_alone
 from auditor.downloader.snapshot import Snapshot, Source
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.report import Unaudited
@@ -120,19 +125,30 @@ class Auditor:
             return self._alike.examine(snapshot)[0]
 
     def _fetched(self, waiting: Waiting) -> Snapshot:
+        require_online()
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
-        session = Session(
-            model,
-            self._token,
-            silent,
-            client=self._client,
-            governor=Allowance(self._policy, self._budget),
-        )
+        allowance = Allowance(self._policy, self._budget)
+        session = self._session(model, allowance)
         listing = _listing(waiting) or hub.listed(model, session)
         names = {file.name for file in listing.files}
         sharded = INDEX in names and WEIGHTS not in names
         pool = self._shards if sharded else _Here()
-        return hub.read_listed(model, listing, session, pool=pool)
+        found = hub.read_listed(model, listing, session, pool=pool)
+        return with_base(found, folder.read, partial(self._config_of, allowance=allowance))
+
+    def _config_of(self, model: HubModel, *, allowance: Allowance) -> Snapshot:
+        """An adapter's base, which takes of what the adapter is allowed."""
+        session = self._session(model, allowance)
+        return hub.read_listed(model, hub.listed(model, session), session, config_alone, _Here())
+
+    def _session(self, model: HubModel, allowance: Allowance) -> Session:
+        return Session(model, self._token, silent, client=self._client, governor=allowance)
+
+
+def require_online() -> None:
+    """Raise SourceError where HF_HUB_OFFLINE forbids to ask the Hub."""
+    if constants.is_offline_mode():
+        raise SourceError(Reason.OFFLINE, OFFLINE)
 
 
 def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:

@@ -1,6 +1,5 @@
 """Law 8. Stop a sweep anywhere, start it again: the same store."""
 
-import json
 import os
 import random
 import signal
@@ -11,32 +10,12 @@ import threading
 from contextlib import closing
 
 import pytest
-from hub import Fault
 from sweep_models import healthy, planted
-
-from auditor.sweep.store import unpack
+from sweep_stores import After, contents
 
 MODELS = 40
 OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "1", "--at-once", "4")
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
-
-
-class After(Fault):
-    """Spoils nothing; sets `event` once so many requests have come."""
-
-    requests: int
-
-    def bites(self, request, answer):
-        del request, answer
-        self.left.append(None)
-        if len(self.left) == self.count:
-            self.event.set()
-        return False
-
-    def __init__(self, count):
-        object.__setattr__(self, "count", count)
-        object.__setattr__(self, "left", [])
-        object.__setattr__(self, "event", threading.Event())
 
 
 @pytest.fixture
@@ -58,23 +37,6 @@ def started(store):
 def ended(process):
     _, said = process.communicate()
     return process.returncode, said
-
-
-def contents(store):
-    """Everything in a store but the times and the numbers of plans, which say how often it ran."""
-    with closing(sqlite3.connect(store)) as database:
-        database.row_factory = sqlite3.Row
-        tables = {
-            name: [dict(row) for row in database.execute(f"SELECT * FROM {name}")]  # noqa: S608
-            for name in ("nights", "planned", "listings", "snapshots", "outcomes", "failures")
-        }
-    for rows in tables.values():
-        for row in rows:
-            for time in ("started", "finished", "recorded", "seconds", "plan"):
-                row.pop(time, None)
-            if "verdict" in row:
-                row["content"] = {**json.loads(unpack(row["content"])), "fetched": None}
-    return {name: sorted(rows, key=repr) for name, rows in tables.items()}
 
 
 @pytest.fixture

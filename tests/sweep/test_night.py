@@ -1,12 +1,14 @@
 """Whole nights against a Hub on loopback: what is planted is found, and nothing is asked twice."""
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import signal
 import threading
 
 import pytest
+from builders import safetensors_bytes
 from hub import OFTEN_SEEN, Drip, EndlessBody, Fault, Quota, ServerError, Sparse, Stall, TooMany
 from sweep_models import alarms, healthy, planted
 
@@ -228,3 +230,48 @@ def test_a_list_that_cannot_be_had_is_an_error_and_the_night_can_go_on(at_hub, s
         runner.sweep(settings(OURS, deadline=60.0), night="n1")
     at_hub.behave()
     assert runner.sweep(settings(OURS), night="n1").models == 3
+
+
+def test_an_adapter_is_audited_with_the_config_of_its_base(at_hub, settings):
+    config = {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "n_embd": 8,
+        "n_layer": 1,
+        "n_head": 2,
+        "vocab_size": 40,
+        "n_positions": 10,
+    }
+    lora = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "org/base",
+        "r": 2,
+        "target_modules": ["c_attn"],
+        "fan_in_fan_out": True,
+    }
+    below = "base_model.model.transformer.h.0.attn.c_attn"
+    tensors = {
+        f"{below}.lora_A.weight": ("F32", (2, 8)),
+        f"{below}.lora_B.weight": ("F32", (24, 2)),
+    }
+    at_hub.add("org/base", {"config.json": json.dumps(config).encode()})
+    files = {
+        "adapter_config.json": json.dumps(lora).encode(),
+        "adapter_model.safetensors": safetensors_bytes(tensors),
+    }
+    at_hub.add("sweep/lora", files)
+    at_hub.add(
+        "sweep/orphan",
+        {
+            **files,
+            "adapter_config.json": json.dumps(
+                lora | {"base_model_name_or_path": "org/gone"}
+            ).encode(),
+        },
+    )
+    runner.sweep(settings(OURS), night="n1")
+    said = results(settings(OURS), "n1")
+    assert said["sweep/lora"].verdict == "clean"
+    assert said["sweep/lora"].outcome["observed"]["parameters"] == 2 * (8 + 24)
+    assert (said["sweep/orphan"].verdict, said["sweep/orphan"].reason) == ("unaudited", "not-found")

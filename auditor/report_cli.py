@@ -1,0 +1,92 @@
+"""The `audit report` command: options in, exit code out; auditor.sweep.reporting does the work."""
+
+import gc
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from auditor.containers.words import quoted
+from auditor.formats.printable import printable
+from auditor.sweep_cli import UNAUDITED, Alarm, exit_code
+
+
+def report(  # noqa: PLR0913 - one parameter for each option
+    store: Annotated[
+        Path, typer.Argument(metavar="[STORE]", help="What `audit sweep` keeps its outcomes in.")
+    ] = Path("sweep.sqlite"),
+    *,
+    night: Annotated[
+        str | None, typer.Option(show_default="the latest", help="The night to report, a date.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            show_default="reports/nightly/NIGHT",
+            help="Where CSV tables, summary.json and index.html go.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False, help="Findings that are accepted: TOML or JSON."
+        ),
+    ] = None,
+    sarif: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False, help="Write SARIF 2.1.0 for code-scanning pages."
+        ),
+    ] = None,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="The tables as Parquet, too; needs hf-audit[parquet].")
+    ] = False,
+    depth: Annotated[
+        int | None,
+        typer.Option(min=0, show_default="all the way", help="How deep the rows of modules go."),
+    ] = None,
+    fail_on: Annotated[
+        Alarm, typer.Option("--fail-on", help="The least severity that exits with 1.")
+    ] = Alarm.WARNING,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No talk, errors only.")] = False,
+) -> None:
+    """Write the reports of a night from the store alone: tables, what changed, and a page.
+
+    Exit codes: 0 nothing to be alarmed about, 1 findings that no baseline accepts, 2 usage,
+    3 some models could not be audited; the worst wins.
+    """
+    from auditor.sweep.reporting import night as reporting  # noqa: PLC0415 - for this command alone
+
+    gc.enable()  # main turns it off for commands that end before cycles matter
+    wanted = reporting.Wanted(
+        folder=output, baseline=baseline, sarif=sarif, parquet=parquet, depth=depth
+    )
+    try:
+        written = reporting.write(store, night=night, wanted=wanted)
+    except OSError as error:
+        name = quoted(str(error.filename)) if error.filename else "the reports"
+        _say(f"cannot write {name}: {error.strerror or error}")
+        raise typer.Exit(UNAUDITED) from None
+    if not quiet:
+        for line in _said(written.folder, written.summary):
+            _say(line)
+    raise typer.Exit(exit_code(written.alarms, fail_on))
+
+
+def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
+    """What the baseline has to say, and the night in one line."""
+    for note in (summary["baseline"] or {}).get("notes", ()):
+        yield f"baseline: {printable(note)}"
+    states = ", ".join(f"{count:,} {state}" for state, count in summary["states"].items() if count)
+    found = ("new", "changed", "still-open", "fixed")
+    changes = ", ".join(f"{summary['changes'].get(change, 0):,} {change}" for change in found)
+    models = f"{summary['models']:,} models ({states or 'none'})"
+    yield f"wrote {quoted(str(folder))}: {models}; findings: {changes}"
+
+
+def _say(line: str) -> None:
+    typer.echo(f"audit: {line}", err=True)

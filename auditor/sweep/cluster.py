@@ -1,0 +1,187 @@
+"""The workers of a Dask cluster in the place of the processes of a sweep.
+
+What waits is sent in batches, and what came of each is recorded as it arrives; the store is never
+seen by a worker. A batch whose worker dies is given to another one by Dask itself. One whose
+workers die again and again is taken apart: each of its models goes alone, with nothing else under
+way, so that it is known who is to blame.
+"""
+
+import importlib
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Self
+
+from auditor.containers.words import quoted
+from auditor.errors import Reason, SourceError, UsageError
+from auditor.sweep.ledger import Waiting
+from auditor.sweep.policy import Policy
+from auditor.sweep.station import Batch, Refused, audit, terms
+from auditor.sweep.work import Done, failed
+
+# Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
+# seconds, beside which the 5 ms that Dask needs for a task are nothing.
+_MODELS = 32
+
+_BYTES = 1024 * 1024  # of the snapshots and listings of one batch; Dask warns from 10 MB on
+_AHEAD = 2  # batches for each thread of a worker: one under way, one that waits for it
+_LOOK = 2.0  # seconds between looks at who the workers are
+_CONNECTING = 10.0  # seconds until a scheduler has to answer
+_ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart theirs in 2
+
+
+class Cluster:
+    """Workers that audit what is submitted; a context manager, as a Crew is."""
+
+    def __init__(self, scheduler: str, policy: Policy, token: str | None) -> None:
+        self._scheduler = scheduler
+        self._policy = policy
+        self._terms = terms(token)
+        self._dask = _library()
+        self._client: Any = None
+        self._ready: deque[Waiting] = deque()  # submitted, and in no batch yet
+        self._suspects: deque[Waiting] = deque()  # each was in a batch whose workers died
+        self._sent: dict[Any, Batch] = {}  # by future
+        self._count = 0  # models that are submitted and not done
+        self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
+        self._threads: dict[str, int] = {}  # of each worker
+        self._looked = self._seen = 0.0  # when that was, and when there last was one
+
+    def __enter__(self) -> Self:
+        return self
+
+    def start(self) -> None:
+        """Connect, unless that is done; raises SourceError where nobody answers."""
+        if self._client is not None:
+            return
+        try:
+            self._client = self._dask.Client(
+                self._scheduler, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
+            )
+        except ValueError as error:
+            due = "tcp://HOST:PORT is due"
+            raise UsageError(f"--scheduler {quoted(self._scheduler)}: {error}; {due}") from None
+        except OSError as error:
+            raise self._gone(f"does not answer: {error}") from None
+        self._seen = time.monotonic()
+        self._look()
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is None:
+            return
+        with suppress(OSError, TimeoutError, CancelledError):
+            self._client.cancel(list(self._sent))
+            self._client.close(timeout=_CONNECTING)
+
+    @property
+    def under_way(self) -> int:
+        return self._count
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more is not too much to have in memory here."""
+        slots = _AHEAD * max(1, sum(self._threads.values()))
+        return not self._suspects and self._count < slots * _MODELS
+
+    def submit(self, waiting: Waiting) -> None:
+        self._ready.append(waiting)
+        self._count += 1
+
+    def finished(self, seconds: float) -> Iterator[Done]:
+        """What is done within so many seconds."""
+        self._look()
+        self._send()
+        with suppress(Empty):
+            future = self._arrived.get(timeout=seconds)
+            while True:
+                for done in self._received(future):
+                    self._count -= 1
+                    yield done
+                future = self._arrived.get_nowait()
+
+    def _send(self) -> None:
+        if self._suspects:
+            if not self._sent:
+                self._give((self._suspects.popleft(),))
+            return
+        while batch := _cut(self._ready):
+            self._give(batch)
+
+    def _give(self, models: tuple[Waiting, ...]) -> None:
+        share = max(1, len(self._threads))
+        batch = Batch(models=models, policy=self._policy, terms=self._terms, share=share)
+        future = self._client.submit(audit, batch, pure=False)
+        self._sent[future] = batch
+        future.add_done_callback(self._arrived.put)
+
+    def _received(self, future: Any) -> Iterator[Done]:
+        if future.status == "error":
+            yield from self._raised(self._sent.pop(future), future.exception(_CONNECTING))
+            return
+        try:
+            found = future.result(_CONNECTING)
+        except TimeoutError:  # its worker died with the result: Dask has it worked out once more
+            future.add_done_callback(self._arrived.put)
+            return
+        except (CancelledError, OSError) as error:
+            raise self._gone(f"has lost what it was given: {error}") from None
+        if isinstance(found, Refused):
+            raise UsageError(found.detail)
+        batch = self._sent.pop(future)
+        done = {one.model for one in found}
+        self._ready.extendleft(one for one in batch.models if one.model not in done)
+        yield from found
+
+    def _raised(self, batch: Batch, error: BaseException) -> Iterator[Done]:
+        """A batch without a result. A model that was alone is to blame; of many, any."""
+        if isinstance(error, ImportError):
+            detail = f"a worker cannot audit: {error}; install hf-audit[cluster] there"
+            raise UsageError(detail)
+        if len(batch.models) > 1:
+            self._suspects.extend(batch.models)
+            return
+        said = f"{type(error).__name__}, and nothing else was under way"
+        yield failed(batch.models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
+
+    def _look(self) -> None:
+        """See who the workers are; raises SourceError where there have long been none."""
+        now = time.monotonic()
+        if self._threads and now - self._looked < _LOOK:
+            return
+        try:
+            self._threads = self._client.nthreads()
+        except (OSError, CancelledError) as error:
+            raise self._gone(f"is gone: {error}") from None
+        self._looked = now
+        if self._threads:
+            self._seen = now
+        elif now - self._seen > _ALONE:
+            raise self._gone(f"has had no worker for {_ALONE:.0f} s")
+
+    def _gone(self, what: str) -> SourceError:
+        kept = "what is audited is kept, and the same command goes on from there"
+        detail = f"the scheduler {quoted(self._scheduler)} {what}; {kept}"
+        return SourceError(Reason.UNREACHABLE, detail)
+
+
+def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:
+    """The next batch, taken out of what is ready."""
+    batch: list[Waiting] = []
+    size = 0
+    while ready and len(batch) < _MODELS and size < _BYTES:
+        one = ready.popleft()
+        size += len(one.snapshot or b"") + len(one.listing or b"")
+        batch.append(one)
+    return tuple(batch)
+
+
+def _library() -> Any:
+    """Dask's distributed; raises UsageError where it is not installed."""
+    try:
+        return importlib.import_module("distributed")
+    except ImportError:
+        detail = "--scheduler needs Dask: pip install 'hf-audit[cluster]'"
+        raise UsageError(detail) from None

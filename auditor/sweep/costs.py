@@ -1,0 +1,122 @@
+"""What a sweep costs: requests, hours on each plan of the Hub, bytes, processor, disk. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.downloader.heads import FIRST_READ
+from auditor.sweep.budget import WINDOW, spared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """What the Hub allows in five minutes."""
+
+    plan: str
+    api: int  # requests
+    resolvers: int  # requests
+
+
+# The Hub's documentation of its rate limits, https://huggingface.co/docs/hub/rate-limits
+RATES_OF = "September 2025"
+QUOTAS = (
+    Quota(plan="anonymous, by IP", api=500, resolvers=3_000),
+    Quota(plan="free", api=1_000, resolvers=5_000),
+    Quota(plan="PRO", api=2_500, resolvers=12_000),
+    Quota(plan="Team", api=3_000, resolvers=20_000),
+    Quota(plan="Enterprise", api=6_000, resolvers=50_000),
+    Quota(plan="Enterprise Plus", api=10_000, resolvers=100_000),
+)
+
+# Bytes that each thing takes. An entry of the list: a model of twenty files. A text: the mean of
+# 54 real config.json. A head: the first read of a weight file, and the redirect to it.
+_ENTRY, _TEXT, _HEAD = 1_000, 1_500, FIRST_READ + 1_000
+
+# Bytes of a store: 50 fine-tunes each of 19 usual types (BERT to Mixtral) had 5.3 kB of headers,
+# 3.8 kB of outcome and 2.3 kB of rows and keys; one night more added 0.13 kB a model.
+_STORED, _NIGHT = 11_400, 134
+
+# Seconds of one core for a model that is like no other: 1 of HTTP and SQLite, 7 of the audit.
+_PROCESSOR = 0.008
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What there is to do."""
+
+    models: int  # selected
+    known: int = 0  # their outcome is in the store: nothing is left to do
+    stored: int = 0  # their headers are: they are audited anew, and cost the Hub nothing
+    listing: int = 0  # API requests: pages of lists, and models that are asked for one by one
+    texts: int = 0  # configs and indexes to read, one resolver request each
+    heads: int = 0  # weight files to open, likewise
+    notes: tuple[str, ...] = ()  # how it was counted
+
+    @property
+    def resolvers(self) -> int:
+        """Resolver requests."""
+        return self.texts + self.heads
+
+    @property
+    def fetched(self) -> int:
+        """Models whose files are read."""
+        return self.models - self.known - self.stored
+
+
+def hours(api: int, resolvers: int, quota: Quota) -> float:
+    """How long so many requests take: the lists first, then the files, as fast as is allowed."""
+    windows = api / (quota.api - spared(quota.api))
+    windows += resolvers / (quota.resolvers - spared(quota.resolvers))
+    return windows * WINDOW / _HOUR
+
+
+def rendered(load: Load, most: int | None = None) -> str:
+    """The estimate for people; `most` is --max-requests."""
+    return "\n".join((*_sums(load), "", *_table(load, most), "", *_notes(load), ""))
+
+
+def _sums(load: Load) -> Iterator[str]:
+    known = f", {load.known:,} of them known" if load.known else ""
+    stored = f", {load.stored:,} with stored headers" if load.stored else ""
+    yield f"models      {load.models:,}{known}{stored}; {load.fetched:,} to fetch"
+    files = f"{load.resolvers:,} resolver (files)"
+    yield f"requests    {load.listing:,} API, {files}"
+    received = load.models * _ENTRY + load.texts * _TEXT + load.heads * _HEAD
+    yield f"bytes       {_size(received)} from the Hub"
+    seconds = (load.fetched + load.stored) * _PROCESSOR
+    yield f"processor   {_hours(seconds / _HOUR)} hours of one core"
+    added = load.fetched * _STORED + load.models * _NIGHT
+    yield f"disk        {_size(added)} in the store, {_size(load.models * _NIGHT)} a further night"
+
+
+def _table(load: Load, most: int | None) -> Iterator[str]:
+    yield f"{'':<18}{'requests in 5 minutes':>25}{'hours':>28}"
+    yield f"{'plan':<18}{'API':>12}{'resolver':>13}{'this sweep':>14}{'no changes':>14}"
+    for quota in QUOTAS:
+        this = _hours(hours(load.listing, load.resolvers, quota))
+        unchanged = _hours(hours(load.listing, 0, quota))
+        allowed = f"{quota.api:>12,}{quota.resolvers:>13,}"
+        yield f"{quota.plan:<18}{allowed}{this:>14}{unchanged:>14}"
+    if most is not None:
+        this, unchanged = (
+            _hours(requests / most * WINDOW / _HOUR)
+            for requests in (load.listing + load.resolvers, load.listing)
+        )
+        yield f"{'--max-requests':<18}{most:>12,}{'':>13}{this:>14}{unchanged:>14}"
+
+
+def _notes(load: Load) -> Iterator[str]:
+    yield f"Rate limits as of {RATES_OF}, of which up to a twentieth is left to others."
+    yield from load.notes
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.1f}" if hours >= 0.05 or not hours else "< 0.1"  # noqa: PLR2004 - rounding
+
+
+def _size(size: float) -> str:
+    for unit, width in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= width:
+            return f"{size / width:,.1f} {unit}"
+    return f"{size:,.0f} bytes"

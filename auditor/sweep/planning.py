@@ -1,0 +1,146 @@
+"""How much a sweep would have to do, found out without doing it: nothing is written or fetched."""
+
+import re
+from collections.abc import Collection, Iterable
+from contextlib import ExitStack
+from dataclasses import astuple, replace
+from functools import reduce
+
+from auditor.downloader.hub import usable_token
+from auditor.downloader.select import ADAPTER_CONFIG, select
+from auditor.downloader.selection import Selection as Files
+from auditor.errors import SourceError
+from auditor.sweep.budget import Budget
+from auditor.sweep.costs import Load
+from auditor.sweep.crew import CONTEXT
+from auditor.sweep.ledger import Found
+from auditor.sweep.progress import Progress, Quiet
+from auditor.sweep.selection import PAGE, Selection, Selector
+from auditor.sweep.settings import Settings
+from auditor.sweep.store import Store, Versions
+from auditor.sweep.versions import versions
+
+_INDEX = re.compile(r"(?P<start>.+)\.(?P<ending>safetensors|bin)\.index(\.[^.]+)?\.json")
+_SHARD = re.compile(r"-\d{1,6}-of-\d{1,6}[.\w]*$")
+_AS_ONE_FILE = "Counted as one config.json and one weight file a model: none was listed."
+_BY_ID = "Ids: known ones are free if they have not moved; an author's many are asked for in pages."
+
+
+class _Known(Store):
+    """A store as an estimate reads it."""
+
+    def is_empty(self) -> bool:
+        return not any(
+            self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()  # noqa: S608 - ours
+            for table in ("outcomes", "snapshots")
+        )
+
+    def outcome(self, model: str, commit: str | None, versions: Versions) -> bool:
+        """Whether the model has one of these versions; commit None: at any commit."""
+        query = (
+            "SELECT 1 FROM outcomes WHERE model = ? AND (auditor, catalogue) = (?, ?)"
+            " AND (? IS NULL OR commit_sha = ?) LIMIT 1"
+        )
+        given = (model, *astuple(versions), commit, commit)
+        return self._database.execute(query, given).fetchone() is not None
+
+    def snapshot(self, model: str, commit: str) -> bool:
+        query = "SELECT 1 FROM snapshots WHERE (model, commit_sha) = (?, ?)"
+        return self._database.execute(query, (model, commit)).fetchone() is not None
+
+
+def expected(
+    settings: Settings, *, token: str | None = None, progress: Progress | None = None
+) -> Load:
+    """The load of a sweep with these settings.
+
+    The Hub is asked for its lists, as the sweep would, and for nothing else; of ids, and of the
+    first N of all models where nothing is stored yet, it need not be asked at all. Selections that
+    overlap are counted twice. Raises UsageError and SourceError as the sweep would.
+    """
+    with ExitStack() as stack:
+        path = settings.output.store
+        store = stack.enter_context(_Known.open(path)) if path.is_file() else None
+        known = None if store is None or store.is_empty() else store
+        shown = stack.enter_context(progress or Quiet())
+        budget = Budget(CONTEXT, settings.policy.max_requests)
+        selector = Selector(settings.policy, usable_token(token), budget)
+        stack.enter_context(selector)
+        loads = [_load(one, known, selector, shown) for one in settings.selections]
+        return reduce(_added, loads)
+
+
+def _load(selection: Selection, known: _Known | None, selector: Selector, shown: Progress) -> Load:
+    if selection.ids:
+        ids = tuple(dict.fromkeys(selection.ids))
+        now = versions()
+        there = sum(known.outcome(name, None, now) for name in ids) if known else 0
+        new = len(ids) - there
+        notes = (_AS_ONE_FILE, _BY_ID)
+        return Load(
+            models=len(ids), known=there, listing=len(ids), texts=new, heads=new, notes=notes
+        )
+    whole_hub = not (selection.author or selection.filters or selection.search)
+    if whole_hub and selection.top and known is None:
+        top = selection.top
+        pages = -(-top // PAGE)
+        return Load(models=top, listing=pages, texts=top, heads=top, notes=(_AS_ONE_FILE,))
+    load = Load(models=0)
+    for page in selector.pages(selection):
+        found = [_of_model(one, known) for one in page.found]
+        page_load = reduce(_added, found, Load(models=len(page.refused), listing=1))
+        load = _added(load, page_load)
+        shown.selected(load.models)
+    return load
+
+
+def _of_model(found: Found, known: _Known | None) -> Load:
+    model, commit, _ = found.planned
+    if known and known.outcome(model, commit, versions()):
+        return Load(models=1, known=1)
+    if known and known.snapshot(model, commit):
+        return Load(models=1, stored=1)
+    try:
+        names = _names(found.siblings)
+        files = select(names, model)
+    except SourceError:  # it has no weights: that is known from its list of files
+        return Load(models=1)
+    return _reads(files, names)
+
+
+def _names(siblings: object) -> frozenset[str]:
+    entries: Iterable[object] = siblings if isinstance(siblings, list) else ()
+    names = (one.get("rfilename") for one in entries if isinstance(one, dict))
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def _reads(files: Files, names: Collection[str]) -> Load:
+    """The requests for one model, if each file takes one; an adapter's base is two more."""
+    models = (files, *(part.selection for part in files.parts))
+    texts = sum(bool(text) for one in models for text in (one.config, one.index, one.manifest))
+    heads = sum(bool(one.weights) + len(one.shards) + _indexed(one.index, names) for one in models)
+    bases = int(files.config == ADAPTER_CONFIG)
+    return Load(models=1, listing=bases, texts=texts + bases, heads=heads)
+
+
+def _indexed(index: str | None, names: Collection[str]) -> int:
+    """How many shards an index most likely has: those beside it that are numbered."""
+    named = _INDEX.fullmatch(index or "")
+    if named is None:
+        return 0
+    start, ending = named["start"], f".{named['ending']}"
+    beside = (name for name in names if name.startswith(start) and name.endswith(ending))
+    return sum(_SHARD.search(name) is not None for name in beside)
+
+
+def _added(one: Load, other: Load) -> Load:
+    return replace(
+        one,
+        models=one.models + other.models,
+        known=one.known + other.known,
+        stored=one.stored + other.stored,
+        listing=one.listing + other.listing,
+        texts=one.texts + other.texts,
+        heads=one.heads + other.heads,
+        notes=tuple(dict.fromkeys((*one.notes, *other.notes))),
+    )

@@ -1,0 +1,133 @@
+"""The top of the page: a night in a few numbers, as HTML that needs no script."""
+
+import json
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from auditor.formats.printable import printable
+
+_STATES = {
+    "new": "new findings",
+    "open": "known findings",
+    "unaudited": "not audited",
+    "pending": "pending",
+    "accepted": "accepted",
+    "clean": "clean",
+}
+_SCALES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
+
+
+def heading(summary: Mapping[str, Any], *, left_out: int) -> Mapping[str, str]:
+    """What the template has places for."""
+    return {
+        "night": _html(summary["night"]),
+        "subtitle": _subtitle(summary),
+        "tiles": "".join(_tiles(summary)),
+        "bar": "".join(_bar(summary["states"], max(1, summary["models"]))),
+        "kinds": "".join(_kinds(summary["findings"])),
+        "notes": "".join(f"<li>{_html(note)}</li>" for note in _notes(summary, left_out)),
+    }
+
+
+def _subtitle(summary: Mapping[str, Any]) -> str:
+    before = summary["previous"]
+    since = f"compared with {before['night']}" if before else "the first night of its store"
+    ended = summary["finished"]
+    state = f"finished {ended[:16].replace('T', ' ')} UTC" if ended else "not finished yet"
+    parts = (f"{summary['models']:,} models", since, state, f"hf-audit {summary['auditor']}")
+    return " &middot; ".join(map(_html, parts))
+
+
+def _tiles(summary: Mapping[str, Any]) -> Iterator[str]:
+    states, changes = summary["states"], summary["changes"]
+    figures = {
+        "new findings": (states["new"], "models with an error or a warning that is new", "new"),
+        "known findings": (states["open"], "models with no other than those of before", "open"),
+        "not audited": (states["unaudited"] + states["pending"], _reasons(summary), "unaudited"),
+        "clean": (states["clean"], f"models, and {states['accepted']:,} accepted", "clean"),
+        "fixed": (changes.get("fixed", 0), "findings of the night before that are gone", "fixed"),
+        "commits moved": (changes.get("commit", 0), "models that were pushed to since", "moved"),
+        "parameters": (short(summary["totals"]["parameters"]), _stored(summary), "total"),
+    }
+    for name, (figure, said, mark) in figures.items():
+        shown = f"{figure:,}" if isinstance(figure, int) else figure
+        yield (
+            f'<li class="tile t-{mark}"><strong>{_html(shown)}</strong>'
+            f"<span>{_html(name)}</span><small>{_html(said)}</small></li>"
+        )
+
+
+def _reasons(summary: Mapping[str, Any]) -> str:
+    found = sorted(summary["reasons"].items(), key=lambda one: (-one[1], one[0]))
+    pending = summary["states"]["pending"]
+    said = [f"{count:,} {reason}" for reason, count in found[:3]]
+    return ", ".join([*said, *([f"{pending:,} pending"] if pending else [])]) or "none"
+
+
+def _stored(summary: Mapping[str, Any]) -> str:
+    totals = summary["totals"]
+    return f"in {totals['tensors']:,} tensors, {short(totals['bytes'])}B on disk"
+
+
+def short(number: int) -> str:
+    """1.23M; three digits are enough to compare by eye."""
+    for scale, letter in _SCALES:
+        if number >= scale:
+            return f"{number / scale:.3g}{letter}" if number < 1000 * scale else f"{number:.2e}"
+    return str(number)
+
+
+def _bar(states: Mapping[str, int], models: int) -> Iterator[str]:
+    """The parts of a bar 1000 wide, as SVG; no part that there is becomes invisible."""
+    shown = {state: count for state, count in states.items() if count}
+    least = 4
+    room = 1000 - least * len(shown)
+    at = 0.0
+    for state, count in shown.items():
+        width = least + room * count / models
+        said = f"{count:,} {_STATES[state]}"
+        yield (
+            f'<rect class="b-{state}" x="{at:.1f}" y="0" width="{width:.1f}" height="12">'
+            f"<title>{_html(said)}</title></rect>"
+        )
+        at += width
+
+
+def _kinds(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for kind, counts in kinds.items():
+        cells = "".join(
+            f"<td>{counts[name]:,}</td>" for name in ("models", "findings", "new", "accepted")
+        )
+        mark = f'<span class="sev {_html(counts["severity"])}">{_html(counts["severity"])}</span>'
+        yield f'<tr><th scope="row">{_html(kind)}</th><td class="text">{mark}</td>{cells}</tr>'
+
+
+def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
+    before = summary["previous"]
+    ours = (summary["auditor"], summary["catalogue"])
+    if before and (before["auditor"], before["catalogue"]) != ours:
+        yield "The auditor itself has changed since the night before: so may its findings have."
+    if left_out:
+        yield f"{left_out:,} models are left out of this page, and are in models.csv."
+    if summary["baseline"]:
+        for note in summary["baseline"]["notes"]:
+            yield f"Baseline: {note}"
+    yield f"Selected: {_selection(summary['selection'])}"
+
+
+def _selection(text: str) -> str:
+    """What was asked for, in the words of the options."""
+    try:
+        asked = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
+        return text
+    return "; ".join(
+        ", ".join(f"{key} {value}" for key, value in one.items() if value) for one in asked
+    )
+
+
+def _html(text: str) -> str:
+    return escape(printable(text))

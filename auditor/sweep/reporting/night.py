@@ -1,0 +1,132 @@
+"""Writes all that there is to say of a night, in one pass over the store."""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from auditor.containers.words import quoted
+from auditor.errors import UsageError
+from auditor.sweep.ledger import Alarms
+from auditor.sweep.nights import Nights
+from auditor.sweep.reporting.baseline import Baseline, Entry, read
+from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, rows
+from auditor.sweep.reporting.judged import judged
+from auditor.sweep.reporting.page import Page
+from auditor.sweep.reporting.sarif import Sarif
+from auditor.sweep.reporting.summary import Summary
+from auditor.sweep.reporting.tables import Row
+from auditor.sweep.settings import REPORTS
+from auditor.sweep.store import Night
+from auditor.writing import beside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is to be written, and where."""
+
+    folder: Path | None = None  # None: reports/nightly/NIGHT
+    baseline: Path | None = None
+    sarif: Path | None = None
+    parquet: bool = False
+    depth: int | None = None  # of modules.csv; None: all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What was written, and what it says."""
+
+    folder: Path
+    summary: Mapping[str, Any]  # the content of summary.json
+    alarms: Alarms
+
+
+def write(store: Path, *, night: str | None = None, wanted: Wanted | None = None) -> Written:
+    """Write the reports of a night, the latest if None, from the store alone.
+
+    The same store gives the same bytes. Files appear together, when all of them are whole. Raises
+    UsageError for a store, a night or a baseline that cannot be read, OSError for a folder that
+    cannot be written to.
+    """
+    wanted = wanted or Wanted()
+    if wanted.parquet:
+        require_parquet()
+    entries = read(wanted.baseline) if wanted.baseline else None
+    with Nights.open(store) as nights:
+        try:
+            with nights.reading():
+                shown = nights.chosen(night)
+                folder = wanted.folder or _folder(shown)
+                return _written(nights, shown, folder, wanted, entries)
+        except (sqlite3.DatabaseError, zlib.error, json.JSONDecodeError) as error:
+            detail = f"{error}; `sqlite3 STORE .recover` saves what it can"
+            raise UsageError(f"the store {quoted(str(store))} is damaged: {detail}") from None
+
+
+def _folder(night: Night) -> Path:
+    """The folder of a night's name; a name that would lead elsewhere needs one to be named."""
+    if not night.night.strip(".") or any(char in night.night for char in "/\\\0"):
+        raise UsageError(f"the night {quoted(night.night)} is no name for a folder: say -o")
+    return REPORTS / night.night
+
+
+def _written(
+    nights: Nights,
+    night: Night,
+    folder: Path,
+    wanted: Wanted,
+    entries: tuple[Entry, ...] | None,
+) -> Written:
+    previous = nights.previous(night.night)
+    baseline = Baseline(entries=entries or (), day=_day(night))
+    summary = Summary()
+    with ExitStack() as stack:
+        page = stack.enter_context(Page(nights.count(night)))
+        tables = tuple(_tables(stack, folder, wanted))
+        sarif = None
+        if wanted.sarif:
+            sarif = Sarif(stack.enter_context(beside(wanted.sarif)), night, previous)
+        for compared in nights.compared(night, previous):
+            one = judged(compared, baseline, first=previous is None)
+            summary.add(one)
+            page.add(one)
+            if sarif:
+                sarif.add(one)
+            for name, found in rows(one, wanted.depth):
+                _add(tables, name, found)
+        for sink in (*(table for _, table in tables), *((sarif,) if sarif else ())):
+            sink.finish()
+        content = summary.content(night, previous, baseline if wanted.baseline else None)
+        page.write(stack.enter_context(beside(folder / "index.html")), content)
+        lines = f"{json.dumps(content, indent=2)}\n"
+        stack.enter_context(beside(folder / "summary.json")).write(lines.encode())
+    return Written(folder=folder, summary=content, alarms=summary.alarms)
+
+
+def _tables(stack: ExitStack, folder: Path, wanted: Wanted) -> Iterator[tuple[str, Csv | Parquet]]:
+    """A sink for each table and form, by the table's name; the end of the stack renames them."""
+    forms: list[tuple[type[Csv | Parquet], str]] = [(Csv, "csv")]
+    forms += [(Parquet, "parquet")] if wanted.parquet else []
+    for form, ending in forms:
+        for name in TABLES:
+            yield name, form(stack.enter_context(beside(folder / f"{name}.{ending}")), name)
+
+
+def _add(tables: Iterable[tuple[str, Csv | Parquet]], name: str, found: Iterable[Row]) -> None:
+    kept = tuple(found)
+    for one, table in tables:
+        if one == name:
+            table.add(kept)
+
+
+def _day(night: Night) -> date:
+    """The day that a night is of: its name, or when it started."""
+    try:
+        return date.fromisoformat(night.night)
+    except ValueError:
+        return date.fromisoformat(night.started[:10])

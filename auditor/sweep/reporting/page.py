@@ -1,0 +1,177 @@
+"""index.html: a night on one page that needs no network, and trusts no name.
+
+The page is a template and three blocks of JSON: a row a model, and what rows share (findings,
+trees of modules), each kept once. The script shows what is in them as text. The policy in the
+page's head lets nothing run or load but its own script and style, by their digests.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from contextlib import ExitStack
+from hashlib import sha256
+from importlib.resources import files
+from string import Template
+from typing import IO, Any, Self
+
+from auditor.formats.printable import printable
+from auditor.sweep.reporting.blocks import Block, Pool, ascii_json
+from auditor.sweep.reporting.changes import Change, Finding, Matched
+from auditor.sweep.reporting.heading import heading
+from auditor.sweep.reporting.judged import ALARMING, Judged, State
+from auditor.sweep.reporting.tables import Outcome, part
+from auditor.sweep.reporting.tree import joined, tree
+
+# Beyond so many models the page leaves out what is clean and as it was, which models.csv has. With
+# 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.
+MOST_MODELS = 20_000
+_MOST_FINDINGS = 30  # of one model; findings.csv has all of them
+_MOST_PATTERNS = 8
+_LONGEST_NAME = 200
+_LONGEST_TEXT = 400
+
+STATES = tuple(State)
+SEVERITIES = (*ALARMING, "info")
+CHANGES = (Change.NEW, Change.CHANGED, Change.STILL_OPEN, Change.FIXED, Change.UNSEEN)
+
+
+class Page:
+    """Collects the models of a night, and writes the page at the end; a context manager."""
+
+    def __init__(self, models: int) -> None:
+        self._all = models <= MOST_MODELS
+        self._shown = self._left_out = 0
+        with ExitStack() as stack:
+            self._models = stack.enter_context(Block())
+            self._findings = stack.enter_context(Pool())
+            self._trees = stack.enter_context(Pool())
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, judged: Judged) -> None:
+        if judged.outcome is None or judged.state is None:
+            return
+        quiet = judged.state in {State.CLEAN, State.ACCEPTED} and not judged.moves
+        if not self._all and (quiet or self._shown >= MOST_MODELS):
+            self._left_out += 1
+            return
+        self._shown += 1
+        self._models.add(self._row(judged, judged.outcome, judged.state))
+
+    def _row(self, judged: Judged, outcome: Outcome, state: State) -> list[Any]:
+        """What the table shows of a model, and where to find the rest; page.js names the places."""
+        severities = [match.finding["severity"] for match, _ in judged.standing]
+        alarming = [match for match in judged.matches if match.finding["severity"] in ALARMING]
+        both = sorted(zip(judged.matches, judged.accepted, strict=True), key=_weight)
+        found = [
+            [
+                self._findings.place(_finding(match.finding)),
+                CHANGES.index(match.change),
+                0 if why is None else _short(why),
+            ]
+            for match, why in both[:_MOST_FINDINGS]
+        ]
+        return [
+            _name(judged.model),
+            STATES.index(state),
+            _short(outcome.get("reason")),
+            _name(outcome.get("target")),
+            _name(outcome.get("model_type")),
+            part(outcome, "observed").get("parameters"),
+            part(outcome, "expected").get("parameters"),
+            *(severities.count(severity) for severity in SEVERITIES),
+            sum(match.change is Change.NEW for match in alarming),
+            sum(match.change is Change.FIXED for match in alarming),
+            [
+                [_short(move[name]) for name in ("change", "kind", "before", "after")]
+                for move in judged.moves
+            ],
+            _name(outcome.get("commit")),
+            found,
+            len(judged.matches) - len(found),
+            self._tree(outcome),
+            _short(outcome.get("detail")),
+        ]
+
+    def _tree(self, outcome: Outcome) -> int:
+        """Where the model's tree is; -1: it has none. Alike models share one, drawn once."""
+        modules = joined(outcome)
+        if not modules:
+            return -1
+        expected = part(outcome, "expected")
+        formula, origin = _short(expected.get("formula")), expected.get("from") or ""
+        key = json.dumps([modules, formula, origin]).encode()
+        return self._trees.place([formula, origin], key, lambda: [tree(modules)])
+
+    def write(self, file: IO[bytes], summary: Mapping[str, Any]) -> None:
+        """The whole page; `summary` is the content of summary.json."""
+        style, script = _text("page.css"), _text("page.js") + _text("icicle.js")
+        values = {
+            "policy": _policy(style, script),
+            "style": style,
+            "script": script,
+            "states": ascii_json([*STATES]),
+            "severities": ascii_json([*SEVERITIES]),
+            "changes": ascii_json([*CHANGES]),
+            **heading(summary, left_out=self._left_out),
+        }
+        blocks = {"models": self._models, "findings": self._findings, "trees": self._trees}
+        # Cut before it is filled in, so that no name can stand for a block.
+        for at, piece in enumerate(_text("page.html").split("@")):
+            if at % 2:
+                blocks[piece].copy(file)
+            else:
+                text = Template(piece).substitute(values)
+                file.write(text.encode("ascii", "xmlcharrefreplace"))
+
+
+def _weight(both: tuple[Matched, str | None]) -> tuple[int, bool]:
+    """What alarms comes first, and in it what is there before what is gone."""
+    match, _ = both
+    return SEVERITIES.index(match.finding["severity"]), match.tonight is None
+
+
+def _finding(finding: Finding) -> list[Any]:
+    patterns = finding["folded"]
+    return [
+        finding["kind"],
+        SEVERITIES.index(finding["severity"]),
+        finding["count"],
+        finding["parameters"],
+        [_name(pattern) for pattern in patterns[:_MOST_PATTERNS]],
+        max(0, len(patterns) - _MOST_PATTERNS),
+        _short(finding["reason"]),
+        _name(finding.get("file") or finding.get("component")),
+    ]
+
+
+def _name(text: str | None) -> str:
+    return _cut(text, _LONGEST_NAME)
+
+
+def _short(text: Any) -> Any:
+    """Text cut to what a page has room for; numbers as they are."""
+    return _cut(text, _LONGEST_TEXT) if isinstance(text, str | None) else text
+
+
+def _cut(text: str | None, most: int) -> str:
+    shown = printable(text or "")
+    return shown if len(shown) <= most else f"{shown[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _text(name: str) -> str:
+    return (files(__package__) / "template" / name).read_text(encoding="ascii")
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing loads and nothing runs but these two."""
+    digests = [b64encode(sha256(text.encode()).digest()).decode() for text in (style, script)]
+    return (
+        f"default-src 'none'; style-src 'sha256-{digests[0]}'; script-src 'sha256-{digests[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )

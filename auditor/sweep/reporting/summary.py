@@ -1,0 +1,125 @@
+"""summary.json: a night in numbers, and what an exit code is made of."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from auditor.sweep.ledger import Alarms
+from auditor.sweep.reporting.baseline import Baseline
+from auditor.sweep.reporting.judged import ALARMING, Judged, State
+from auditor.sweep.reporting.tables import part
+from auditor.sweep.store import Night
+
+SCHEMA = 1
+_TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
+
+
+class Summary:
+    """Counts what passes."""
+
+    def __init__(self) -> None:
+        self.verdicts: Counter[str] = Counter()
+        self.states: Counter[State] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.changes: Counter[str] = Counter()
+        self.totals: Counter[str] = Counter()
+        self.alarming: Counter[str] = Counter()
+        self.kinds: dict[str, dict[str, Any]] = {}
+        self.excused = 0
+
+    def add(self, judged: Judged) -> None:
+        self.changes.update(str(row["change"]) for row in judged.moves)
+        self.changes.update(match.change.value for match in judged.matches)
+        if judged.outcome is None or judged.state is None:
+            return
+        self.states[judged.state] += 1
+        self.verdicts[judged.verdict or "pending"] += 1
+        if reason := judged.outcome.get("reason"):
+            self.reasons[reason] += 1
+            self.excused += judged.excused is not None
+        observed = part(judged.outcome, "observed")
+        self.totals.update({name: observed.get(name) or 0 for name in _TOTALS})
+        self._alarm(judged)
+        self._findings(judged)
+
+    def _alarm(self, judged: Judged) -> None:
+        """What of the model there is to be alarmed about, as auditor.sweep.ledger has it."""
+        severities = {match.finding["severity"] for match in judged.alarms}
+        outcome = judged.outcome or {}
+        bad_request = outcome.get("reason") == "bad-request"
+        unseen = judged.verdict in {None, "unaudited"} and judged.excused is None
+        self.alarming.update(
+            errors="error" in severities or judged.unexplained,
+            warnings=severities == {"warning"} and not judged.unexplained,
+            unaudited=unseen and not bad_request,
+            bad_requests=unseen and bad_request,
+        )
+
+    def _findings(self, judged: Judged) -> None:
+        of_model = set()
+        for match, why in judged.standing:
+            finding = match.finding
+            kind = self.kinds.setdefault(
+                finding["kind"],
+                {
+                    "severity": finding["severity"],
+                    **dict.fromkeys(("models", "findings", "new", "accepted"), 0),
+                },
+            )
+            kind["models"] += finding["kind"] not in of_model
+            kind["findings"] += 1
+            kind["new"] += match.change.value == "new"
+            kind["accepted"] += why is not None
+            of_model.add(finding["kind"])
+
+    @property
+    def alarms(self) -> Alarms:
+        return Alarms(*(self.alarming[name] for name in Alarms._fields))
+
+    @property
+    def models(self) -> int:
+        return self.verdicts.total()
+
+    def content(
+        self, night: Night, previous: Night | None, baseline: Baseline | None
+    ) -> Mapping[str, Any]:
+        """What is written; keys are only ever added."""
+        return {
+            "schema": SCHEMA,
+            "night": night.night,
+            "started": night.started,
+            "finished": night.finished,
+            "auditor": night.auditor,
+            "catalogue": night.catalogue,
+            "selection": night.selection,
+            "previous": previous
+            and {
+                "night": previous.night,
+                "auditor": previous.auditor,
+                "catalogue": previous.catalogue,
+            },
+            "models": self.models,
+            "verdicts": _sorted(self.verdicts),
+            "states": {state.value: self.states[state] for state in State},
+            "reasons": _sorted(self.reasons),
+            "findings": {kind: self.kinds[kind] for kind in self.by_weight()},
+            "changes": _sorted(self.changes),
+            "totals": {name: self.totals[name] for name in _TOTALS},
+            "alarms": self.alarms._asdict(),
+            "baseline": baseline
+            and {
+                "entries": len(baseline.entries),
+                "accepted": sum(kind["accepted"] for kind in self.kinds.values()),
+                "excused": self.excused,
+                "notes": list(baseline.said()),
+            },
+        }
+
+    def by_weight(self) -> list[str]:
+        """The kinds of findings, those that alarm first."""
+        weights = {name: at for at, name in enumerate((*ALARMING, "info"))}
+        return sorted(self.kinds, key=lambda kind: (weights[self.kinds[kind]["severity"]], kind))
+
+
+def _sorted(counter: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counter.items()))

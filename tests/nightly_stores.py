@@ -1,0 +1,108 @@
+"""Stores of made-up nights, whose outcomes are given as reports or as their JSON objects."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from auditor.formats import as_json
+from auditor.report import Report, Unaudited
+from auditor.sweep.ledger import Found, Ledger
+from auditor.sweep.schema import SUMMARY
+from auditor.sweep.store import Planned, Recorded, Summary, Versions, pack
+
+Outcome = Mapping[str, Any]
+VERSIONS = Versions(auditor="1.0", catalogue="abc")
+COMMIT = "a" * 40
+TIMES = ("started", "finished")
+
+
+def outcome_of(example: Report | Unaudited, **changes: Any) -> dict[str, Any]:
+    """The JSON object of an outcome."""
+    return {**json.loads(as_json.render(example)), **changes}
+
+
+def finding(kind: str = "unexpected", *folded: str, **changes: Any) -> dict[str, Any]:
+    """A finding of an outcome, the smallest that there is."""
+    severities = {"missing": "error", "unexpected": "warning", "renamed": "info"}
+    return {
+        "kind": kind,
+        "severity": severities[kind],
+        "names": list(folded),
+        "folded": list(folded),
+        "count": len(folded),
+        "parameters": 6,
+        "reason": f"{kind} for a reason",
+        "explains": 0,
+        **changes,
+    }
+
+
+def plain(model: str, *findings: Outcome, commit: str = COMMIT, **changes: Any) -> dict[str, Any]:
+    """An audited model with these findings, and little else."""
+    alarming = any(one["severity"] != "info" for one in findings)
+    return {
+        "schema": 1,
+        "requested": model,
+        "model": model,
+        "commit": commit,
+        "expected": {"from": "closed-form", "parameters": 12},
+        "observed": {"files": 1, "bytes": 48, "tensors": 2, "elements": 12, "parameters": 12},
+        "modules": [],
+        "findings": list(findings),
+        "residual": 0,
+        "verdict": "findings" if alarming else "clean",
+        "fetched": {"requests": 2, "bytes": 100, "seconds": 0.1},
+        **changes,
+    }
+
+
+def unaudited(model: str, reason: str = "gated", **changes: Any) -> dict[str, Any]:
+    known = {"expected": None, "observed": None, "residual": None, "findings": []}
+    said = {"verdict": "unaudited", "reason": reason, "detail": f"{model} is {reason}"}
+    return plain(model, **{**known, **said, **changes})
+
+
+def store_of(path: Path, nights: Mapping[str, Iterable[Outcome]]) -> Path:
+    """A store of finished nights; an outcome of verdict None is planned, and not audited."""
+    with Ledger.open(path, create=True) as ledger:
+        for name, outcomes in nights.items():
+            _night(ledger, name, outcomes)
+        for column in TIMES:  # so that two stores of the same outcomes are the same
+            ledger._database.execute(f"UPDATE nights SET {column} = '2026-11-21T02:03:04+00:00'")  # noqa: S608, SLF001 - ours
+    return path
+
+
+def _night(ledger: Ledger, name: str, outcomes: Iterable[Outcome]) -> None:
+    night = ledger.begin(name, '[{"author": "o"}]', VERSIONS)
+    plan = ledger.new_plan(name)
+    ledger.freeze(name, plan)
+    night = ledger.known(name)
+    for outcome in outcomes:
+        key = (outcome["model"] or outcome["requested"], outcome["commit"] or "")
+        ledger.add(night, plan, [Found(Planned(*key, outcome["requested"]), None)])
+        if outcome["verdict"] is None:
+            continue
+        record = recorded(outcome)
+        if outcome["verdict"] == "unaudited" and not key[1]:
+            ledger.fail(night, *key, record, passing=True)
+        else:
+            ledger.record(night, *key, record)
+    ledger.finish(night)
+
+
+def recorded(outcome: Outcome) -> Recorded:
+    """What a sweep would keep of it."""
+    severities = [one["severity"] for one in outcome["findings"]]
+    counts = {f"{name}s": severities.count(name) for name in ("error", "warning", "info")}
+    observed, expected = outcome["observed"] or {}, outcome["expected"] or {}
+    known = {
+        **dict.fromkeys(SUMMARY),
+        **{name: outcome.get(name) for name in ("verdict", "reason", "target", "model_type")},
+        **{name: observed.get(name) for name in ("tensors", "elements", "parameters")},
+        **counts,
+        **outcome["fetched"],
+        "residual": outcome["residual"],
+        "expected": expected.get("parameters"),
+    }
+    return Recorded(Summary(**known), pack(json.dumps(outcome).encode()))

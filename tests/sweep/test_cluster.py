@@ -1,0 +1,330 @@
+"""The same sweep on a cluster: real workers, processes of their own, some of which die."""
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sweep_models import FAULTS, healthy, planted
+from sweep_stores import After, contents
+
+from auditor.errors import Reason, SourceError, UsageError
+from auditor.sweep import cluster, runner, station, work
+from auditor.sweep.budget import Budget, spared
+from auditor.sweep.ledger import Waiting
+from auditor.sweep.policy import Policy
+from auditor.sweep.selection import Selection
+from auditor.sweep.store import Store, Versions
+
+distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
+
+OURS = Selection(author="sweep")
+MODELS = 120
+START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
+
+
+@pytest.fixture
+def models(at_hub):
+    for name, files, _ in planted(MODELS):
+        at_hub.add(name, files)
+    at_hub.add("sweep/gated", healthy(1), gated="auto")
+    return at_hub
+
+
+@contextmanager
+def workers(count, **options):
+    """A scheduler and workers on loopback."""
+    with distributed.LocalCluster(
+        n_workers=count,
+        threads_per_worker=2,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=None,
+        **options,
+    ) as running:
+        yield running
+
+
+def pids(running):
+    return [worker.pid for worker in running.workers.values()]
+
+
+@pytest.fixture
+def plain(models, settings, tmp_path):
+    """The store of a sweep without a cluster."""
+    del models
+    runner.sweep(settings(OURS), night="n1")
+    store = settings(OURS).output.store
+    return contents(store.rename(tmp_path / "plain.sqlite"))
+
+
+def test_a_cluster_with_a_worker_killed_half_way_ends_with_the_store_of_a_plain_sweep(
+    models, plain, settings
+):
+    half_way = After(180)
+    with workers(2) as running:
+        models.misbehave(fault=half_way)
+        killed = []
+
+        def kill():
+            half_way.event.wait()
+            killed.append(pids(running)[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        swept = runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
+        killer.join()
+    assert killed
+    assert (swept.models, swept.audited) == (MODELS + 1, MODELS + 1)
+    assert contents(settings(OURS).output.store) == plain
+
+
+class Kills(After):
+    """Ends the workers."""
+
+    def __init__(self, running):
+        super().__init__(10**9)
+        object.__setattr__(self, "running", running)
+
+    def bites(self, request, answer):
+        for pid in pids(self.running):
+            with suppress(OSError, TypeError):  # TypeError: it is not there again yet
+                os.kill(pid, signal.SIGKILL)
+        return super().bites(request, answer)
+
+
+def test_a_model_that_ends_its_worker_is_the_only_one_that_is_not_audited(at_hub, settings):
+    for name, files, _ in planted(12):
+        at_hub.add(name, files)
+    with (
+        distributed.dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        workers(1) as running,
+    ):
+        at_hub.misbehave(fault=Kills(running), path="*m00005/*config.json")
+        runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
+    with Store.open(settings(OURS).output.store) as store:
+        reasons = {one.model: one.reason for one in store.results("n1")}
+    assert {name for name, reason in reasons.items() if reason} == {"sweep/m00005"}
+    assert reasons["sweep/m00005"] == Reason.CRASHED
+
+
+def test_a_scheduler_that_goes_away_takes_nothing_with_it(models, plain, settings):
+    half_way = After(200)
+    models.misbehave(fault=half_way)
+    with workers(1) as running:
+
+        def close():
+            half_way.event.wait()
+            running.close(timeout=5)
+
+        closer = threading.Thread(target=close)
+        closer.start()
+        with pytest.raises(SourceError, match="what is audited is kept, and the same command"):
+            runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
+        closer.join()
+    models.behave()
+    assert runner.sweep(settings(OURS), night="n1").audited < MODELS + 1
+    assert contents(settings(OURS).output.store) == plain
+
+
+def test_the_command_line_names_the_scheduler(at_hub, tmp_path):
+    at_hub.add("o/a", healthy(1))
+    at_hub.add("o/b", FAULTS["missing"](2))
+    with workers(1) as running:
+        where = ("--scheduler", running.scheduler_address, "--store", str(tmp_path / "s.sqlite"))
+        done = subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-c", START, "sweep", "--author", "o", *where],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "2 models (1 clean, 1 findings); 2 audited" in done.stderr
+    assert all(line.startswith("audit: ") for line in done.stderr.splitlines())
+
+
+def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
+    at_hub, settings, monkeypatch
+):
+    at_hub.add("sweep/a", healthy(1))
+    ours = Versions(auditor="0.0.9", catalogue="another")
+    for module in (runner, station):
+        monkeypatch.setattr(module, "versions", lambda: ours)
+    with (
+        workers(1) as running,
+        pytest.raises(UsageError, match=r"this sweep is of 0\.0\.9 \(another\): install the same"),
+    ):
+        runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
+    with Store.open(settings(OURS).output.store) as store:
+        assert [one.verdict for one in store.results("n1")] == [None]
+
+
+TOKEN = "hf_" + "a" * 34
+UNLIKE = {
+    "another Hub": ({"endpoint": "http://127.0.0.1:1"}, "set HF_ENDPOINT where the workers start"),
+    "a token here": ({"token": "ab"}, "has no token: tokens are not sent, set HF_TOKEN"),
+    "another version": (
+        {"versions": Versions(auditor="0.0.9", catalogue="c")},
+        "this sweep is of 0.0.9 (c)",
+    ),
+}
+
+
+def batch(*names, **changes):
+    here = dataclasses.replace(station.terms(None), **changes)
+    models = tuple(Waiting(name, "0" * 40, None, None) for name in names)
+    return station.Batch(models=models, policy=Policy(deadline=0.05), terms=here, share=1)
+
+
+@pytest.mark.parametrize(("changes", "said"), UNLIKE.values(), ids=UNLIKE)
+def test_a_worker_that_is_set_up_otherwise_says_how_in_one_line(changes, said, at_hub):
+    del at_hub
+    refused = station.audit(batch("o/a", **changes))
+    assert isinstance(refused, station.Refused)
+    assert said in refused.detail
+    assert "\n" not in refused.detail
+
+
+@pytest.mark.parametrize(
+    ("due", "said"), [(None, "has a token, and this sweep has none"), ("x", "has another token")]
+)
+def test_a_worker_with_a_token_of_its_own_is_refused_and_the_token_not_shown(
+    due, said, at_hub, monkeypatch
+):
+    del at_hub
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    refused = station.audit(batch("o/a", token=due))
+    assert said in refused.detail
+    assert TOKEN not in refused.detail
+    assert TOKEN not in repr(station.terms(TOKEN))
+
+
+def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_asked_for_again(
+    at_hub, monkeypatch
+):
+    del at_hub
+    freed = threading.Event()
+
+    def audit(_self, waiting):
+        if waiting.model == "o/stuck":
+            freed.wait()
+        return work.failed(waiting, Reason.GATED, "said the Hub")
+
+    monkeypatch.setattr(work.Auditor, "audit", audit)
+    monkeypatch.setattr(station, "_LOOK", 0.05)
+    one_at_a_time = dataclasses.replace(batch("o/a", "o/stuck", "o/b"), policy=POLICY)
+    done = station.audit(one_at_a_time)
+    freed.set()
+    assert {one.model: one.recorded.summary.reason for one in done} == {
+        "o/a": "gated",
+        "o/stuck": "crashed",
+    }
+    again = dataclasses.replace(one_at_a_time, models=one_at_a_time.models[2:])
+    assert [one.model for one in station.audit(again)] == ["o/b"]
+
+
+POLICY = Policy(deadline=0.05, at_once=1)
+
+
+def test_a_scheduler_that_nobody_has_started_is_an_outside_fault(at_hub, settings, monkeypatch):
+    del at_hub
+    monkeypatch.setattr(cluster, "_CONNECTING", 0.3)
+    with pytest.raises(SourceError, match=r"scheduler 'tcp://127\.0\.0\.1:1' does not answer"):
+        runner.sweep(settings(OURS), night="n1", scheduler="tcp://127.0.0.1:1")
+
+
+def test_a_cluster_without_workers_is_not_waited_for_for_ever(models, settings, monkeypatch):
+    del models
+    monkeypatch.setattr(cluster, "_ALONE", 0.5)
+    with workers(0) as running, pytest.raises(SourceError, match="has had no worker"):
+        runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://127.0.0.1:1", "tcp://"])
+def test_an_address_that_is_none_is_the_users_fault(address, at_hub, settings, monkeypatch):
+    del at_hub
+    monkeypatch.setattr(cluster, "_CONNECTING", 0.3)
+    with pytest.raises(UsageError, match="tcp://HOST:PORT is due"):
+        runner.sweep(settings(OURS), night="n1", scheduler=address)
+
+
+def test_without_dask_one_line_says_what_to_install(at_hub, settings, monkeypatch):
+    del at_hub
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(UsageError, match=r"pip install 'hf-audit\[cluster\]'"):
+        runner.sweep(settings(OURS), night="n1", scheduler="tcp://127.0.0.1:1")
+
+
+class Server:
+    """Counts the requests of one window, and tells each worker what is left for all."""
+
+    def __init__(self, quota, workers):
+        self.quota, self.spent = quota, 0
+        self.budgets = [self._share(workers) for _ in range(workers)]
+
+    def _share(self, workers):
+        context = multiprocessing.get_context("spawn")
+        budget = Budget(context, clock=lambda: 1.0, sleep=self._stop)
+        budget.divide(workers)
+        budget.note(self._told())
+        return budget
+
+    def _stop(self, _seconds):
+        raise TimeoutError
+
+    def _told(self):
+        return {
+            "RateLimit": f'"resolvers";r={max(0, self.quota - self.spent)};t=100',
+            "RateLimit-Policy": f'"fixed window";"resolvers";q={self.quota};w=300',
+        }
+
+    def ask(self, worker):
+        """Let a worker ask, unless its budget has it wait."""
+        with suppress(TimeoutError):
+            self.budgets[worker].take("/o/n/resolve/main/config.json")
+            self.spent += 1
+            self.budgets[worker].note(self._told())
+
+
+SIZES = {"quota": st.integers(20, 1000), "workers": st.integers(1, 12)}
+
+
+@given(**SIZES, asks=st.lists(st.integers(0, 11), max_size=2000))
+def test_shares_of_a_budget_are_together_no_more_than_the_whole(quota, workers, asks):
+    server = Server(quota, workers)
+    for worker in asks:
+        server.ask(worker % workers)
+    for worker in [*range(workers)] * (quota // workers):
+        server.ask(worker)
+    assert server.spent <= quota
+
+
+@given(**SIZES)
+def test_what_idle_workers_leave_is_not_lost(quota, workers):
+    server = Server(quota, workers)
+    for _ in range(quota):
+        server.ask(0)
+    assert server.spent >= quota - workers * (1 + spared(quota // workers)) - workers
+
+
+def test_a_bound_of_our_own_is_divided_evenly():
+    bounded = Budget(multiprocessing.get_context("spawn"), 100, clock=lambda: 1.0, sleep=stop)
+    bounded.note({})
+    bounded.divide(4)
+    for _ in range(25):
+        bounded.take("/api/models")
+    with pytest.raises(TimeoutError, match="waits"):
+        bounded.take("/api/models")
+
+
+def stop(_seconds):
+    message = "waits"
+    raise TimeoutError(message)
