@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from auditor.analytic import Config, Expectation, catalogue
+from auditor.analytic import Config, Expectation, catalogue, sentence
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.choose import Choice, Classes, Refusal, choose
 from auditor.containers.words import quoted
@@ -46,6 +46,12 @@ def _oracle() -> "Oracle | None":
     return consult.available()
 
 
+def siblings(model_type: str) -> tuple[str, ...]:
+    """The classes of a model type, as whoever knows it lists them."""
+    oracle = _oracle() if not catalogue.siblings(model_type) else None
+    return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)
+
+
 def implied(
     config: Config,
     target: str | None,
@@ -68,6 +74,27 @@ def implied(
     if oracle is None:
         return found._replace(detail=f"{found.detail}; {_EXTRA} would let transformers answer")
     return _by(oracle, config, target, chosen, further)
+
+
+def of_module(config: Config, kind: str) -> Implied | Refusal:
+    """The same of a module of sentence-transformers, whose class modules.json names."""
+    if kind not in sentence.KINDS:
+        detail = f"no closed form is known for {quoted(kind)} of sentence-transformers"
+        return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
+    expectation = sentence.expect(config, kind)
+    return Implied(expectation, Family(declared=expectation, siblings=lambda: ()))
+
+
+def of_diffusers(config: Config) -> Refusal | None:
+    """Why nothing is expected of a config that is of diffusers; None: it is of none of its classes.
+
+    transformers writes no `_class_name`, and diffusers neither model_type nor architectures.
+    """
+    kind = config.values.get("_class_name")
+    if not isinstance(kind, str) or config.model_type or config.architectures:
+        return None
+    detail = f"no closed form is known for {quoted(kind)}, a class of diffusers"
+    return Refusal(Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled")
 
 
 def _by(

@@ -5,6 +5,7 @@ Names and shapes are those on disk: a Linear's weight is (out, in).
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeVar
 
 from auditor.analytic.dims import Dim, dim
@@ -18,11 +19,20 @@ MAX_TENSORS = 1_000_000
 Shape = tuple[Dim | int, ...]
 
 
+class Layer(StrEnum):
+    """The layer that a weight is of, where the shape does not tell it from a Linear or a Conv."""
+
+    EMBEDDING = "an embedding"
+    CONV1D = "a linear layer stored as (in, out)"
+    ODD = "a convolution in groups, or a transposed one"
+
+
 @dataclass(frozen=True)
 class Param:
     """A learned tensor."""
 
     shape: Shape
+    layer: Layer | None = None  # what adapters of the layer need to know
 
 
 @dataclass(frozen=True)
@@ -132,7 +142,7 @@ def Linear(inputs: Dim | int, outputs: Dim | int, *, bias: bool = True) -> Modul
 
 def Conv1D(inputs: Dim | int, outputs: Dim | int) -> Module:
     """GPT-2's linear layer: `weight` of shape (in, out) and `bias` of shape (out,)."""
-    return module(weight=Param((inputs, outputs)), bias=Param((outputs,)))
+    return module(weight=Param((inputs, outputs), Layer.CONV1D), bias=Param((outputs,)))
 
 
 def Conv(
@@ -144,13 +154,15 @@ def Conv(
     bias: bool = True,
 ) -> Module:
     """`weight` of shape (out, in / groups, *kernel), one axis for each of the kernel's."""
-    weight = Param((outputs, dim(inputs) // groups, *kernel))
+    shape = (outputs, dim(inputs) // groups, *kernel)
+    weight = Param(shape) if groups == 1 else Param(shape, Layer.ODD)
     return module(weight=weight, bias=Param((outputs,)) if bias else None)
 
 
 def ConvTranspose(inputs: Dim | int, outputs: Dim | int, kernel: Sequence[Dim | int]) -> Module:
     """`weight` of shape (in, out, *kernel) and `bias` of shape (out,)."""
-    return module(weight=Param((inputs, outputs, *kernel)), bias=Param((outputs,)))
+    weight = Param((inputs, outputs, *kernel), Layer.ODD)
+    return module(weight=weight, bias=Param((outputs,)))
 
 
 def FrozenBatchNorm(width: Dim | int) -> Module:
@@ -165,7 +177,7 @@ def FrozenBatchNorm(width: Dim | int) -> Module:
 
 def Embedding(rows: Dim | int, width: Dim | int) -> Module:
     """`weight` of shape (rows, width)."""
-    return module(weight=Param((rows, width)))
+    return module(weight=Param((rows, width), Layer.EMBEDDING))
 
 
 def LayerNorm(width: Dim | int, *, bias: bool = True) -> Module:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from auditor.analytic.blocks import (
     Embedding,
     Extra,
+    Layer,
     Linear,
     Module,
     Param,
@@ -98,7 +99,7 @@ def attention(c: Config, *, biased: bool = False, unused: bool = False) -> Modul
     """`unused`: with a bias that the first checkpoints store, and that no class reads."""
     D, H = c.dim("d_model"), c.dim("num_heads")
     heads = H * c.dim("d_kv")
-    bias = Param((c.dim("relative_attention_num_buckets"), H))
+    bias = Param((c.dim("relative_attention_num_buckets"), H), Layer.EMBEDDING)
     return module(
         q=Linear(D, heads, bias=False),
         k=Linear(D, heads, bias=False),

@@ -1,0 +1,186 @@
+"""Adapters of peft: what adapter_config.json and the base model imply for adapter_model's tensors.
+
+Names are those of the file: `base_model.model.`, the path of the module in memory, and the
+adapter's own tensor, `.lora_A.weight`.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from auditor.analytic.adapters import others, prompts
+from auditor.analytic.adapters.base import Base, forms
+from auditor.analytic.adapters.ia3 import ia3
+from auditor.analytic.adapters.lora import Low, adalora, formula, lora
+from auditor.analytic.adapters.settings import FILE, Settings, read_settings, unchecked
+from auditor.analytic.adapters.targets import Targets
+from auditor.analytic.adapters.whole import (
+    BELOW,
+    BESIDE,
+    biases,
+    saved,
+    saved_paths,
+    token_rows,
+    words,
+)
+from auditor.analytic.blocks import MAX_TENSORS
+from auditor.analytic.expectation import (
+    Expectation,
+    ExpectedTensor,
+    ModuleFormula,
+    Role,
+    Symbol,
+)
+from auditor.containers.words import quoted
+from auditor.errors import CheckpointError
+
+__all__ = [
+    "FILE",
+    "Base",
+    "Settings",
+    "expect",
+    "forms",
+    "is_prompt",
+    "read_settings",
+    "require_known",
+    "saved_shapes",
+]
+
+_PROMPTS = MappingProxyType(
+    {
+        "PROMPT_TUNING": prompts.prompt,
+        "P_TUNING": prompts.prompt,
+        "PREFIX_TUNING": prompts.prefix,
+        "MULTITASK_PROMPT_TUNING": prompts.multitask,
+    }
+)
+_LORAS = MappingProxyType({"LORA": lora, "ADALORA": adalora})
+_LAYERS = MappingProxyType(
+    {
+        "IA3": ia3,
+        "LOHA": others.loha,
+        "VERA": others.vera,
+        "FOURIERFT": others.fourier,
+        "LN_TUNING": others.norms,
+        "TRAINABLE_TOKENS": others.rows,
+    }
+)
+# The class of peft that puts it into the base, or beside it.
+_CLASSES = MappingProxyType(
+    {
+        "LORA": "LoraModel",
+        "ADALORA": "AdaLoraModel",
+        "IA3": "IA3Model",
+        "LOHA": "LoHaModel",
+        "VERA": "VeraModel",
+        "FOURIERFT": "FourierFTModel",
+        "LN_TUNING": "LNTuningModel",
+        "TRAINABLE_TOKENS": "TrainableTokensModel",
+        "PROMPT_TUNING": "PromptEmbedding",
+        "P_TUNING": "PromptEncoder",
+        "PREFIX_TUNING": "PrefixEncoder",
+        "MULTITASK_PROMPT_TUNING": "MultitaskPromptEmbedding",
+    }
+)
+
+
+class _Parts(NamedTuple):
+    """What the file holds: the method's own tensors, and what is stored of the base."""
+
+    own: tuple[ExpectedTensor, ...]
+    of_base: tuple[ExpectedTensor, ...]
+    pairs: tuple[Low, ...] = ()
+    rank: int = 0
+
+
+def require_known(settings: Settings) -> None:
+    """Raise SourceError where the method's tensors are not known here."""
+    if settings.method not in _CLASSES:
+        known = ", ".join(sorted(_CLASSES))
+        raise unchecked(f"peft_type is {quoted(settings.method)}; known are {known}")
+
+
+def is_prompt(settings: Settings) -> bool:
+    """Whether the adapter stands beside the base, so that no layer of it shapes its tensors."""
+    return settings.method in _PROMPTS
+
+
+def expect(settings: Settings, base: Base) -> Expectation:
+    """Every tensor that the adapter's file has, and may have, on this base.
+
+    Raises CheckpointError where the settings fit no module of the base, SourceError where they say
+    what is not known here.
+    """
+    require_known(settings)
+    parts = _parts(settings, base)
+    tensors = tuple({each.name: each for each in (*parts.of_base, *parts.own)}.values())
+    if len(tensors) > MAX_TENSORS:
+        raise CheckpointError(f"the settings imply {len(tensors):,} tensors; that is too many")
+    modules = _modules(tensors)
+    total = modules[""].parameters
+    text, legend = _formula(parts, total)
+    modules[""] = ModuleFormula(total, text)
+    return Expectation(
+        target=f"{_CLASSES[settings.method]} of {base.expectation.target}",
+        model_type=base.expectation.model_type,
+        prefix="",
+        origin=base.expectation.origin,
+        library=base.expectation.library,
+        tensors=tensors,
+        parameters=total,
+        formula=text,
+        legend=legend,
+        modules=MappingProxyType(modules),
+    )
+
+
+def saved_shapes(settings: Settings, base: Base) -> Mapping[str, tuple[int, ...]]:
+    """The tensors of the modules that are stored whole, by name: where a head may be."""
+    head = BESIDE if is_prompt(settings) else BELOW
+    return {each.name: each.shape for each in saved(base, saved_paths(settings, base), head)}
+
+
+def _parts(settings: Settings, base: Base) -> _Parts:
+    whole = saved_paths(settings, base)
+    if is_prompt(settings):
+        own = tuple(_PROMPTS[settings.method](settings))
+        return _Parts(own, tuple(saved(base, whole, BESIDE)))
+    kept = tuple(saved(base, whole, BELOW))
+    if settings.method not in _LORAS:
+        own = tuple(_LAYERS[settings.method](settings, base))
+        targeted = Targets(settings, base).chosen
+        return _Parts(own, (*words(base, targeted, whole), *kept))
+    found = _LORAS[settings.method](settings, base)
+    of_base = (
+        *words(base, found.targeted, whole),
+        *biases(settings, base, found.targeted, whole),
+        *kept,
+        *token_rows(settings, base),
+    )
+    rank = settings.rank("init_r" if settings.method == "ADALORA" else "r")
+    return _Parts(found.tensors, of_base, found.pairs, rank)
+
+
+def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
+    """The thin pairs by their rank, and all the rest as a number."""
+    text = formula(parts.pairs, parts.rank)
+    if text is None:
+        return str(total), ()
+    rest = total - sum(pair.rank * (pair.inputs + pair.outputs) for pair in parts.pairs)
+    legend = (Symbol(letter="r", key="r", value=parts.rank, default=False),)
+    whole = f"{text} + {rest}" if rest else text
+    return whole, legend if "r" in text else ()
+
+
+def _modules(tensors: Iterable[ExpectedTensor]) -> dict[str, ModuleFormula]:
+    """The parameters below each prefix; "" is the whole adapter."""
+    counts: dict[str, int] = {"": 0}
+    for tensor in tensors:
+        if tensor.role.optional:
+            continue
+        count = tensor.elements if tensor.role is Role.PARAMETER else 0
+        steps = tensor.name.split(".")[:-1]
+        for length in range(len(steps) + 1):
+            prefix = ".".join(steps[:length])
+            counts[prefix] = counts.get(prefix, 0) + count
+    return {key: ModuleFormula(n, str(n)) for key, n in counts.items()}

@@ -1,0 +1,216 @@
+"""The base model as an adapter sees it: modules by their names in memory, and what kind each is."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+from auditor.analytic.adapters.patterns import suffixes
+from auditor.analytic.blocks import (
+    Block,
+    Experts,
+    Extra,
+    Layer,
+    Module,
+    Param,
+    Repeat,
+    Stack,
+    Submodel,
+)
+from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
+
+# What transformers 5 fuses in memory -> the names of an expert's parts on disk, in order.
+_FUSED = {
+    "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
+    "down_proj": (("down_proj",), ("w2",)),
+}
+_PLACES = re.compile("position|relative|wpe")  # tables of places, not of words
+_CONVOLUTION = 3  # axes of a convolution's weight, at the least
+
+
+class Size(NamedTuple):
+    """What a layer makes of what: `(out, in)` and, for a convolution, its kernel."""
+
+    inputs: int
+    outputs: int
+    kernel: tuple[int, ...] = ()
+
+
+class Part(NamedTuple):
+    """A module that has tensors of its own."""
+
+    path: str
+    tensors: Mapping[str, ExpectedTensor]  # by the last part of the name
+    layer: Layer | None  # of its `weight`
+
+    @property
+    def bias(self) -> ExpectedTensor | None:
+        return self.tensors.get("bias")
+
+    @property
+    def last(self) -> str:
+        return self.path.rpartition(".")[2]
+
+    def size(self) -> Size | None:
+        """The size of an embedding, a linear layer or a convolution; None: it is none of these."""
+        weight = self.tensors.get("weight")
+        if weight is None or self.layer is Layer.ODD or weight.role is Role.BUFFER:
+            return None
+        match weight.shape:
+            case (first, second) if self.layer in {Layer.EMBEDDING, Layer.CONV1D}:
+                return Size(first, second)
+            case (outputs, inputs):
+                return Size(inputs, outputs)
+            case (outputs, inputs, *kernel) if len(kernel) >= _CONVOLUTION - 2:
+                # One input a filter is what a convolution in groups comes to.
+                grouped = inputs == 1 and outputs > 1
+                return None if grouped else Size(inputs, outputs, tuple(kernel))
+        return None
+
+    @property
+    def is_linear(self) -> bool:
+        size = self.size()
+        return size is not None and not size.kernel and self.layer is not Layer.EMBEDDING
+
+
+@dataclass(frozen=True)
+class Base:
+    """One way in which versions of transformers name the base's modules in memory."""
+
+    expectation: Expectation
+    parts: Mapping[str, Part]  # by path, in the model's order
+    certain: bool  # its layers are known, not judged by their names
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """Every module, those without tensors of their own too, each once."""
+        found: dict[str, None] = {}
+        for path in self.parts:
+            steps = path.split(".")
+            found.update(dict.fromkeys(".".join(steps[: n + 1]) for n in range(len(steps))))
+        return tuple(path for path in found if path)
+
+    def under(self, path: str) -> Iterator[Part]:
+        """The part of that path and those below it."""
+        below = f"{path}."
+        return (part for each, part in self.parts.items() if each == path or each.startswith(below))
+
+    @cached_property
+    def embeddings(self) -> tuple[Part, ...]:
+        """The table of words, and the modules that are as large: what a new word makes longer."""
+        tables = (
+            part.tensors["weight"].shape[0]
+            for part in self.parts.values()
+            if part.layer is Layer.EMBEDDING and not _PLACES.search(part.last)
+        )
+        words = next(tables, 0)  # the first is; types of tokens come behind it
+        return tuple(
+            part
+            for part in self.parts.values()
+            if (weight := part.tensors.get("weight")) is not None
+            and len(weight.shape) == 2  # noqa: PLR2004 - (words, width)
+            and weight.shape[0] == words
+        )
+
+
+def forms(expectation: Expectation, tree: Module | None) -> tuple[Base, ...]:
+    """The base under the names on disk, and under those in memory, with its experts fused or not.
+
+    `tree` is the closed form; without one what a layer is is told by its name.
+    """
+    layers = None if tree is None else dict(_layers(tree, ""))
+    found: dict[tuple[str, ...], Base] = {}
+    for renamed in (False, True):
+        parts = _parts(expectation, layers, renamed=renamed)
+        for form in (parts, fused(parts)):
+            base = Base(expectation, {part.path: part for part in form}, tree is not None)
+            found.setdefault(tuple(base.parts), base)
+    return tuple(found.values())
+
+
+def _parts(
+    expectation: Expectation, layers: Mapping[str, Layer] | None, *, renamed: bool
+) -> tuple[Part, ...]:
+    by_path: dict[str, dict[str, ExpectedTensor]] = {}
+    kinds: dict[str, Layer | None] = {}
+    for tensor in expectation.tensors:
+        if tensor.role is Role.EXTRA:
+            continue
+        name = expectation.loading.renamed(tensor.name) if renamed else tensor.name
+        path, _, last = name.rpartition(".")
+        by_path.setdefault(path, {})[last] = tensor
+        if last == "weight":
+            kinds[path] = _layer(tensor, layers)
+    return tuple(Part(path, tensors, kinds.get(path)) for path, tensors in by_path.items())
+
+
+def _layer(weight: ExpectedTensor, layers: Mapping[str, Layer] | None) -> Layer | None:
+    """A tied weight is one of a table of words, or of the layer that chooses among them."""
+    known = None if layers is None else layers.get(weight.name)
+    by_name = layers is None or weight.role is Role.TIED
+    return Layer.EMBEDDING if by_name and _named_as_table(weight) else known
+
+
+def _named_as_table(weight: ExpectedTensor) -> bool:
+    last = weight.name.split(".")[-2:][0].lower()
+    words = last.startswith("embed") and last != "embed_out"
+    return words or last.endswith(("embedding", "embeddings")) or last in {"wte", "wpe", "shared"}
+
+
+def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
+    """The weights of which the shape does not tell the layer."""
+    match block:
+        case Param(_, layer):
+            if layer is not None:
+                yield name, layer
+        case Module(children):
+            for key, child in children:
+                yield from _layers(child, f"{name}.{key}" if name else key)
+        case Repeat(count, body):
+            below = tuple(_layers(body, ""))
+            for number in range(count.value if below else 0):
+                yield from ((f"{name}.{number}.{rest}", layer) for rest, layer in below)
+        case Stack(_, layers):
+            for number, each in enumerate(layers):
+                yield from _layers(each, f"{name}.{number}")
+        case Experts(body) | Extra(body) | Submodel(body):
+            yield from _layers(body, name)
+        case _:
+            return
+
+
+def fused(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The same with the experts of a layer as one module of two tensors, (E, out, in) each."""
+    found: list[Part] = []
+    for path, group in groupby(parts, lambda part: part.path.partition(".experts.")[0]):
+        each = tuple(group)
+        experts = [part for part in each if part.path.startswith(f"{path}.experts.")]
+        merged = dict(_merged(path, experts)) if experts else {}
+        if not merged:
+            found.extend(each)
+            continue
+        found.extend(part for part in each if part not in experts)
+        found.append(Part(f"{path}.experts", merged, None))
+    return tuple(found)
+
+
+def _merged(path: str, experts: Iterable[Part]) -> Iterator[tuple[str, ExpectedTensor]]:
+    by_last: dict[str, list[ExpectedTensor]] = {}
+    for part in experts:
+        if "weight" in part.tensors and part.path.count(".") == path.count(".") + 3:
+            by_last.setdefault(part.last, []).append(part.tensors["weight"])
+    for name, styles in _FUSED.items():
+        for style in styles:
+            parts = [by_last[last] for last in style if last in by_last]
+            if len(parts) == len(style):
+                (outputs, inputs), count = parts[0][0].shape, len(parts[0])
+                shape = (count, outputs * len(style), inputs)
+                elements = sum(tensor.elements for each in parts for tensor in each)
+                yield name, ExpectedTensor(f"{path}.experts.{name}", shape, elements)
+
+
+def ends_in(path: str, ends: frozenset[str]) -> bool:
+    """Whether a list chooses the module: its whole name stands there, or the end of it."""
+    return not ends.isdisjoint(suffixes(path))

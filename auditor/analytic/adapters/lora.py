@@ -1,0 +1,194 @@
+"""LoRA, https://arxiv.org/abs/2106.09685, with DoRA's magnitudes; AdaLoRA, whose ranks vary.
+
+Beside a weight of (out, in), `lora_A` is (r, in) and `lora_B` (out, r): r * (in + out) parameters.
+rsLoRA and what starts from other values (PiSSA, OLoRA, EVA) stores the same tensors.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from auditor.analytic.adapters.base import Base, Part, ends_in
+from auditor.analytic.adapters.settings import Settings, unchecked
+from auditor.analytic.adapters.targets import Ranks, Targets
+from auditor.analytic.adapters.whole import BELOW, tensor
+from auditor.analytic.blocks import Layer
+from auditor.analytic.expectation import ExpectedTensor, Role
+from auditor.containers.words import described, quoted
+from auditor.errors import CheckpointError
+
+# What changes the tensors in ways that are not written down here.
+_OTHER_TENSORS = (
+    "enable_lora",  # peft 0.2: the parts of a joined layer that have an adapter
+    "layer_replication",
+    "use_qalora",
+    "use_bdlora",
+    "arrow_config",
+    "kasa_config",
+    "monteclora_config",
+    "velora_config",
+    "ensure_weight_tying",
+)
+# Model types whose fused experts are (E, in, out); those of all others are (E, out, in).
+_TRANSPOSED = frozenset({"aria_text", "gpt_oss", "llama4", "llama4_text"})
+_MOST_TERMS = 8  # of a formula: models have a few kinds of layers
+
+
+class Low(NamedTuple):
+    """A pair of thin matrices, for the formula: `r*(in + out)`."""
+
+    rank: int
+    inputs: int
+    outputs: int
+
+
+class Lora(NamedTuple):
+    """What LoRA puts into a base, and where."""
+
+    tensors: tuple[ExpectedTensor, ...]
+    pairs: tuple[Low, ...]
+    targeted: frozenset[str]
+
+
+def lora(settings: Settings, base: Base) -> Lora:
+    """The tensors of LoRA's own; CheckpointError where the settings fit no module of the base."""
+    for key in _OTHER_TENSORS:
+        if settings.states(key):
+            raise unchecked(f"{key} changes the tensors of an adapter in a way not known here")
+    targets = Targets(settings, base)
+    parameters = tuple(_parameters(settings, base))
+    ranks = Ranks(settings, (*base.paths, *(each.name for each in parameters)), settings.rank())
+    dora, bias = settings.config.flag("use_dora"), settings.config.flag("lora_bias")
+    tensors: list[ExpectedTensor] = []
+    pairs: list[Low] = []
+    for part in targets.parts:
+        rank = ranks.of(part.path)
+        tensors.extend(_of_part(part, rank, dora=dora, bias=bias))
+        pairs.append(_pair(part, rank))
+    for each in parameters:
+        pair = _low(base, each, ranks.of(each.name))
+        tensors += _thin(each.stored, pair)
+        pairs.append(pair)
+    if not pairs:
+        raise CheckpointError("neither target_modules nor target_parameters names anything")
+    return Lora(tuple(tensors), tuple(pairs), frozenset(targets.chosen))
+
+
+def formula(pairs: Iterable[Low], rank: int) -> str | None:
+    """`12*r*(768 + 2304) + 12*r*(3072 + 768)`; None where that would be no help."""
+    kinds = Counter(pairs)
+    if not 0 < len(kinds) <= _MOST_TERMS:
+        return None
+    return " + ".join(
+        f"{f'{count}*' if count > 1 else ''}{'r' if pair.rank == rank else pair.rank}"
+        f"*({pair.inputs} + {pair.outputs})"
+        for pair, count in kinds.items()
+    )
+
+
+def _pair(part: Part, rank: int) -> Low:
+    size = part.size()
+    if size is None:
+        raise unchecked(f"target_modules chooses {quoted(part.path)}, of a kind that is not known")
+    area = 1
+    for length in size.kernel:
+        area *= length
+    return Low(rank, size.inputs * area, size.outputs)
+
+
+def _of_part(part: Part, rank: int, *, dora: bool, bias: bool) -> Iterator[ExpectedTensor]:
+    size = part.size()
+    if size is None:
+        raise unchecked(f"target_modules chooses {quoted(part.path)}, of a kind that is not known")
+    name = f"{BELOW}{part.path}"
+    ones = (1,) * len(size.kernel)
+    if part.layer is Layer.EMBEDDING:
+        yield tensor(f"{name}.lora_embedding_A", rank, size.inputs)
+        yield tensor(f"{name}.lora_embedding_B", size.outputs, rank)
+    else:
+        yield tensor(f"{name}.lora_A.weight", rank, size.inputs, *size.kernel)
+        yield tensor(f"{name}.lora_B.weight", size.outputs, rank, *ones)
+        if bias:
+            yield tensor(f"{name}.lora_B.bias", size.outputs)
+    if dora:
+        shape = (1, size.outputs, *ones) if ones else (size.outputs,)
+        yield tensor(f"{name}.lora_magnitude_vector", *shape)
+
+
+def _thin(name: str, pair: Low) -> Iterator[ExpectedTensor]:
+    yield tensor(f"{name}.lora_A.weight", pair.rank, pair.inputs)
+    yield tensor(f"{name}.lora_B.weight", pair.outputs, pair.rank)
+
+
+class _Parameter(NamedTuple):
+    name: str  # in the base: "model.layers.0.mlp.experts.down_proj"
+    stored: str  # up to the adapter's own part of the name
+    shape: tuple[int, ...]
+
+
+def _parameters(settings: Settings, base: Base) -> Iterator[_Parameter]:
+    """target_parameters: tensors that are no layer's weight, as the fused experts of a layer are.
+
+    The wrappers of several in one module stand in each other, the last one outermost.
+    """
+    if not settings.config.present("target_parameters"):
+        return
+    ends = frozenset(settings.config.texts("target_parameters"))
+    found = False
+    for path, part in base.parts.items():
+        chosen = [last for last in part.tensors if ends_in(f"{path}.{last}", ends)]
+        for depth, last in enumerate(reversed(chosen)):
+            found = True
+            stored = f"{BELOW}{path}{'.base_layer' * depth}"
+            yield _Parameter(f"{path}.{last}", stored, part.tensors[last].shape)
+    if ends and not found:
+        shown = quoted(", ".join(sorted(ends)[:3]))
+        target = base.expectation.target
+        raise CheckpointError(f"target_parameters, {shown}, chooses nothing of {target}")
+
+
+def _low(base: Base, parameter: _Parameter, rank: int) -> Low:
+    match parameter.shape:
+        case (outputs, inputs):
+            return Low(rank, inputs, outputs)
+        case (count, first, second):
+            transposed = base.expectation.model_type in _TRANSPOSED
+            inputs, outputs = (first, second) if transposed else (second, first)
+            return Low(rank * count, inputs, outputs)
+    raise unchecked(f"target_parameters chooses {quoted(parameter.name)}: it is no matrix")
+
+
+# --- AdaLoRA ----------------------------------------------------------------------------------
+
+
+def adalora(settings: Settings, base: Base) -> Lora:
+    """AdaLoRA, https://arxiv.org/abs/2303.10512: A and B, and E, the singular values of both.
+
+    Training leaves of the first rank what rank_pattern marks as true, one mark for each.
+    """
+    targets = Targets(settings, base)
+    first, kept = settings.rank("init_r"), dict(_kept(settings.table("rank_pattern")))
+    tensors: list[ExpectedTensor] = []
+    pairs: list[Low] = []
+    for part in targets.parts:
+        rank = kept.get(part.path, first)
+        pair, name = _pair(part, rank), f"{BELOW}{part.path}"
+        if not part.is_linear:
+            raise unchecked(f"target_modules chooses {quoted(part.path)}, which is not linear")
+        tensors.append(tensor(f"{name}.lora_A", rank, pair.inputs))
+        tensors.append(tensor(f"{name}.lora_B", pair.outputs, rank))
+        tensors.append(tensor(f"{name}.lora_E", rank, 1))
+        tensors.append(tensor(f"{name}.ranknum", role=Role.LEGACY))
+        pairs.append(pair)
+    return Lora(tuple(tensors), tuple(pairs), frozenset(targets.chosen))
+
+
+def _kept(pattern: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    """`model.layers.0.q_proj.lora_E`: [true, false, ...], with the model's prefix or without."""
+    for key, marks in pattern.items():
+        if not isinstance(marks, list) or any(type(mark) is not bool for mark in marks):
+            where = f"rank_pattern of {quoted(key)}"
+            raise CheckpointError(f"{where} is {described(marks)}; a list of true and false is due")
+        path = key.removeprefix(BELOW)
+        path = path.removesuffix(".default").removesuffix(".lora_E")
+        yield path, sum(marks)

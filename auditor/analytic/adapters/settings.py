@@ -1,0 +1,198 @@
+"""What an adapter_config.json says: which method, of which base, and on which of its modules."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from auditor.analytic.adapters.patterns import Pattern, UnsafeError, pattern
+from auditor.analytic.config import Config
+from auditor.analytic.family import Family
+from auditor.containers.jsons import parse_object
+from auditor.containers.words import described, quoted
+from auditor.errors import CheckpointError, Reason, SourceError
+
+FILE = "adapter_config.json"
+
+# The defaults of peft's config classes, of the keys that shape tensors. A key that two methods
+# know has one meaning, but for rank_pattern, which AdaLoRA reads in its own way.
+_PEFT = Family(
+    model_type="",
+    prefix="",
+    base="",
+    defaults=MappingProxyType(
+        {
+            "r": 8,
+            "init_r": 12,
+            "bias": "none",
+            "use_dora": False,
+            "lora_bias": False,
+            "target_modules": None,
+            "exclude_modules": None,
+            "feedforward_modules": None,
+            "target_parameters": None,
+            "layers_to_transform": None,
+            "layers_pattern": None,
+            "rank_pattern": None,
+            "modules_to_save": None,
+            "trainable_token_indices": None,
+            "token_indices": (),
+            "ensure_weight_tying": False,
+            "num_transformer_submodules": None,
+            "num_tasks": 1,
+            "num_ranks": 1,
+            "n_frequency": 1000,
+            "n_frequency_pattern": None,
+            "save_projection": True,
+            "use_effective_conv2d": False,
+        }
+    ),
+)
+
+# How the class that peft loads the base with ends, by the adapter's task; and the modules that it
+# trains whole for it, whether or not an older version has written them down.
+HEADS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "CAUSAL_LM": ("ForCausalLM", "LMHeadModel"),
+        "SEQ_2_SEQ_LM": ("ForConditionalGeneration", "MTModel"),
+        "SEQ_CLS": ("ForSequenceClassification",),
+        "TOKEN_CLS": ("ForTokenClassification",),
+        "QUESTION_ANS": ("ForQuestionAnswering",),
+        "FEATURE_EXTRACTION": ("Model",),
+    }
+)
+_TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "SEQ_CLS": ("classifier", "score"),
+        "TOKEN_CLS": ("classifier", "score"),
+        "QUESTION_ANS": ("qa_outputs",),
+    }
+)
+_MOST_SAVED = 1000  # names of modules that are saved whole; each is looked for in every module
+_MOST_LAYERS = 100_000
+ALL_LINEAR = "all-linear"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """Modules by a list of the ends of their names, or by an expression; neither is all-linear."""
+
+    ends: frozenset[str] | None = None
+    expression: Pattern | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One adapter_config.json. Whatever reads a value raises CheckpointError, naming the key."""
+
+    method: str  # peft_type in upper case: "LORA"
+    base: str | None  # base_model_name_or_path: a Hub id or somebody's path
+    revision: str | None  # of the base
+    task: str | None  # task_type: "CAUSAL_LM"
+    base_class: str | None  # where auto_mapping says it
+    config: Config  # for what only one method reads
+
+    def rank(self, key: str = "r") -> int:
+        value = self.config.integer(key)
+        if value < 1:
+            raise CheckpointError(f"{key} is {value}; an adapter has a rank of 1 at least")
+        return value
+
+    def count(self, key: str) -> int:
+        value = self.config.integer(key)
+        if value < 1:
+            raise CheckpointError(f"{key} is {value}; it has to be 1 at least")
+        return value
+
+    def names(self, key: str) -> Names | None:
+        """The modules that a key chooses; None: the key is null, or an empty list."""
+        if not self.config.present(key):
+            return None
+        value = self.config.values.get(key)
+        if isinstance(value, str):
+            if value.lower() == ALL_LINEAR:
+                return Names()
+            return Names(expression=expression(key, value))
+        ends = frozenset(self.config.texts(key))
+        return Names(ends=ends) if ends else None
+
+    def saved(self) -> tuple[str, ...]:
+        """The ends of the names of modules that are stored whole."""
+        listed = (
+            self.config.texts("modules_to_save") if self.config.present("modules_to_save") else ()
+        )
+        names = dict.fromkeys((*listed, *_TRAINED_WHOLE.get(self.task or "", ())))
+        if len(names) > _MOST_SAVED:
+            raise CheckpointError(
+                f"modules_to_save has {len(names):,} names; {_MOST_SAVED:,} are the most looked for"
+            )
+        if "" in names:
+            raise CheckpointError("modules_to_save holds an empty name, which every module ends in")
+        return tuple(names)
+
+    def ranks(self) -> Mapping[str, int]:
+        """rank_pattern: an expression for the end of a module's name -> its rank, in order."""
+        found = self.table("rank_pattern")
+        for name, value in found.items():
+            if type(value) is not int or not 1 <= value <= 2**40:
+                where = f"the rank of {quoted(name)} in rank_pattern"
+                raise CheckpointError(f"{where} is {described(value)}; a whole number is needed")
+        return {name: value for name, value in found.items() if isinstance(value, int)}
+
+    def table(self, key: str) -> Mapping[str, object]:
+        """An object; null or absent: an empty one."""
+        return self.config.nested(key).values
+
+    def layers(self) -> frozenset[int] | None:
+        """layers_to_transform; None: all layers."""
+        if not self.config.present("layers_to_transform"):
+            return None
+        if type(self.config.values["layers_to_transform"]) is int:
+            return frozenset((self.config.integer("layers_to_transform"),))
+        found = frozenset(self.config.integers("layers_to_transform"))
+        if len(found) > _MOST_LAYERS:
+            raise CheckpointError(f"layers_to_transform has {len(found):,} numbers")
+        return found or None
+
+    def states(self, key: str) -> bool:
+        """Whether a key that is no part of what is known here is set to anything."""
+        return bool(self.config.values.get(key))
+
+
+def expression(key: str, source: str) -> Pattern:
+    """The expression under a key; SourceError where it is not safe to run."""
+    try:
+        return pattern(source)
+    except UnsafeError as error:
+        what = f"{key} is the expression {quoted(source)}, which is not run: {error}"
+        raise unchecked(what) from None
+
+
+def unchecked(what: str) -> SourceError:
+    """The refusal of an adapter that may be right and is not understood here."""
+    return SourceError(Reason.UNKNOWN_LAYOUT, f"not checked: {what}")
+
+
+def read_settings(content: bytes, file: str = FILE) -> Settings:
+    """The settings in an adapter_config.json's bytes; CheckpointError where they are none."""
+    config = Config(values=MappingProxyType(parse_object(content, file)), family=_PEFT)
+    method = _text(config, "peft_type")
+    if method is None:
+        raise CheckpointError(f"{file} names no peft_type: nothing says what kind of adapter it is")
+    mapping = config.nested("auto_mapping")
+    return Settings(
+        method=method.upper(),
+        base=_text(config, "base_model_name_or_path"),
+        revision=_text(config, "revision"),
+        task=_text(config, "task_type"),
+        base_class=_text(mapping, "base_model_class"),
+        config=config,
+    )
+
+
+def _text(config: Config, key: str) -> str | None:
+    """A string; null, absent and empty are None."""
+    value = config.values.get(key)
+    if value is not None and not isinstance(value, str):
+        where = f"{config.path}{key}"
+        raise CheckpointError(f"{where} is {described(value)}; a string is needed")
+    return value or None
