@@ -10,14 +10,18 @@ from auditor.analytic.choose import Choice, Refusal
 from auditor.analytic.kv_cache import kv_cache
 from auditor.containers.words import named
 from auditor.downloader import config_alone, fetch
-from auditor.downloader.select import ADAPTER_CONFIG, beside, select, with_twins
+from auditor.downloader.select import ADAPTER_CONFIG, select, with_twins
+from auditor.downloader.selection import Chooser
 from auditor.downloader.snapshot import Snapshot
+from auditor.downloader.standard import checked_variant, dtype_of
 from auditor.downloader.words import listed
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.expecting import (
     Implied,
     Opinion,
     implied,
+    of_diffusers,
+    of_module,
     require,
     require_oracle,
     second_opinion,
@@ -26,9 +30,10 @@ from auditor.layouts import known, learned, unpack
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, Unpacked
+from auditor.reconciler.besides import besides
 from auditor.reconciler.claims import drafting_notes, listed_size_rule, other_model_rule
 from auditor.reconciler.contents import Contents, contents
-from auditor.reconciler.findings import BadConfig, Beside, Finding
+from auditor.reconciler.findings import BadConfig, Finding
 from auditor.reconciler.ignore import Ignore, split
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.modules import compared, expected_only, stored_only
@@ -57,6 +62,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
     twins: bool = False,
+    variant: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
     """Account for every tensor of a checkpoint, from its config and headers alone.
@@ -66,18 +72,25 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     "bundled" (a local path is read where it is); `token` a Hugging Face access token, the stored
     one if None; `depth` how deep the report's module rows go, all the way if None; `oracle` asks
     transformers for a second opinion of the closed form; `twins` reads the torch files beside
-    safetensors of the Hub too, as is always done in a folder; `say` gets a line where the work
-    waits or falls back.
+    safetensors of the Hub too, as is always done in a folder; `variant` ("fp16") the weights that
+    from_pretrained loads where it is given one; `say` gets a line where the work waits or falls
+    back.
 
-    Counts are in elements and parameters, sizes in bytes. Raises UsageError for a model or a
-    class that cannot be asked for; all else, a network that fails included, is an outcome.
+    A repository of several models has an outcome with `parts`, one for each of them, whose counts
+    are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
+    model or a class that cannot be asked for; all else, a network that fails included, is an
+    outcome.
     """
     if target is not None:
         require(target)
     if oracle:
         require_oracle()
+    choose: Chooser = select
+    if variant is not None:
+        choose = partial(select, variant=checked_variant(variant))
+    if twins:
+        choose = partial(with_twins, choose=choose)
     try:
-        choose = with_twins if twins else select
         snapshot = fetch(model, source=source, token=token, say=say, choose=choose)
     except SourceError as error:
         return Unaudited(requested=model, target=target, reason=error.reason, detail=str(error))
@@ -105,7 +118,7 @@ def explain(
         snapshot = fetch(model, source=source, token=token, say=say, choose=config_alone)
     except SourceError as error:
         return Unaudited(requested=model, target=target, reason=error.reason, detail=str(error))
-    alone = replace(snapshot, heads=(), index=None, unopened=())
+    alone = replace(snapshot, heads=(), index=None, unopened=(), manifest=None, components=())
     return examine(alone, requested=model, target=target)
 
 
@@ -134,7 +147,7 @@ class _Case(NamedTuple):
             self.contradictions.append(choice.contradiction)
 
 
-def examine(  # noqa: PLR0911, PLR0913 - one for each way that it may end; as above
+def examine(  # noqa: PLR0913 - as above
     snapshot: Snapshot,
     *,
     requested: str,
@@ -144,6 +157,25 @@ def examine(  # noqa: PLR0911, PLR0913 - one for each way that it may end; as ab
     oracle: bool = False,
 ) -> Report | Unaudited:
     """Audit what was fetched; a function of the snapshot alone, and of transformers if asked."""
+    one = partial(_examined, requested=requested, depth=depth, ignore=ignore, oracle=oracle)
+    if not (snapshot.manifest or snapshot.components):
+        return one(snapshot, target=target)
+    from auditor import whole  # noqa: PLC0415 - most repositories hold one model
+
+    return whole.examine(snapshot, one, requested=requested, target=target, ignore=ignore)
+
+
+def _examined(  # noqa: PLR0911, PLR0913 - one for each way that it may end; as above
+    snapshot: Snapshot,
+    *,
+    requested: str,
+    target: str | None = None,
+    module: str | None = None,
+    depth: int | None = None,
+    ignore: tuple[Ignore, ...] = (),
+    oracle: bool = False,
+) -> Report | Unaudited:
+    """The same of one model; `module` is its class where it is one of sentence-transformers."""
     case = _Case(snapshot, contents(snapshot), depth, ignore, {}, [])
     case.know(
         requested=requested,
@@ -152,7 +184,7 @@ def examine(  # noqa: PLR0911, PLR0913 - one for each way that it may end; as ab
         source=snapshot.source,
         origin=snapshot.origin,
         fetched=snapshot.fetched,
-        target=target,
+        target=target or module,
         notes=case.found.notes,
     )
     if _is_adapter(snapshot):
@@ -165,14 +197,20 @@ def examine(  # noqa: PLR0911, PLR0913 - one for each way that it may end; as ab
         drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
         notes = (*case.found.notes, *says.notes, *drafts)
         case.know(declared=config.architectures, model_type=config.model_type, notes=notes)
-        chosen = partial(case.know_choice, said=notes)
-        found = implied(config, target or says.target, chosen, depth=depth)
+        if module:
+            found = of_module(config, module)
+        else:
+            chosen = partial(case.know_choice, said=notes)
+            found = _of_diffusers(case, config) or implied(
+                config, target or says.target, chosen, depth=depth
+            )
         if isinstance(found, Refusal):
             return _unaudited(case, found.reason, found.detail)
         expectation, family = found
-        opinion = second_opinion(config, expectation) if oracle else Opinion()
+        opinion = second_opinion(config, expectation) if oracle and not module else Opinion()
         dtype = config.dtype
-        declared = says.declared or declaration(config.values, {})
+        files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
+        declared = says.declared or declaration(config.values, files)
     except CheckpointError as error:
         bad = BadConfig(file=where(snapshot), reason=str(error))
         return _without_expectation(case, bad)
@@ -186,6 +224,13 @@ def examine(  # noqa: PLR0911, PLR0913 - one for each way that it may end; as ab
         findings = in_order((*_contradictions(case), *opinion.findings, *sizes))
         return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, findings=findings, **case.shared)
     return _compared(case, config, declared, Implied(expectation, family), opinion)
+
+
+def _of_diffusers(case: _Case, config: Config) -> Refusal | None:
+    found = of_diffusers(config)
+    if found is not None:
+        case.know(target=str(config.values["_class_name"]))
+    return found
 
 
 def _is_adapter(snapshot: Snapshot) -> bool:
@@ -256,7 +301,7 @@ def _report(
         *_rules(found, dtype, reconciled, walked, expectation.parameters),
         *_other_model(case.snapshot, reconciled, expectation),
         *twin_findings(case.snapshot, found),
-        *_beside(case.snapshot),
+        *besides(case.snapshot),
     )
     stand, left_out = split(findings, case.ignore)
     if found.names_only and found.index is not None and unpacked is PLAIN:
@@ -281,7 +326,11 @@ def _rules(
     found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk, expected: int
 ) -> Iterator[Finding]:
     """`expected`: the parameters that the config implies."""
-    yield from dtype_rule(reconciled, dtype, frozenset(walked.by_dtype()))
+    dtypes = frozenset(walked.by_dtype())
+    if found.variant and (own := dtype_of(found.variant)):
+        yield from dtype_rule(reconciled, own, dtypes, by=f"the variant {found.variant}")
+    else:
+        yield from dtype_rule(reconciled, dtype, dtypes)
     if found.index is None:
         return
     yield from index_rules(found.index, found.tensors, found.opened, walked.total, reconciled)
@@ -303,13 +352,6 @@ def _other_model(
 ) -> Iterator[Finding]:
     if snapshot.config is not None:
         yield from other_model_rule(reconciled, expectation, snapshot.config.name)
-
-
-def _beside(snapshot: Snapshot) -> Iterator[Finding]:
-    files = beside(snapshot)
-    if files:
-        reason = "a weight file that is no part of the audited set; it was not opened"
-        yield Beside(files=files, reason=reason)
 
 
 def _unchecked(found: Contents, dtype: str | None, unpacked: Unpacked) -> Iterator[str]:
@@ -346,7 +388,7 @@ def _without_expectation(case: _Case, *bad: BadConfig) -> Report:
     _know_stored(case)
     unread = (item.finding(file=item.file, reason=item.reason) for item in case.found.unread)
     twins = twin_findings(case.snapshot, case.found)
-    findings = (*bad, *case.found.findings, *unread, *twins, *_beside(case.snapshot))
+    findings = (*bad, *case.found.findings, *unread, *twins, *besides(case.snapshot))
     stand, left_out = split(findings, case.ignore)
     return Report(
         findings=in_order(stand),
@@ -362,7 +404,7 @@ def _unaudited(case: _Case, reason: Reason, detail: str) -> Unaudited:
     _know_stored(case)
     unread = (item.finding(file=item.file, reason=item.reason) for item in case.found.unread)
     twins = twin_findings(case.snapshot, case.found)
-    findings = in_order((*case.found.findings, *unread, *twins, *_beside(case.snapshot)))
+    findings = in_order((*case.found.findings, *unread, *twins, *besides(case.snapshot)))
     return Unaudited(reason=reason, detail=detail, findings=findings, **case.shared)
 
 

@@ -193,6 +193,15 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option("--twins", help="Compare torch files that stand beside safetensors, too."),
     ] = False,
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            "--variant",
+            metavar="NAME",
+            show_default=False,
+            help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
+        ),
+    ] = None,
     source: _Source = SourceChoice.HUB,
     token: _Token = None,
     quiet: _Quiet = False,
@@ -220,6 +229,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     ignore=ignored,
                     oracle=oracle,
                     twins=twins,
+                    variant=variant,
                     say=_keep_quiet if quiet else _say,
                 )
             except UsageError as error:
@@ -488,13 +498,15 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
+    """Of several models in one repository a finding comes before what could not be audited."""
     if isinstance(outcome, Unaudited):
         return USAGE if outcome.reason is Reason.BAD_REQUEST else UNAUDITED
+    otherwise = max((_exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
     if fail_on is FailOn.NEVER or outcome.verdict == "clean":
-        return CLEAN
+        return otherwise
     alarming = {Severity.ERROR} if fail_on is FailOn.ERROR else {Severity.ERROR, Severity.WARNING}
-    alarms = any(finding.severity in alarming for finding in outcome.findings)
-    return FINDINGS if alarms or outcome.residual else CLEAN
+    alarms = any(finding.severity in alarming for one in outcome.every for finding in one.findings)
+    return FINDINGS if alarms or outcome.residual else otherwise
 
 
 @contextmanager

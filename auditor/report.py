@@ -82,6 +82,15 @@ class _Outcome:
     unchecked: tuple[str, ...] = ()  # what was not compared, a sentence each
     notes: tuple[str, ...] = ()  # decisions the reader should know of
     fetched: Fetched = field(default_factory=Fetched)
+    component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
+    parts: tuple["Report | Unaudited", ...] = ()  # of several models in one repository, by folder
+
+    @property
+    def every(self) -> tuple["Report | Unaudited", ...]:
+        """The outcome and its parts: whose findings together say all that there is to say."""
+        if not isinstance(self, Report | Unaudited):
+            raise TypeError("an outcome is a Report or Unaudited")
+        return (self, *self.parts)
 
     def modules_frame(self) -> "pd.DataFrame":
         """One row a module prefix, columns as in `modules.csv`; needs the `frames` extra.
@@ -105,8 +114,10 @@ class Report(_Outcome):
 
     @property
     def verdict(self) -> Verdict:
-        alarms = any(finding.severity is not Severity.INFO for finding in self.findings)
-        return "findings" if alarms or self.residual else "clean"
+        found = (finding for one in self.every for finding in one.findings)
+        alarms = any(finding.severity is not Severity.INFO for finding in found)
+        unexplained = any(isinstance(one, Report) and one.residual for one in self.every)
+        return "findings" if alarms or unexplained else "clean"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
+from checkpoints import config_bytes, expect, stored, stored_by
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
@@ -215,7 +215,9 @@ def test_ignored_findings_leave_the_verdict_and_stay_in_the_report(tmp_path: Pat
 
 
 def test_a_checkpoint_packed_by_a_quantiser_is_not_taken_for_plain(tmp_path: Path) -> None:
-    config = config_bytes(architectures=["BertModel"], quantization_config={"quant_method": "zipnn"})
+    config = config_bytes(
+        architectures=["BertModel"], quantization_config={"quant_method": "zipnn"}
+    )
     folder = _folder(tmp_path / "m", stored_by(expect("BertModel")), config=config)
     outcome = auditor.audit(str(folder))
     assert isinstance(outcome, Unaudited)
@@ -251,3 +253,38 @@ def test_an_audit_of_a_depth_has_the_rows_of_a_whole_one_cut_off_there(
     cut = auditor.audit(model, target=target, depth=depth)
     assert cut.modules == tuple(row for row in whole.modules if row.depth <= depth)
     assert cut.findings == whole.findings
+
+
+GPTQ_FILE = b'{"bits": 4, "group_size": 4, "desc_act": false, "sym": true}'
+
+
+def _packed(expectation):
+    """Every matrix of the encoder in four bits, as AutoGPTQ packs it; the rest as it is."""
+    for tensor in stored_by(expectation):
+        module, _, last = tensor.name.rpartition(".")
+        if "encoder" not in module or last != "weight" or "LayerNorm" in module:
+            yield tensor
+            continue
+        out, into = tensor.shape
+        groups = into // 4
+        yield stored(f"{module}.qweight", (into // 8, out), dtype="I32")
+        yield stored(f"{module}.qzeros", (groups, out // 8), dtype="I32")
+        yield stored(f"{module}.scales", (groups, out), dtype="F16")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_layout_that_a_file_beside_the_config_declares_is_unpacked(
+    tmp_path: Path, packed
+) -> None:
+    wide = {"hidden_size": 16, "intermediate_size": 32}
+    expectation = expect("BertModel", **wide)
+    tensors = list(_packed(expectation)) if packed else stored_by(expectation)
+    config = config_bytes(architectures=["BertModel"], **wide)
+    folder = _folder(tmp_path / "m", tensors, config=config)
+    (folder / "quantize_config.json").write_bytes(GPTQ_FILE)
+    report = auditor.audit(str(folder))
+    assert report.residual == 0
+    assert report.verdict == ("clean" if packed else "findings")
+    file = tmp_path / "m.json"
+    file.write_bytes(dump(fetch(str(folder)), "m.json"))
+    assert auditor.audit(str(file)).findings == report.findings

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 from auditor.containers.index import MAX_INDEX, parse_index
+from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM
-from auditor.downloader.select import Selection
-from auditor.downloader.snapshot import FileHead, RepoFile, TextFile
+from auditor.downloader.selection import Part, Selection
+from auditor.downloader.snapshot import Component, FileHead, RepoFile, TextFile
 from auditor.errors import CheckpointError, Reason, SourceError
 
 T = TypeVar("T")
@@ -19,8 +20,8 @@ T = TypeVar("T")
 # of 22,000 class names (ImageNet) has 1.5 MB.
 MAX_CONFIG = 16 * 1024 * 1024
 
-# Bytes of all headers of one checkpoint. The largest known (DeepSeek-V3, 163 shards) have 11 MB;
-# one file alone may have 100 MB.
+# Bytes of all headers of one checkpoint, of several models together. The largest known
+# (DeepSeek-V3, 163 shards) have 11 MB; one file alone may have 100 MB.
 MAX_HEADS = 512 * 1024 * 1024
 
 # Reads at a time: enough to hide the round trips of a few hundred shards, few enough that a
@@ -48,6 +49,9 @@ class Contents:
     heads: tuple[FileHead, ...] = ()
     twins: tuple[FileHead, ...] = ()
     unopened: tuple[str, ...] = ()
+    packing: TextFile | None = None
+    manifest: TextFile | None = None
+    components: tuple[Component, ...] = ()
 
 
 def assemble(
@@ -58,50 +62,115 @@ def assemble(
 ) -> Contents:
     """Read the selection: config beside the weight file or the index, then all shards.
 
-    The reads are of the `pool`, which several checkpoints may share, or of threads of their own.
-    A broken index is handed on as it is, with no shards opened: the audit says what is wrong.
+    Of several models that is done side by side, of those that the manifest names. The reads are of
+    the `pool`, which several checkpoints may share, or of threads of their own. A broken index is
+    handed on as it is, with no shards opened: the audit says what is wrong.
     """
     listing = {file.name: file for file in files}
     with _own_pool(reader) if pool is None else _part_of(pool, reader) as reads:
-        beside = [reads.submit(_twin, reader, listing[name]) for name in selection.twins]
-        config, index, heads = _first(reads, reader, listing, selection)
-        if index is None:
-            shards = [reads.submit(_head, reader, listing[name]) for name in selection.shards]
-            heads = (*heads, *_bounded(shards))
-            return Contents(config=config, heads=heads, twins=_read(beside))
-        first = _first_reads(index)
-        futures = [
-            reads.submit(_head, reader, listing[shard], length)
-            for shard, length in first.items()
-            if shard in listing
-        ]
-        absent = tuple(shard for shard in first if shard not in listing)
+        begun = [_begin(reads, reader, listing, selection)]
+        packing = reads.submit(_text, reader, listing, selection.packing, MAX_CONFIG)
+        manifest = reads.submit(_text, reader, listing, selection.manifest, MAX_MANIFEST).result()
+        parts = _meant(selection.parts, manifest)
+        begun += [_begin(reads, reader, listing, part.selection) for part in parts]
+        for future in as_completed([future for one in begun for future in one.first]):
+            future.result()  # the first to fail speaks, not the first in order
+        models = [_with_shards(reads, reader, listing, one) for one in begun]
+        _bounded([future for one in models for future in one.heads])
+        found = [_contents(one) for one in models]
+        components = (
+            Component(folder=part.folder, **fields)
+            for part, fields in zip(parts, found[1:], strict=True)
+        )
         return Contents(
-            config=config,
-            index=index,
-            heads=_bounded(futures),
-            twins=_read(beside),
-            unopened=absent,
+            **found[0],
+            packing=packing.result(),
+            manifest=manifest,
+            components=tuple(components),
         )
 
 
-def _first(
-    pool: Executor, reader: Reader, listing: dict[str, RepoFile], selection: Selection
-) -> tuple[TextFile | None, TextFile | None, tuple[FileHead, ...]]:
-    """Config, index and the one weight file: whichever are selected, all at once."""
+def _meant(parts: tuple[Part, ...], manifest: TextFile | None) -> tuple[Part, ...]:
+    """The parts that the manifest names; all where there is none, or none that can be read."""
+    if manifest is not None:
+        try:
+            entries = parse_manifest(manifest.name, manifest.content).entries
+        except CheckpointError:
+            pass  # the audit says what is wrong with it
+        else:
+            named = {entry.folder for entry in entries}
+            parts = tuple(part for part in parts if part.folder in named)
+    if len(parts) > MAX_COMPONENTS:
+        detail = f"there are {len(parts):,} models in folders; {MAX_COMPONENTS} are the most read"
+        raise SourceError(Reason.TOO_LARGE, detail)
+    return parts
 
-    def text(name: str | None, limit: int) -> TextFile | None:
-        return None if name is None else reader.text(listing[name], limit)
 
-    def head(name: str | None) -> tuple[FileHead, ...]:
-        return () if name is None else (reader.head(listing[name]),)
+@dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """The reads of one model that are under way."""
 
-    config = pool.submit(text, selection.config, MAX_CONFIG)
-    index = pool.submit(text, selection.index, MAX_INDEX)
-    heads = pool.submit(head, selection.weights)
-    for future in as_completed((config, index, heads)):
-        future.result()  # the first to fail speaks, not the first in order
-    return config.result(), index.result(), heads.result()
+    config: Future[TextFile | None]
+    index: Future[TextFile | None]
+    heads: tuple[Future[FileHead], ...]
+    twins: tuple[Future[FileHead | None], ...]
+    absent: tuple[str, ...] = ()  # shards that are not in the listing
+
+    @property
+    def first(self) -> tuple[Future[Any], ...]:
+        """What says what else there is to read."""
+        return (self.config, self.index, *self.heads)
+
+
+def _begin(
+    reads: Executor, reader: Reader, listing: dict[str, RepoFile], selection: Selection
+) -> _Begun:
+    """Config, index, weight files and twins: whichever are selected, all at once."""
+    weights = () if selection.weights is None else (selection.weights,)
+    return _Begun(
+        twins=tuple(reads.submit(_twin, reader, listing[name]) for name in selection.twins),
+        config=reads.submit(_text, reader, listing, selection.config, MAX_CONFIG),
+        index=reads.submit(_text, reader, listing, selection.index, MAX_INDEX),
+        heads=(
+            *(reads.submit(reader.head, listing[name]) for name in weights),
+            *(reads.submit(_head, reader, listing[name]) for name in selection.shards),
+        ),
+    )
+
+
+def _text(
+    reader: Reader, listing: dict[str, RepoFile], name: str | None, limit: int
+) -> TextFile | None:
+    return None if name is None else reader.text(listing[name], limit)
+
+
+def _with_shards(
+    reads: Executor, reader: Reader, listing: dict[str, RepoFile], begun: _Begun
+) -> _Begun:
+    """The shards that an index names are read as well."""
+    index = begun.index.result()
+    if index is None:
+        return begun
+    first = _first_reads(index)
+    shards = (
+        reads.submit(_head, reader, listing[shard], length)
+        for shard, length in first.items()
+        if shard in listing
+    )
+    absent = tuple(shard for shard in first if shard not in listing)
+    return replace(begun, heads=(*begun.heads, *shards), absent=absent)
+
+
+def _contents(begun: _Begun) -> dict[str, Any]:
+    """What came of the reads: the fields that a Snapshot and a Component share."""
+    twins = (future.result() for future in begun.twins)
+    return {
+        "config": begun.config.result(),
+        "index": begun.index.result(),
+        "heads": tuple(future.result() for future in begun.heads),
+        "twins": tuple(head for head in twins if head is not None),
+        "unopened": begun.absent,
+    }
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:
@@ -136,19 +205,14 @@ def _twin(reader: Reader, file: RepoFile) -> FileHead | None:
         return None
 
 
-def _read(twins: Sequence[Future[FileHead | None]]) -> tuple[FileHead, ...]:
-    return tuple(head for future in twins if (head := future.result()) is not None)
-
-
-def _bounded(futures: Sequence[Future[FileHead]]) -> tuple[FileHead, ...]:
-    """The heads in the order of the futures, as long as all of them together are bounded."""
+def _bounded(futures: Sequence[Future[FileHead]]) -> None:
+    """Wait for the heads, as long as all of them together are bounded."""
     total = 0
     for future in as_completed(futures):
         total += future.result().length
         if total > MAX_HEADS:
-            detail = f"the headers of {len(futures)} shards have more than {MAX_HEADS:,} bytes"
+            detail = f"the headers of {len(futures)} files have more than {MAX_HEADS:,} bytes"
             raise SourceError(Reason.TOO_LARGE, detail)
-    return tuple(future.result() for future in futures)
 
 
 class _Part(Executor):

@@ -2,24 +2,27 @@
 
 from pathlib import Path
 
+from auditor.containers.manifest import MANIFESTS
 from auditor.containers.words import quoted
 from auditor.downloader import folder
 from auditor.downloader.request import HubModel
 from auditor.downloader.select import (
     ADAPTER_CONFIG,
-    CONFIG,
     INDEX,
     TORCH_INDEX,
     TORCH_WEIGHTS,
     WEIGHTS,
-    Chooser,
     select,
 )
+from auditor.downloader.selection import CONFIG, Chooser
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import Reason, SourceError
 
 # A cache fills file by file: that one of these is not there says nothing about the repository.
 _INCOMPLETE = frozenset((Reason.EMPTY_REPO, Reason.NO_WEIGHTS, Reason.NO_SAFETENSORS))
+
+# Of these a model's own folder has one at least.
+_KNOWN = (*(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG), *MANIFESTS)
 
 
 def read(model: HubModel, choose: Chooser = select) -> Snapshot:
@@ -51,7 +54,7 @@ def _snapshot_folder(model: HubModel) -> Path | None:
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - as above
 
     for alias in model.aliases:
-        for name in (WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG):
+        for name in _KNOWN:
             path = try_to_load_from_cache(alias, name, revision=model.revision)
             if isinstance(path, str):
                 return Path(path).parent

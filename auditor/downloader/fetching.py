@@ -10,7 +10,8 @@ from auditor.containers.words import quoted
 from auditor.downloader import bundled, cache, folder, papers
 from auditor.downloader.bases import with_base
 from auditor.downloader.request import HubModel, parse
-from auditor.downloader.select import Chooser, config_alone, select, select_tagged
+from auditor.downloader.select import config_alone, select, select_tagged
+from auditor.downloader.selection import Chooser
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import Reason, SourceError, UsageError
 

@@ -5,10 +5,12 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Never
 
 from auditor.containers.kinds import parser
+from auditor.containers.manifest import MANIFESTS
 from auditor.containers.words import quoted
 from auditor.downloader import gguf_sets
 from auditor.downloader.assemble import assemble
@@ -18,15 +20,13 @@ from auditor.downloader.request import id_fault
 from auditor.downloader.select import (
     ADAPTER_CONFIG,
     ADAPTERS,
-    CONFIG,
     INDEX,
     WEIGHTS,
-    Chooser,
-    Selection,
     is_weights,
     select,
     with_twins,
 )
+from auditor.downloader.selection import CONFIG, Chooser, Selection
 from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.downloader.stored import MAX_SNAPSHOT, is_snapshot, load
 from auditor.errors import Reason, SourceError, UsageError
@@ -52,7 +52,8 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
     chosen = with_twins(names, where, choose)  # on a disk they cost next to nothing
     contents = assemble(_Files(folder), files, chosen)
-    for name in contents.unopened:
+    unopened = (one.unopened for one in contents.components)
+    for name in chain(contents.unopened, *unopened):
         _must_be_a_file(folder / name)
     model, commit = _cached_as(folder)
     place = "the Hugging Face cache" if model else "the folder"
@@ -69,6 +70,8 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
 
 def _file(path: Path) -> Snapshot:
     name = path.name.lower()
+    if path.name in MANIFESTS:
+        return _folder(path.parent, select)
     if name.endswith(".safetensors") or parser(name) is not None:
         return _weight_file(path)
     if name.endswith(".index.json"):

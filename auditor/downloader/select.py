@@ -1,25 +1,26 @@
 """Which files of a listing are audited, and which weight files stand beside. Pure."""
 
-import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import PurePosixPath
 
+from auditor.containers.manifest import MODULES, PIPELINE
 from auditor.containers.words import quoted
+from auditor.downloader.folders import components, models, twins_in, with_part_twins
 from auditor.downloader.gguf_sets import tagged, the_one
+from auditor.downloader.selection import CONFIG, Chooser, Part, Selection
 from auditor.downloader.snapshot import Snapshot
+from auditor.downloader.standard import Found, standard, variant_of, variants
 from auditor.downloader.words import listed
 from auditor.errors import Reason, SourceError
+from auditor.layouts import declared
 
-CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = "pytorch_model.bin.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first is loaded
-
-_TORCH_SHARD = re.compile(r"pytorch_model-\d{5}-of-\d{5}\.bin", re.ASCII)
 
 _WEIGHT_ENDINGS = (
     ".safetensors",
@@ -42,40 +43,66 @@ _PAPERWORK = ("readme", "license", "licence", "notice", "use_policy")
 _LONGEST_NAME = 4096  # characters; PATH_MAX of Linux
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """The files of one listing that an audit reads; never both `weights` and `index`."""
-
-    config: str | None
-    weights: str | None = None  # the one weight file
-    index: str | None = None
-    shards: tuple[str, ...] = ()  # of one model, named by no index, sorted: GGUF files
-    twins: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
-
-
-Chooser = Callable[[Collection[str], str], Selection]  # of the names, and where they are
-
-
-def select(names: Collection[str], where: str) -> Selection:
+def select(names: Collection[str], where: str, variant: str | None = None) -> Selection:
     """What `from_pretrained` would load: safetensors, else torch files; alone, else by an index.
 
-    Where there are none of these, the adapter, else the GGUF model, if there is one. Raises
-    SourceError where there is no such file, naming what is there instead, or where there are
-    several GGUF models.
+    Of a pipeline every component's; otherwise the repository's own, and those of the modules that
+    come after a sentence transformer. Where there are none of these, the adapter, else the GGUF
+    model, else the models in folders. Raises SourceError where there is no such file, naming what
+    is there instead, or where there are several and the user has to say which.
     """
+    if PIPELINE in names and (parts := components(names, PIPELINE, variant)):
+        return _of_parts(parts, PIPELINE, where, variant)
     config = CONFIG if CONFIG in names else None
-    for weights, index in ((WEIGHTS, INDEX), (TORCH_WEIGHTS, TORCH_INDEX)):
-        if weights in names:
-            return Selection(config=config, weights=weights)
-        if index in names:
-            return Selection(config=config, index=index)
+    root = _root({name for name in names if "/" not in name}, where, variant)
+    parts = components(names, MODULES, variant) if MODULES in names else ()
+    manifest = MODULES if parts else None
+    if root:
+        packing = next((name for name in declared.FILES if name in names), None)
+        return Selection(
+            config=config, **vars(root), packing=packing, manifest=manifest, parts=parts
+        )
     adapter = next((weights for weights in ADAPTERS if weights in names), None)
     if adapter and ADAPTER_CONFIG in names:
         return Selection(config=ADAPTER_CONFIG, weights=adapter)
     shards = the_one(names, where)
     if shards:
         return Selection(config=config, shards=shards)
+    if parts or (parts := models(names, variant)):
+        return _of_parts(parts, manifest, where, variant)
     raise _nothing(names, where)
+
+
+def _root(names: set[str], where: str, variant: str | None) -> Found | None:
+    """The weights beside the folders; the only variant, where there is nothing else."""
+    if found := standard(names, variant):
+        return found
+    several = variants(names)
+    if variant is not None:
+        if several or standard(names):
+            raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, several))
+        return None
+    if len(several) > 1:
+        shown = listed(several)
+        detail = f"{where} holds its weights as variants only, {shown}: name one with --variant"
+        raise SourceError(Reason.NO_SAFETENSORS, detail)
+    return standard(names, several[0]) if several else None
+
+
+def _of_parts(
+    parts: tuple[Part, ...], manifest: str | None, where: str, variant: str | None
+) -> Selection:
+    """A component without the variant is taken as it is; one of them at least has to have it."""
+    if variant is not None:
+        chosen = (part.selection.weights or part.selection.index for part in parts)
+        if variant not in {variant_of(name) for name in chosen if name}:
+            raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, ()))
+    return Selection(config=None, manifest=manifest, parts=parts)
+
+
+def _no_variant(where: str, variant: str, others: tuple[str, ...]) -> str:
+    there = f"; its variants are {listed(others)}" if others else ""
+    return f"{where} has no weights of the variant {quoted(variant)}{there}"
 
 
 def select_tagged(names: Collection[str], where: str, tag: str) -> Selection:
@@ -87,17 +114,9 @@ def select_tagged(names: Collection[str], where: str, tag: str) -> Selection:
 def with_twins(names: Collection[str], where: str, choose: Chooser = select) -> Selection:
     """What `choose` chooses; and where that is safetensors, the torch files that stand beside."""
     selection = choose(names, where)
-    if selection.weights == WEIGHTS or selection.index == INDEX:
-        return replace(selection, twins=twins(names))
-    return selection
-
-
-def twins(names: Iterable[str]) -> tuple[str, ...]:
-    """The torch files among names that hold a whole model: the one, or else all its shards."""
-    found = set(names)
-    if TORCH_WEIGHTS in found:
-        return (TORCH_WEIGHTS,)
-    return tuple(sorted(name for name in found if _TORCH_SHARD.fullmatch(name)))
+    root = Found(weights=selection.weights, index=selection.index)
+    inside = (name for name in names if "/" not in name)
+    return with_part_twins(replace(selection, twins=twins_in(inside, root)), names)
 
 
 def config_alone(names: Collection[str], where: str) -> Selection:
@@ -111,7 +130,9 @@ def config_alone(names: Collection[str], where: str) -> Selection:
 def is_weights(name: str) -> bool:
     """Whether a file holds (or indexes) weights, judged by its name alone."""
     last = PurePosixPath(name).name.lower()
-    return last.endswith(_WEIGHT_ENDINGS) and not last.startswith(_NOT_WEIGHTS)
+    if last.startswith(_NOT_WEIGHTS):
+        return False
+    return last.endswith(_WEIGHT_ENDINGS) or variant_of(last) is not None
 
 
 def beside(snapshot: Snapshot) -> tuple[str, ...]:

@@ -100,6 +100,18 @@ class Fetched:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Component:
+    """What is read of one of several models in a repository; as in a Snapshot."""
+
+    folder: str
+    config: TextFile | None = None
+    index: TextFile | None = None
+    heads: tuple[FileHead, ...] = ()
+    twins: tuple[FileHead, ...] = ()
+    unopened: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """Config, index and headers of one checkpoint at one commit."""
 
@@ -110,9 +122,12 @@ class Snapshot:
     files: tuple[RepoFile, ...]  # sorted by name; every file of the repo, weights or not
     config: TextFile | None = None
     index: TextFile | None = None
+    packing: TextFile | None = None  # says how the weights are packed: quantize_config.json
     heads: tuple[FileHead, ...] = ()  # sorted by name; the weight files that were opened
     twins: tuple[FileHead, ...] = ()  # sorted by name; the same weights in another format
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
     base: Base | None = None  # of an adapter
+    manifest: TextFile | None = None  # says which components there are, or should be
+    components: tuple[Component, ...] = ()  # sorted by folder; models in folders of their own
     partial: bool = False  # a copy that need not be whole (a folder, a cache), not the repo itself
     fetched: Fetched = field(default_factory=Fetched)

@@ -14,7 +14,15 @@ from auditor.containers.jsons import MAX_TEXT, Loaded, load_object
 from auditor.containers.sparse import Part
 from auditor.containers.words import described, quoted
 from auditor.downloader.select import name_fault
-from auditor.downloader.snapshot import Base, FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.downloader.snapshot import (
+    Base,
+    Component,
+    FileHead,
+    RepoFile,
+    Snapshot,
+    Source,
+    TextFile,
+)
 from auditor.downloader.words import listed
 from auditor.errors import CheckpointError, Reason, UsageError
 
@@ -28,7 +36,10 @@ _LENGTH = 8  # bytes of the length that a safetensors file begins with
 _GZIP = b"\x1f\x8b"
 _KEYS = "commit config files format heads index model origin partial unopened version"
 # Keys that are there where they say anything: older snapshots are without them.
-_TWINS, _BASE = "twins", "base"
+_TWINS, _BASE, _MANIFEST, _COMPONENTS = "twins", "base", "manifest", "components"
+_PACKING = "packing"
+_OPTIONAL = (_TWINS, _BASE, _PACKING, _MANIFEST, _COMPONENTS)
+_COMPONENT_KEYS = "config heads index name twins unopened"
 _BASE_KEYS = "commit config detail model origin reason"
 _TEXT_KEYS = ("name text", "base64 name")
 _HEAD_KEYS = ("header length name size", "base64 name size", "name parts size")
@@ -60,6 +71,12 @@ def dump(snapshot: Snapshot, path: str = "", *, indent: int | None = 1) -> bytes
         document[_TWINS] = [_head(head) for head in snapshot.twins]
     if snapshot.base:
         document[_BASE] = {**vars(snapshot.base), "config": _text(snapshot.base.config)}
+    if snapshot.packing:
+        document[_PACKING] = _text(snapshot.packing)
+    if snapshot.manifest:
+        document[_MANIFEST] = _text(snapshot.manifest)
+    if snapshot.components:
+        document[_COMPONENTS] = [_component(one) for one in snapshot.components]
     content = (json.dumps(document, indent=indent, sort_keys=True) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
@@ -75,6 +92,17 @@ def load(content: bytes, path: str) -> Snapshot:
         return _snapshot(load_object(_unpacked(content), path))
     except (CheckpointError, _FaultError) as fault:
         raise UsageError(f"{quoted(path)} is not a snapshot that can be read: {fault}") from None
+
+
+def _component(component: Component) -> dict[str, object]:
+    return {
+        "name": component.folder,
+        "config": _text(component.config),
+        "index": _text(component.index),
+        "heads": [_head(head) for head in component.heads],
+        "twins": [_head(head) for head in component.twins],
+        "unopened": list(component.unopened),
+    }
 
 
 def _text(file: TextFile | None) -> dict[str, object] | None:
@@ -129,7 +157,7 @@ def _snapshot(loaded: Loaded) -> Snapshot:
     if kind != FORMAT or version != VERSION or type(version) is not int:
         given = f"{described(kind)}, version {described(version)}"
         raise _FaultError(f"its format is {given}; {quoted(FORMAT)}, version {VERSION} is read")
-    optional = [key for key in (_TWINS, _BASE) if key in document]
+    optional = [key for key in _OPTIONAL if key in document]
     _object(document, "it", " ".join(sorted((*_KEYS.split(), *optional))))
     return Snapshot(
         model=_string(document["model"], "model"),
@@ -139,10 +167,13 @@ def _snapshot(loaded: Loaded) -> Snapshot:
         files=tuple(_file(entry) for entry in _list(document["files"], "files")),
         config=_text_file(document["config"], "config"),
         index=_text_file(document["index"], "index"),
-        heads=tuple(_file_head(entry) for entry in _list(document["heads"], "heads")),
-        twins=tuple(_file_head(entry) for entry in _list(document.get(_TWINS, []), _TWINS)),
+        heads=_heads(document["heads"]),
+        twins=_heads(document.get(_TWINS, [])),
         base=_base(document[_BASE]) if _BASE in document else None,
-        unopened=tuple(_name(entry) for entry in _list(document["unopened"], "unopened")),
+        unopened=_names(document["unopened"]),
+        packing=_text_file(document.get(_PACKING), _PACKING),
+        manifest=_text_file(document.get(_MANIFEST), _MANIFEST),
+        components=tuple(map(_loaded_component, _list(document.get(_COMPONENTS, []), _COMPONENTS))),
         partial=_flag(document["partial"], "partial"),
     )
 
@@ -150,6 +181,26 @@ def _snapshot(loaded: Loaded) -> Snapshot:
 def _file(entry: object) -> RepoFile:
     fields = _object(entry, "files", _FILE_KEYS)
     return RepoFile(name=_name(fields["name"]), size=_size(fields["size"]))
+
+
+def _loaded_component(entry: object) -> Component:
+    fields = _object(entry, _COMPONENTS, _COMPONENT_KEYS)
+    return Component(
+        folder=_name(fields["name"]),
+        config=_text_file(fields["config"], "config"),
+        index=_text_file(fields["index"], "index"),
+        heads=_heads(fields["heads"]),
+        twins=_heads(fields["twins"]),
+        unopened=_names(fields["unopened"]),
+    )
+
+
+def _heads(entries: object) -> tuple[FileHead, ...]:
+    return tuple(_file_head(entry) for entry in _list(entries, "heads"))
+
+
+def _names(entries: object) -> tuple[str, ...]:
+    return tuple(_name(entry) for entry in _list(entries, "unopened"))
 
 
 def _text_file(entry: object, what: str) -> TextFile | None:

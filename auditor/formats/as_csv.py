@@ -45,6 +45,7 @@ MODELS = (
     "from",
     "formula",
     "origin",
+    "component",
 )
 MODULES = (
     "model",
@@ -61,6 +62,7 @@ MODULES = (
     "trainable",
     "bytes",
     "share",
+    "component",
 )
 FINDINGS = (
     "model",
@@ -74,6 +76,7 @@ FINDINGS = (
     "reason",
     "ignored",
     "file",
+    "component",
 )
 
 # With these a spreadsheet takes a cell for a formula; the last four are the wide forms of the first
@@ -82,7 +85,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 
 
 def files(outcomes: Sequence[Report | Unaudited]) -> dict[str, str]:
-    """The three tables by file name; to be written as UTF-8, without translating line ends."""
+    """The three tables by file name; to be written as UTF-8, without translating line ends.
+
+    After the rows of a repository of several models come those of each, which add up to them.
+    """
+    outcomes = [one for outcome in outcomes for one in outcome.every]
     return {
         "models.csv": _table(MODELS, (_model(outcome) for outcome in outcomes)),
         "modules.csv": _table(MODULES, (row for one in outcomes for row in _modules(one))),
@@ -94,11 +101,11 @@ def _table(columns: Sequence[str], rows: Iterable[Mapping[str, _Cell]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_safe(row[column]) for column in columns] for row in rows)
+    writer.writerows([safe(row[column]) for column in columns] for row in rows)
     return text.getvalue()
 
 
-def _safe(cell: _Cell) -> _Cell:
+def safe(cell: _Cell) -> _Cell:
     """Numbers stay numbers; text that a spreadsheet would run gets an apostrophe in front."""
     if not isinstance(cell, str):
         return cell
@@ -108,7 +115,8 @@ def _safe(cell: _Cell) -> _Cell:
 
 def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
     observed, expected = outcome.observed, outcome.expected
-    severities = Counter(finding.severity for finding in outcome.findings)
+    found = (finding for one in outcome.every for finding in one.findings)
+    severities = Counter(finding.severity for finding in found)
     stored = observed.parameters if observed else None
     return {
         "requested": outcome.requested,
@@ -139,6 +147,7 @@ def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
         "from": expected.origin if expected else None,
         "formula": expected.formula if expected else None,
         "origin": outcome.origin,
+        "component": outcome.component,
     }
 
 
@@ -159,6 +168,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
             "trainable": row.trainable,
             "bytes": row.bytes,
             "share": row.share,
+            "component": outcome.component,
         }
 
 
@@ -177,4 +187,5 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
             "reason": finding.reason,
             "ignored": "yes" if at >= len(outcome.findings) else "no",
             "file": getattr(finding, "file", None),
+            "component": outcome.component,
         }

@@ -4,6 +4,7 @@ import json
 from typing import Any, assert_never
 
 from auditor.reconciler.findings import (
+    AbsentPart,
     BadConfig,
     BadHeader,
     BadIndex,
@@ -68,6 +69,8 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "notes": outcome.notes,
         "ignored": [_finding(finding) for finding in outcome.ignored],
         "kv_cache": _kv_cache(outcome.kv_cache),
+        "component": outcome.component,
+        "parts": [_outcome(part) for part in outcome.parts],
     }
 
 
@@ -175,7 +178,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _evidence(finding: Finding) -> dict[str, Any]:
+def _evidence(  # noqa: C901 - one case for each kind of evidence
+    finding: Finding,
+) -> dict[str, Any]:
     """What a finding of this kind carries beyond what all of them do."""
     evidence: dict[str, Any] = {}
     match finding:
@@ -191,6 +196,8 @@ def _evidence(finding: Finding) -> dict[str, Any]:
             evidence = {"of": finding.of}
         case Disputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
+        case AbsentPart():
+            evidence = {"file": finding.file}
         case Unsafe():
             evidence = {"file": finding.file, "imports": finding.imports}
         case BadHeader() | BadIndex() | BadSize() | BadConfig() | Twin():

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from auditor.formats.component_table import component_table
 from auditor.formats.cut import cut
 from auditor.formats.module_table import expected_table, lines, stored_table
 from auditor.formats.printable import printable
@@ -82,18 +83,30 @@ def _blocks(
     outcome: Report | Unaudited, depth: int, width: int, *, verbose: bool
 ) -> Iterator[list[RenderableType]]:
     yield [_title(outcome), _grid(_header(outcome), width)]
-    if outcome.modules:
+    if outcome.parts:
+        yield [component_table(outcome, width)]
+    elif outcome.modules:
         yield list(_modules(outcome, depth, width, verbose=verbose))
     if facts := list(_facts(outcome)):
         yield [_grid(facts, width)]
-    for finding in sorted(outcome.findings, key=lambda one: list(Severity).index(one.severity)):
-        yield list(_finding(finding, width, verbose=verbose))
-    for finding in outcome.ignored:
-        yield list(_finding(finding, width, verbose=verbose, ignored=True))
+    for one in outcome.every:
+        yield from _findings(one, width, verbose=verbose)
     if outcome.notes:
         yield [Text("notes"), *map(_sentence, outcome.notes)]
     if outcome.unchecked:
         yield [Text("not checked"), *map(_sentence, outcome.unchecked)]
+
+
+def _findings(
+    one: Report | Unaudited, width: int, *, verbose: bool
+) -> Iterator[list[RenderableType]]:
+    """The findings of a whole or, under a heading, of a part, whose notes go with them."""
+    if one.component is not None and (one.findings or one.ignored or one.notes):
+        yield [Text(f"in {_shown(one.component)}", style="bold"), *map(_sentence, one.notes)]
+    for finding in sorted(one.findings, key=lambda one: list(Severity).index(one.severity)):
+        yield list(_finding(finding, width, verbose=verbose))
+    for finding in one.ignored:
+        yield list(_finding(finding, width, verbose=verbose, ignored=True))
 
 
 def _title(outcome: Report | Unaudited) -> Text:
@@ -211,7 +224,7 @@ def _verdict(outcome: Report | Unaudited) -> Text:
     verdict = Text(outcome.verdict, style=_VERDICTS[outcome.verdict])
     if isinstance(outcome, Unaudited):
         return verdict.append(f" ({outcome.reason}): {_shown(outcome.detail)}", style="not bold")
-    alarms = Counter(finding.severity for finding in outcome.findings)
+    alarms = Counter(finding.severity for one in outcome.every for finding in one.findings)
     counted = [
         _counted(alarms[severity], severity)
         for severity in (Severity.ERROR, Severity.WARNING)
@@ -230,7 +243,7 @@ def _account(report: Report) -> Iterator[str]:
     if report.expected:
         yield f"{report.expected.parameters:,} expected"
     between: dict[str, int] = {}
-    for finding in (*report.findings, *report.ignored):
+    for finding in (each for one in report.every for each in (*one.findings, *one.ignored)):
         between[finding.kind] = between.get(finding.kind, 0) + finding.explains
     yield from (_term(kind, explains) for kind, explains in between.items() if explains)
     yield "no residual to compute" if report.residual is None else f"residual {report.residual:,}"

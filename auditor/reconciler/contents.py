@@ -1,7 +1,7 @@
 """What a snapshot holds, parsed: broken parts become findings, or files that stay unread."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 
@@ -10,6 +10,7 @@ from auditor.containers.kinds import Table
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.words import named, quoted
 from auditor.downloader.snapshot import FileHead, Snapshot
+from auditor.downloader.standard import variant_of
 from auditor.downloader.words import listed
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
@@ -30,6 +31,7 @@ class Contents:
     unread_files: int  # those and the absent shards, of which one Unread tells
     findings: tuple[Finding, ...]  # files whose size is not what their header declares
     names_only: bool  # some shards are not at hand: their names come from the index, no shapes
+    variant: str | None = None  # "fp16": these are not the weights that are loaded by default
     notes: tuple[str, ...] = ()  # how files were read, where that needs saying
     # A stored name -> another in the same file that is stored as the very same bytes.
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -67,11 +69,25 @@ def contents(snapshot: Snapshot) -> Contents:
             *(_strange_shards(index, elsewhere) if index else ()),
         ),
         names_only=bool(elsewhere),
-        notes=tuple(chain.from_iterable(table.notes for table in tables)),
+        variant=variant_of(_chosen(snapshot)),
+        notes=(*_variant_note(snapshot), *chain.from_iterable(table.notes for table in tables)),
         shared=MappingProxyType(
             dict(chain.from_iterable(table.shared.items() for table in tables))
         ),
     )
+
+
+def _chosen(snapshot: Snapshot) -> str:
+    """The file that stands for the audited set: the index, or the one weight file."""
+    if snapshot.index:
+        return snapshot.index.name
+    return min((head.name for head in snapshot.heads), default="")
+
+
+def _variant_note(snapshot: Snapshot) -> Iterator[str]:
+    """That another set of weights than the default one was chosen."""
+    if variant := variant_of(_chosen(snapshot)):
+        yield f"the variant {variant} is audited, {named(_chosen(snapshot))}"
 
 
 def told(table: Table) -> Iterator[Finding]:
@@ -110,9 +126,18 @@ def _index(snapshot: Snapshot) -> tuple[Index | None, list[Unread]]:
         return None, []
     file = snapshot.index.name
     try:
-        return parse_index(file, snapshot.index.content), []
+        return _from_root(parse_index(file, snapshot.index.content)), []
     except CheckpointError as error:
         return None, [Unread(BadIndex, file, str(error), None)]
+
+
+def _from_root(index: Index) -> Index:
+    """The index, whose shards are named from its own folder, with their paths in the repository."""
+    folder = index.file[: index.file.rfind("/") + 1]
+    if not folder:
+        return index
+    paths = {name: f"{folder}{shard}" for name, shard in index.weight_map.items()}
+    return replace(index, weight_map=MappingProxyType(paths))
 
 
 def _header(head: FileHead) -> Header | Table | str:

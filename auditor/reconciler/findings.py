@@ -365,6 +365,30 @@ class Twin(_OfFile):
     severity: ClassVar = Severity.WARNING
 
 
+@dataclass(frozen=True, kw_only=True)
+class AbsentPart:
+    """A component that the repository declares is not there, or is without weights."""
+
+    file: str  # that declares it
+    folders: tuple[str, ...]
+    reason: str
+
+    kind: ClassVar = "absent"
+    severity: ClassVar = Severity.ERROR
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.folders
+
+    @property
+    def parameters(self) -> int:
+        return 0  # without its config nobody knows
+
+    @property
+    def explains(self) -> int:
+        return 0
+
+
 class BadConfig(_OfFile):
     """config.json is broken, or holds what no model can be built from."""
 
@@ -393,4 +417,5 @@ Finding = (
     | BadConfig
     | Unsafe
     | Twin
+    | AbsentPart
 )

@@ -8,6 +8,7 @@ from typing import NamedTuple, assert_never, get_args
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
 from auditor.reconciler.findings import (
+    AbsentPart,
     BadConfig,
     BadHeader,
     BadIndex,
@@ -104,6 +105,8 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
             return replace(finding, pairs=pairs)
         case Beside():
             return replace(finding, files=tuple(filter(wanted, finding.files)))
+        case AbsentPart():
+            return replace(finding, folders=tuple(filter(wanted, finding.folders)))
         case Disputed():
             kept_disputes = tuple(item for item in finding.disputes if wanted(item.name))
             return replace(finding, disputes=kept_disputes)

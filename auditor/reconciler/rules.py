@@ -13,11 +13,15 @@ from auditor.walker import Tally
 
 
 def dtype_rule(
-    reconciled: Reconciled, declared: str | None, dtypes: frozenset[str]
+    reconciled: Reconciled,
+    declared: str | None,
+    dtypes: frozenset[str],
+    *,
+    by: str = "the config",
 ) -> Iterator[Finding]:
     """Parameters are stored in the dtype that the config declares, and never as integers.
 
-    `dtypes` are all that are stored.
+    `dtypes` are all that are stored; a variant may declare another dtype than the config.
     """
     wrong: dict[str, list[StoredTensor]] = {
         dtype: []
@@ -37,7 +41,7 @@ def dtype_rule(
         yield WrongDtype(
             tensors=by_name(tensors),
             declared=declared or "a float",
-            reason=f"stored as {dtype}, the config declares {declared or 'no integer dtype'}",
+            reason=f"stored as {dtype}, {by} declares {declared or 'no integer dtype'}",
         )
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from auditor.containers.kinds import Table
 from auditor.containers.words import named
 from auditor.downloader import Snapshot
-from auditor.downloader.select import twins
+from auditor.downloader.folders import torch_twins
+from auditor.downloader.standard import variant_of
 from auditor.downloader.words import listed
 from auditor.errors import CheckpointError
 from auditor.layouts import learned
@@ -35,10 +36,14 @@ def twin_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
 
 def unread_twins(snapshot: Snapshot) -> tuple[str, ...]:
     """Torch files beside audited safetensors that were not read."""
-    if not any(head.name.endswith(".safetensors") for head in snapshot.heads):
+    name = next((head.name for head in snapshot.heads), "")
+    if not name.endswith(".safetensors") or variant_of(name):
         return ()
     read = {head.name for head in snapshot.twins}
-    return tuple(name for name in twins(file.name for file in snapshot.files) if name not in read)
+    folder = name[: name.rfind("/") + 1]
+    files = (file.name for file in snapshot.files)
+    inside = torch_twins(one.removeprefix(folder) for one in files if one.startswith(folder))
+    return tuple(path for twin in inside if (path := f"{folder}{twin}") not in read)
 
 
 def _fault(parsed: object) -> str | None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.downloader import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile, dump, load
+from auditor.downloader.snapshot import Component
 from auditor.downloader.stored import is_snapshot
 from auditor.errors import UsageError
 
@@ -26,6 +27,25 @@ def in_order(values):
     )
 
 
+HEADS = in_order(st.builds(FileHead, name=NAMES, size=SIZES, head=CONTENT))
+UNOPENED = st.lists(NAMES, max_size=3, unique=True).map(lambda names: tuple(sorted(names)))
+COMPONENTS = st.builds(
+    Component,
+    folder=st.from_regex(r"[a-z]{1,3}(/[a-z]{1,2})?", fullmatch=True),
+    config=st.none() | TEXTS,
+    index=st.none() | TEXTS,
+    heads=HEADS,
+    twins=HEADS,
+    unopened=UNOPENED,
+)
+
+
+def by_folder(values):
+    return st.lists(values, max_size=3, unique_by=lambda one: one.folder).map(
+        lambda found: tuple(sorted(found, key=lambda one: one.folder))
+    )
+
+
 SNAPSHOTS = st.builds(
     Snapshot,
     model=st.text(max_size=9),
@@ -35,8 +55,10 @@ SNAPSHOTS = st.builds(
     files=in_order(st.builds(RepoFile, name=NAMES, size=SIZES)),
     config=st.none() | TEXTS,
     index=st.none() | TEXTS,
-    heads=in_order(st.builds(FileHead, name=NAMES, size=SIZES, head=CONTENT)),
-    unopened=st.lists(NAMES, max_size=3, unique=True).map(lambda names: tuple(sorted(names))),
+    heads=HEADS,
+    unopened=UNOPENED,
+    manifest=st.none() | TEXTS,
+    components=by_folder(COMPONENTS),
     partial=st.booleans(),
     fetched=st.builds(Fetched, requests=st.integers(0, 9)),
 )

@@ -6,6 +6,7 @@ from auditor.analytic import ExpectedTensor, Role, Symbol
 from auditor.downloader.snapshot import Fetched, Source
 from auditor.errors import Reason
 from auditor.reconciler.findings import (
+    AbsentPart,
     BadConfig,
     BadHeader,
     BadIndex,
@@ -298,6 +299,7 @@ def every_kind():
                 reason="loading pytorch_model.bin would import posix.system('id')",
                 imports=("posix.system('id')",),
             ),
+            AbsentPart(file="model_index.json", folders=("vae",), reason="no file of it is there"),
             Twin(
                 file="pytorch_model.bin",
                 reason="pytorch_model.bin lacks 1 tensor that the audited files have: 'a'",
@@ -466,6 +468,63 @@ def hostile():
     )
 
 
+def pipeline():
+    """Two models of one repository, of which one has a finding and one no closed form."""
+    stray = Unexpected(tensors=(stored("stray", 5),), reason="no class of this family has it")
+    encoder = Report(
+        requested="org/pipeline",
+        component="text_encoder",
+        target="CLIPTextModel",
+        model_type="clip_text_model",
+        expected=Expected(origin="closed-form", tensors=2, parameters=20, formula="V*D"),
+        observed=_held("text_encoder/model.safetensors", tensors=3, parameters=25),
+        modules=(row("", 3, 25, 20, "differs", of=25),),
+        findings=(stray,),
+        notes=("the variant fp16 is audited, text_encoder/model.fp16.safetensors",),
+        unchecked=("values: only headers are read, no weight is",),
+        residual=0,
+    )
+    unet = Unaudited(
+        requested="org/pipeline",
+        component="unet",
+        target="UNet2DConditionModel",
+        observed=_held("unet/diffusion_pytorch_model.safetensors", tensors=1, parameters=75),
+        reason=Reason.UNKNOWN_ARCHITECTURE,
+        detail="no closed form is known for 'UNet2DConditionModel', a class of diffusers",
+    )
+    return Report(
+        requested="org/pipeline",
+        model="org/pipeline",
+        commit=COMMIT,
+        source=Source.HUB,
+        origin="read from the Hub",
+        target="StableDiffusionPipeline",
+        observed=_held("", tensors=4, parameters=100),
+        findings=(AbsentPart(file="model_index.json", folders=("vae",), reason="not there"),),
+        unchecked=("values: only headers are read, no weight is", f"unet: {unet.detail}"),
+        residual=None,
+        fetched=Fetched(requests=6, bytes=9_000, seconds=0.3),
+        parts=(encoder, unet),
+    )
+
+
+def _held(file, *, tensors, parameters):
+    """Tensors of F32 in one file, or in two that are not told apart."""
+    tally = FileTally(
+        name=file, size=None, tensors=tensors, elements=parameters, parameters=parameters
+    )
+    return Observed(
+        files=1 if file else 2,
+        bytes=4 * parameters,
+        tensors=tensors,
+        elements=parameters,
+        parameters=parameters,
+        trainable=parameters,
+        by_dtype=(("F32", parameters),),
+        by_file=(tally,) if file else (),
+    )
+
+
 EXAMPLES = {
     "bert-base-chinese": bert_base_chinese,
     "every-kind": every_kind,
@@ -473,4 +532,5 @@ EXAMPLES = {
     "config-alone": config_alone,
     "names-alone": names_alone,
     "hostile": hostile,
+    "pipeline": pipeline,
 }

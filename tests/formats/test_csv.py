@@ -102,15 +102,17 @@ def test_lines_end_in_lf_and_every_record_is_one_line(name):
 def test_the_columns_of_a_module_are_those_of_the_design_with_additions_last():
     columns = files([])["modules.csv"].rstrip("\n").split(",")
     assert columns[:11] == DESIGN.split(", ")
-    assert set(columns) == {"model", "commit", *(field.name for field in fields(ModuleRow))}
+    added = {"model", "commit", "component"}
+    assert set(columns) == {*added, *(field.name for field in fields(ModuleRow))}
 
 
 def test_there_is_a_row_for_every_model_module_and_finding():
     outcomes = [example() for example in EXAMPLES.values()]
     assert [row["requested"] for row in table(outcomes, "models.csv")][2] == gated().requested
-    assert len(table(outcomes, "models.csv")) == len(outcomes)
-    assert len(table(outcomes, "modules.csv")) == sum(len(one.modules) for one in outcomes)
-    found = sum(len(one.findings) + len(one.ignored) for one in outcomes)
+    every = [one for outcome in outcomes for one in outcome.every]
+    assert len(table(outcomes, "models.csv")) == len(every)
+    assert len(table(outcomes, "modules.csv")) == sum(len(one.modules) for one in every)
+    found = sum(len(one.findings) + len(one.ignored) for one in every)
     assert len(table(outcomes, "findings.csv")) == found
 
 

@@ -1,0 +1,112 @@
+"""The file that says which models a repository holds, a folder each, and of which classes."""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from auditor.containers.index import shard_fault
+from auditor.containers.jsons import lfs_fault, parse_object
+from auditor.containers.words import described, named, quoted
+from auditor.errors import CheckpointError
+
+PIPELINE = "model_index.json"  # of diffusers
+MODULES = "modules.json"  # of sentence-transformers
+MANIFESTS = (PIPELINE, MODULES)
+
+SENTENCE = "sentence_transformers"  # the library, as modules.json has it
+# Of its modules those that have weights: what pools or normalises has a config at the most.
+TRANSFORMERS = ("Transformer", "MLMTransformer", "CLIPModel")  # whose config names their class
+LEARNING = (*TRANSFORMERS, "Dense", "LayerNorm", "LSTM", "CNN", "WeightedLayerPooling")
+
+MAX_MANIFEST = 1024 * 1024  # bytes; those of the Hub have 200 to 1,500
+
+# The largest pipeline known (AudioLDM 2) has eleven components, eight of them with weights.
+MAX_COMPONENTS = 64
+
+_PAIR = 2  # [library, class]
+
+
+class Entry(NamedTuple):
+    """One component as the manifest declares it."""
+
+    folder: str  # "" for the repository's own
+    library: str
+    kind: str  # the class
+
+
+class Manifest(NamedTuple):
+    """What a manifest says. None of it is checked against the files."""
+
+    file: str
+    target: str | None  # the class of the whole
+    entries: tuple[Entry, ...]  # sorted by folder, which are all different
+
+
+def parse_manifest(file: str, content: bytes) -> Manifest:
+    """The manifest that `content` is; CheckpointError where a folder of it can be no folder."""
+    parse = _modules if file == MODULES else _pipeline
+    manifest = parse(file, content)
+    if len(manifest.entries) > MAX_COMPONENTS:
+        raise CheckpointError(
+            f"{named(file)} names {len(manifest.entries):,} components; "
+            f"{MAX_COMPONENTS} are the most that are read"
+        )
+    for entry in manifest.entries:
+        if entry.folder and (fault := shard_fault(entry.folder)):
+            raise CheckpointError(f"{named(file)}: the folder {quoted(entry.folder)} {fault}")
+    return manifest
+
+
+def _pipeline(file: str, content: bytes) -> Manifest:
+    """`{"_class_name": ..., "vae": ["diffusers", "AutoencoderKL"], "requires_aesthetics": false}`.
+
+    [null, null] stands for a component that is left out; what is no such pair is an option.
+    """
+    document = parse_object(content, file)
+    target = document.get("_class_name")
+    if target is not None and not isinstance(target, str):
+        raise CheckpointError(f"{named(file)}: _class_name is {described(target)}, no class")
+    entries: list[Entry] = []
+    for name, value in document.items():
+        if name.startswith("_") or not isinstance(value, list) or len(value) != _PAIR:
+            continue
+        match value:
+            case [str(library), str(kind)]:
+                entries.append(Entry(name, library, kind))
+            case [str(), _] | [_, str()]:
+                raise CheckpointError(
+                    f"{named(file)}: {quoted(name)} should be [library, class], and is "
+                    f"[{described(value[0])}, {described(value[1])}]"
+                )
+    return Manifest(file=file, target=target, entries=tuple(sorted(entries)))
+
+
+def _modules(file: str, content: bytes) -> Manifest:
+    """`[{"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}]`.
+
+    A path "" is the repository's own folder.
+    """
+    if fault := lfs_fault(named(file), content):
+        raise CheckpointError(fault)
+    wrapped = parse_object(b'{"modules":' + content + b"}", file)
+    modules = wrapped["modules"]
+    if not isinstance(modules, list) or len(wrapped) > 1:
+        raise CheckpointError(f"{named(file)} is {described(modules)}, where a list is due")
+    entries = tuple(sorted(_module_entries(file, modules)))
+    folders = [entry.folder for entry in entries]
+    if len(set(folders)) < len(folders):
+        twice = next(one for one, other in pairwise(folders) if one == other)
+        raise CheckpointError(f"{named(file)} has two modules in the folder {quoted(twice)}")
+    return Manifest(file=file, target="SentenceTransformer", entries=entries)
+
+
+def _module_entries(file: str, modules: list[object]) -> Iterator[Entry]:
+    for number, module in enumerate(modules):
+        fields: Mapping[str, object] = module if isinstance(module, dict) else {}
+        path, kind = fields.get("path"), fields.get("type")
+        if not isinstance(path, str) or not isinstance(kind, str):
+            raise CheckpointError(
+                f"{named(file)}: module {number} has as its path {described(path)} and as its "
+                f"type {described(kind)}, where strings are due"
+            )
+        yield Entry(path.strip("/"), kind.partition(".")[0], kind.rpartition(".")[2])

@@ -1,0 +1,31 @@
+"""Selection: which files of one listing an audit reads. A value, made by `select`."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The files of one listing that an audit reads; never both `weights` and `index`."""
+
+    config: str | None
+    weights: str | None = None  # the one weight file
+    index: str | None = None
+    packing: str | None = None  # says how the weights are packed, where the config may not
+    shards: tuple[str, ...] = ()  # of one model, named by no index, sorted: GGUF files
+    twins: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
+    manifest: str | None = None  # says which of the parts are read; None: all of them
+    parts: tuple["Part", ...] = ()  # models in folders of their own, sorted by folder
+
+
+class Part(NamedTuple):
+    """One model of several in a repository."""
+
+    folder: str
+    selection: Selection  # of names in that folder
+
+
+Chooser = Callable[[Collection[str], str], Selection]  # of the names, and where they are

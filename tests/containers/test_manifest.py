@@ -1,0 +1,91 @@
+"""Manifests: what model_index.json and modules.json say, and what they may not say."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.containers.manifest import MAX_COMPONENTS, MODULES, PIPELINE, Entry, parse_manifest
+from auditor.errors import CheckpointError
+
+WORDS = st.from_regex(r"[A-Za-z][\w.]{0,8}", fullmatch=True)
+FOLDERS = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+)
+
+
+def module(path: str, kind: str) -> dict[str, object]:
+    return {"idx": 0, "name": "0", "path": path, "type": kind}
+
+
+@given(st.dictionaries(FOLDERS, st.tuples(WORDS, WORDS), max_size=6))
+def test_every_pair_of_library_and_class_is_a_component(components):
+    content = json.dumps({"_class_name": "P", **components}).encode()
+    manifest = parse_manifest(PIPELINE, content)
+    assert manifest.target == "P"
+    expected = tuple(Entry(folder, *pair) for folder, pair in sorted(components.items()))
+    assert manifest.entries == expected
+
+
+@given(st.dictionaries(FOLDERS | st.just(""), st.tuples(FOLDERS, FOLDERS), max_size=6))
+def test_every_module_is_a_component_whatever_their_order(modules):
+    listed = [module(path, f"{one}.models.{other}") for path, (one, other) in modules.items()]
+    expected = tuple(Entry(path, *pair) for path, pair in sorted(modules.items()))
+    for order in (listed, listed[::-1]):
+        assert parse_manifest(MODULES, json.dumps(order).encode()).entries == expected
+
+
+@given(st.sampled_from([PIPELINE, MODULES]), JSON.map(lambda value: json.dumps(value).encode()))
+def test_anything_else_is_an_error_in_one_line_or_names_few_components(file, content):
+    said, entries = "", ()
+    try:
+        entries = parse_manifest(file, content).entries
+    except CheckpointError as error:
+        said = str(error)
+    assert bool(said) + bool(entries) <= 1
+    assert "\n" not in said
+    assert len(entries) <= MAX_COMPONENTS
+
+
+@pytest.mark.parametrize(
+    ("value", "component"),
+    [
+        (["diffusers", "X"], True),
+        ([None, None], False),
+        (False, False),
+        ("a string", False),
+        (None, False),
+        ([0.5, 0.5], False),  # an option of two numbers
+        ([], False),
+        (["a", "b", "c"], False),
+        ({"a": 1}, False),
+    ],
+)
+def test_a_pair_of_strings_is_a_component_and_an_option_is_none(value, component):
+    content = json.dumps({"vae": value}).encode()
+    assert bool(parse_manifest(PIPELINE, content).entries) is component
+
+
+@pytest.mark.parametrize("value", [["diffusers", None], [None, "X"], ["diffusers", 1], [[], "X"]])
+def test_half_a_pair_is_an_error(value):
+    with pytest.raises(CheckpointError, match=r"'vae' should be \[library, class\]"):
+        parse_manifest(PIPELINE, json.dumps({"vae": value}).encode())
+
+
+def test_the_type_of_a_module_is_its_library_and_its_class():
+    kind = "sentence_transformers.base.modules.dense.Dense"
+    [entry] = parse_manifest(MODULES, json.dumps([module("2_Dense/", kind)]).encode()).entries
+    assert entry == Entry("2_Dense", "sentence_transformers", "Dense")
+
+
+@pytest.mark.parametrize("count", [MAX_COMPONENTS, MAX_COMPONENTS + 1])
+def test_64_components_are_the_most(count):
+    content = json.dumps({f"c{number}": ["a", "b"] for number in range(count)}).encode()
+    if count == MAX_COMPONENTS:
+        assert len(parse_manifest(PIPELINE, content).entries) == count
+        return
+    with pytest.raises(CheckpointError, match="names 65 components; 64 are the most"):
+        parse_manifest(PIPELINE, content)
