@@ -18,6 +18,8 @@ from auditor import Reason, Report, Unaudited
 from auditor.analytic import read_config
 from auditor.audit import examine
 from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.downloader.select import ADAPTER_CONFIG
+from auditor.downloader.snapshot import Base
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 INDEXES = (  # the first that is there
@@ -25,6 +27,12 @@ INDEXES = (  # the first that is there
     "pytorch_model.bin.index.json",
     "diffusion_pytorch_model.safetensors.index.json",
 )
+CONFIGS = ("config.json", ADAPTER_CONFIG)  # the first that is there
+# The bases of the corpus's adapters. Both configs are the defaults of their config classes.
+BASES = {
+    "distilbert-base-uncased": {"model_type": "distilbert"},
+    "gpt2": {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]},
+}
 WIDTHS = {"F32": 4, "BF16": 2, "F16": 2}  # bytes
 ROOM = 1024  # bytes of a file around each tensor, at the most: a header's entry, a zip's record
 
@@ -40,7 +48,9 @@ HEALTHY = frozenset(
         "bloom",
         "facebook-opt-1-3b-copy",
         "gemma",
+        "gpt2-tigrinya-lora",
         "internlm-20b",
+        "lora-imdb-distilbert",
         "mithoon-2b",
         "mixtral-8x7b-instruct-v0.1",
         "mixtral-dolphin-v2.5",
@@ -119,7 +129,8 @@ def snapshot(folder: Path) -> Snapshot:
     sizes = {file["name"]: file.get("size") for file in listing}
     found = ((name, content(folder, name)) for name in INDEXES)
     index = next((TextFile(name=name, content=text) for name, text in found if text), None)
-    config = content(folder, "config.json")
+    name = next((one for one in CONFIGS if content(folder, one) is not None), CONFIGS[0])
+    config = content(folder, name)
     heads = tuple(_heads(folder, sizes))
     return Snapshot(
         model=folder.name,
@@ -127,12 +138,20 @@ def snapshot(folder: Path) -> Snapshot:
         source=Source.FOLDER,
         origin="read from the corpus",
         files=tuple(RepoFile(name=name, size=sizes[name]) for name in sorted(sizes)),
-        config=None if config is None else TextFile(name="config.json", content=config),
+        config=None if config is None else TextFile(name=name, content=config),
         index=index,
         heads=heads,
+        base=_base(config) if config and name == ADAPTER_CONFIG else None,
         unopened=_absent(index, sizes) if heads else (),
         partial=True,
     )
+
+
+def _base(settings: bytes) -> Base:
+    """The base that an adapter names, which the corpus does not have."""
+    name = json.loads(settings)["base_model_name_or_path"]
+    config = TextFile(name="config.json", content=json.dumps(BASES[name]).encode())
+    return Base(model=name, origin="the defaults of its config class", config=config)
 
 
 def _heads(folder: Path, sizes: dict[str, int | None]) -> Iterator[FileHead]:

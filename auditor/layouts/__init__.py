@@ -1,4 +1,7 @@
-"""Stored tensors -> parameters, one file for each layout.
+"""Stored tensors -> parameters, one file for each layout, or a folder where it takes several.
+
+What layouts share begins with an underscore, and no layout reads another. `packing` is what a
+layout is, `declared` what a config says, `plain` what is packed in no way; `fused` comes after all.
 
 `unpack` is asked for checkpoints that declare a packed layout or hold dtypes that one uses; all
 others are plain, and cost nothing here.
@@ -16,7 +19,7 @@ from auditor.tensors import StoredTensor
 
 __all__ = ["is_float", "known", "learned", "unpack"]
 
-# The value of quant_method -> the file of its layout. Files are imported when they are needed.
+# The value of quant_method -> the module of its layout, which is imported when it is needed.
 METHODS: Mapping[str, str] = MappingProxyType(
     {
         "gptq": "gptq",

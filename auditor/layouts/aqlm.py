@@ -11,8 +11,18 @@ Together they are `X.weight` (out, in) = (rows of codes * og, columns of codes *
 
 from collections.abc import Mapping
 
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
-from auditor.layouts.settings import integer
+from auditor.layouts._settings import integer
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
 _PARTS = ("codes", "codebooks", "scales")
@@ -48,7 +58,7 @@ def _settings(declared: Declared | None, ledger: Ledger) -> Mapping[str, int]:
 
 def _unpack(
     module: str,
-    members: Mapping[str, StoredTensor],
+    members: Members,
     settings: Mapping[str, int],
     ledger: Ledger,
 ) -> None:
@@ -63,7 +73,7 @@ def _unpack(
         ledger.fault(f"packed by aqlm, and {' and '.join(lacking)} not stored", *there)
     if codes is None:
         return
-    name = f"{module}.weight" if module else "weight"
+    name = below(module)
     if codebooks is None or codes.shape is None or codebooks.shape is None:
         if codebooks is not None:
             ledger.pieces.append(Piece(codes, name, None, "AQLM"))
@@ -76,7 +86,7 @@ def _unpack(
     _check_settings(codebooks, settings, ledger)
 
 
-def _has_dimensions(part: str, members: Mapping[str, StoredTensor], ledger: Ledger) -> bool:
+def _has_dimensions(part: str, members: Members, ledger: Ledger) -> bool:
     tensor = members.get(part)
     if tensor is None or tensor.shape is None or len(tensor.shape) == _DIMENSIONS[part]:
         return True

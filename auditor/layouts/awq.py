@@ -14,38 +14,47 @@ The activation before a scaled layer keeps its divisors: `act.scales` (features,
 From awq/modules of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 7.7.0.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
-from auditor.layouts.qweight import (
+from auditor.layouts._left_plain import unlisted
+from auditor.layouts._patterns import skipped
+from auditor.layouts._qweight import (
     GEMM,
     GEMV,
     GEMV_FAST,
     MARLIN,
-    Members,
     Parts,
     Reading,
     best,
     form_of,
     grouped,
+    left_plain,
     marlin,
+    orphans,
     parts_of,
-    plain_among_packed,
     take,
+    told,
 )
-from auditor.layouts.settings import integer, texts
+from auditor.layouts._settings import integer, texts
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 
 _BITS = (4, 8, 2, 3)
 _GROUPS = range(-1, 2**31)
 _FORMS = (GEMM, GEMV, GEMV_FAST, MARLIN)
 _OTHER_WORDS = {"llm-awq": GEMV_FAST, "gemvfast": GEMV_FAST}  # other names of a form
-_PARTS = frozenset({"qweight", "qzeros", "scaled_zeros", "scales"})
+_PARTS = ("qzeros", "scaled_zeros", "scales")  # beside a qweight
 _ZEROS = ("qzeros", "scaled_zeros")
-_MANY = 1_000  # patterns; real configs list a few, or a few hundred layers
-_DEEP = 32  # parts of a module's name that are looked at
-_PLAIN = re.compile(r"[\w.]+")  # a pattern that is no regular expression
 _PER_WORD = 8  # zero points in a word, whatever the bits: the kernels know 4 alone
 
 
@@ -79,11 +88,10 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     for module, members in stored.modules.items():
         if "qweight" in members:
             packed[module] = _unpack(module, members, read, ledger)
-        elif not _PARTS.isdisjoint(members):
-            _others(module, members, implied, ledger)
-    for fault in plain_among_packed(stored, packed, _excused(settings.left)):
-        ledger.fault(fault.reason, *fault.tensors)
-    _packed_all_the_same(stored, packed, settings, ledger)
+        else:
+            _others(members, implied, ledger)
+    left_plain(stored, packed, lambda plain: unlisted(plain, settings.left), ledger)
+    _packed_all_the_same(stored, packed, settings.left, ledger)
     return ledger.close(_title(packed))
 
 
@@ -108,46 +116,17 @@ def _settings(declared: Declared | None, ledger: Ledger) -> _Settings:
 def _title(packed: Mapping[str, Reading | None]) -> str:
     readings = [reading for reading in packed.values() if reading is not None]
     forms = sorted({reading.form for reading in readings})
-    bits = "/".join(map(str, sorted({reading.bits for reading in readings})))
-    sizes = "/".join(map(str, sorted({reading.group for reading in readings})[:3]))
-    rest = [f"{bits} bits", f"groups of {sizes}"] if readings else []
-    return ", ".join((" ".join(("awq", *forms)), *rest))
-
-
-# --- what the config leaves plain -------------------------------------------------------------
-
-
-def _excused(patterns: frozenset[str]) -> Callable[[str], bool]:
-    """Whether the patterns leave a module plain, or could: a regular expression is not tried."""
-    if len(patterns) > _MANY or not all(map(_PLAIN.fullmatch, patterns)):
-        return lambda _module: True
-    ends = tuple(patterns)
-    return lambda module: module.endswith(ends) or not patterns.isdisjoint(_runs(module))
-
-
-def _runs(module: str) -> Iterator[str]:
-    """`a.b.c` -> a, a.b, a.b.c, b, b.c, c."""
-    parts = module.split(".")[:_DEEP]
-    for start in range(len(parts)):
-        for stop in range(start, len(parts)):
-            yield ".".join(parts[start : stop + 1])
+    return ", ".join((" ".join(("awq", *forms)), *told(readings)))
 
 
 def _packed_all_the_same(
-    stored: Stored,
-    packed: Mapping[str, Reading | None],
-    settings: _Settings,
-    ledger: Ledger,
+    stored: Stored, packed: Mapping[str, Reading | None], listed: frozenset[str], ledger: Ledger
 ) -> None:
-    """Modules that the config leaves plain by the end of their name, as transformers reads it."""
-    if not settings.left:
-        return
-    for module in packed:
-        parts = module.split(".")[-_DEEP:]
-        ends = (".".join(parts[start:]) for start in range(len(parts)))
-        if not settings.left.isdisjoint(ends):
-            reason = "packed, though modules_to_not_convert lists it: loading looks for a weight"
-            ledger.fault(reason, stored.modules[module]["qweight"])
+    """Modules that the config leaves plain, as transformers reads its list."""
+    wrong = sorted(skipped(listed, packed) or ())
+    if wrong:
+        reason = "packed, though modules_to_not_convert lists it: loading looks for a weight"
+        ledger.fault(reason, *(stored.modules[module]["qweight"] for module in wrong))
 
 
 # --- one module -------------------------------------------------------------------------------
@@ -184,35 +163,30 @@ class _Reader:
     def __init__(self, settings: _Settings, implied: Implied) -> None:
         self.settings = settings
         self._implied = implied
-        self._known: dict[tuple[Parts, str, bool, tuple[int, ...] | None], Reading] = {}
+        self._known: dict[tuple[Parts, str, bool, Shape | None], Reading] = {}
 
     def of(self, module: str, parts: Parts, zeros: str, *, floats: bool) -> Reading:
         """The architecture is asked only where the module does not explain itself."""
         reading = self._read(parts, zeros, None, floats=floats)
         if reading.complaints:
-            reading = self._read(parts, zeros, self._implied(f"{module}.weight"), floats=floats)
+            reading = self._read(parts, zeros, self._implied(below(module)), floats=floats)
         return reading
 
-    def _read(
-        self, parts: Parts, zeros: str, expected: tuple[int, ...] | None, *, floats: bool
-    ) -> Reading:
+    def _read(self, parts: Parts, zeros: str, expected: Shape | None, *, floats: bool) -> Reading:
         key = (parts, zeros, floats, expected)
         if key not in self._known:
             self._known[key] = best(_readings(parts, self.settings, zeros, floats=floats), expected)
         return self._known[key]
 
 
-def _others(module: str, members: Members, implied: Implied, ledger: Ledger) -> None:
+def _others(members: Members, implied: Implied, ledger: Ledger) -> None:
     scales = members.get("scales")
-    alone = len(_PARTS & members.keys()) == 1
+    alone = members.keys().isdisjoint(_ZEROS)
     if alone and scales is not None and scales.shape is not None and len(scales.shape) == 1:
         if implied(scales.name) is None:
             ledger.note("scales of an activation, which the layer before it was scaled by", scales)
         return
-    for last in sorted(_PARTS & members.keys()):
-        if implied(f"{module}.{last}") is None:
-            ledger.note(f"{last} of no stored qweight", members[last])
-            ledger.fault(f"{last} whose qweight is not stored", members[last])
+    orphans(members, _PARTS, implied, ledger)
 
 
 def _readings(parts: Parts, settings: _Settings, zeros: str, *, floats: bool) -> list[Reading]:
@@ -295,9 +269,7 @@ def _words(inputs: int, group: int) -> int:
     return -(-words // multiple) * multiple
 
 
-def _compared(
-    last: str, shape: tuple[int, ...] | None, needed: tuple[int, ...]
-) -> tuple[tuple[str, str], ...]:
+def _compared(last: str, shape: Shape | None, needed: Shape) -> tuple[tuple[str, str], ...]:
     return () if shape in {None, needed} else ((last, f"{last} are {shape}, not {needed}"),)
 
 

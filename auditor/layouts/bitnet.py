@@ -7,11 +7,20 @@ after loading (linear_class "autobitlinear") they are plain floats beside their 
 `use_rms_norm` is set each of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 """
 
-from collections.abc import Mapping
-
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
-from auditor.layouts.settings import texts
-from auditor.layouts.skipped import odd_ones, within
+from auditor.layouts._left_plain import plain_among_packed, unlisted
+from auditor.layouts._patterns import at_or_below
+from auditor.layouts._settings import texts
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import StoredTensor
 
 _PER_BYTE = 4
@@ -26,7 +35,7 @@ def recognises(stored: Stored) -> bool:
     return any(_is_bitnet(members) for members in stored.modules.values())
 
 
-def _is_bitnet(members: Mapping[str, StoredTensor]) -> bool:
+def _is_bitnet(members: Members) -> bool:
     weight, scale = members.get("weight"), members.get("weight_scale")
     return (
         weight is not None
@@ -50,7 +59,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
             _unpack(weight, scale, ledger)
         elif weight is not None and weight.dtype is None and scale is not None:
             ledger.pieces.append(Piece(weight, weight.name, None, "TERNARY"))
-        norm = stored.modules.get(f"{module}.rms_norm", {}).get("weight") if normed else None
+        norm = stored.members(below(module, "rms_norm")).get("weight") if normed else None
         if norm is not None and scale is not None:
             ledger.note("the norm that this layout puts before a linear", norm)
     _contradictions(stored, declared, ledger)
@@ -84,11 +93,12 @@ def _contradictions(stored: Stored, declared: Declared | None, ledger: Ledger) -
     if declared is None:
         return
     skipped = texts(declared, "modules_to_not_convert")
-    packed = [piece for piece in ledger.pieces if within(piece.name, skipped)]
-    if packed:
+    packed = {piece.name.rpartition(".")[0]: piece.stored for piece in ledger.pieces}
+    wrong = [packed[module] for module in packed if at_or_below(module, skipped)]
+    if wrong:
         said = f"modules_to_not_convert of {declared.where} says that these are plain"
-        ledger.fault(f"{said}, and they are packed", *(piece.stored for piece in packed))
-    odd = odd_ones(stored, (piece.name for piece in ledger.pieces), skipped)
+        ledger.fault(f"{said}, and they are packed", *wrong)
+    odd = unlisted(plain_among_packed(stored, packed, whole_layers=True), skipped)
     if odd and declared.settings.get("linear_class", "bitlinear") == "bitlinear":
         said = "stored plain, packed in other layers, and not in modules_to_not_convert"
         ledger.fault(said, *odd)

@@ -6,8 +6,9 @@ As transformers' integrations/eetq.py saves a linear of (out, in):
     X.weight_scales  F16 (out,), one for each output
 """
 
+from auditor.layouts._patterns import skipped
+from auditor.layouts._settings import texts
 from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
-from auditor.layouts.settings import texts
 from auditor.tensors import StoredTensor
 
 
@@ -23,7 +24,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
     """Pieces are named as they are stored: `X.weight`."""
-    ledger, left = Ledger(), texts(declared, "modules_to_not_convert")
+    ledger, packed = Ledger(), dict[str, StoredTensor]()
     for module, members in stored.modules.items():
         weight, scales = members.get("weight"), members.get("weight_scales")
         if scales is not None:
@@ -33,9 +34,11 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
         if weight.dtype is None and scales is None:
             continue
         _unpack(weight, scales, ledger)
-        if module in left or module.rpartition(".")[2] in left:
-            reason = "packed, though modules_to_not_convert lists it: loading expects floats"
-            ledger.fault(reason, weight)
+        packed[module] = weight
+    wrong = sorted(skipped(texts(declared, "modules_to_not_convert"), packed) or ())
+    if wrong:
+        reason = "packed, though modules_to_not_convert lists it: loading expects floats"
+        ledger.fault(reason, *(packed[module] for module in wrong))
     return ledger.close("eetq, int8")
 
 

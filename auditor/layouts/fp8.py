@@ -14,18 +14,28 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 `gate_up_proj`. Those of DeepSeek-V4 are of 4 bits: I8 (out, in / 2), scales (out, in / 32).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from auditor.containers.words import described
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
-from auditor.layouts.patterns import skipped
-from auditor.layouts.scales import CHANNEL, TENSOR, Grain, Shape, groups, misfit, seen
-from auditor.layouts.serving import note_cache
-from auditor.layouts.settings import texts
+from auditor.layouts._experts import AXES
+from auditor.layouts._patterns import skipped
+from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups, misfit, seen
+from auditor.layouts._serving import note_cache
+from auditor.layouts._settings import sides, texts
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import StoredTensor
-
-_Parts = Mapping[str, StoredTensor]
 
 FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 _FOURS = frozenset({"I8", "F4"})
@@ -34,8 +44,6 @@ _SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `
 _SHARED = frozenset({"scale", "weight_scale"})  # of other layouts and plain modules as well
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
 _OF_EXPERTS = ("_activation_scale", "_input_scale")  # behind gate_up_proj and the like
-_SIDES = range(1, 1 << 24)  # of a block
-_FUSED = 3  # axes of experts that are one tensor
 _FOUR_GROUP = groups(32)
 _METHODS = ("fp8", "fbgemm_fp8")
 
@@ -75,7 +83,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     found: list[_Weight] = []
     for module, parts in stored.modules.items():
         note_cache(parts, ledger)
-        weights = _weights(module, parts)
+        weights = _one_scale_each(_weights(module, parts), ledger)
         for weight in weights:
             words.add(_book(weight, settings, ledger))
         _activations(parts, ledger)
@@ -87,7 +95,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))
 
 
-def _weights(module: str, parts: _Parts) -> list[_Weight]:
+def _weights(module: str, parts: Members) -> list[_Weight]:
     """The weights of a module that have scales, if they are of 8 bits or 4."""
     found: list[_Weight] = []
     for key, scale in parts.items():
@@ -108,6 +116,16 @@ def _weights(module: str, parts: _Parts) -> list[_Weight]:
     return found
 
 
+def _one_scale_each(weights: list[_Weight], ledger: Ledger) -> list[_Weight]:
+    """Of several scales of a weight fp8's own counts, and the others are a fault."""
+    found: dict[str, _Weight] = {}
+    for weight in sorted(weights, key=lambda one: (one.shared, one.scale.name)):
+        if found.setdefault(weight.stem, weight) is not weight:
+            ledger.note("scales of weights", weight.scale)
+            ledger.fault("another scale of its weight stands beside it", weight.scale)
+    return list(found.values())
+
+
 # --- settings ---------------------------------------------------------------------------------
 
 
@@ -126,11 +144,10 @@ def _block(declared: Declared | None, ledger: Ledger) -> Grain | None:
     if declared is None or "weight_block_size" not in declared.settings:
         return None
     value = declared.settings["weight_block_size"]
-    match value:
-        case None:
-            return TENSOR
-        case [int(rows), int(columns)] if rows in _SIDES and columns in _SIDES:
-            return Grain(rows, columns)
+    if value is None:
+        return TENSOR
+    if (block := sides(value)) is not None:
+        return Grain(*block)
     what = described(value)
     ledger.fault(f"weight_block_size of {declared.where} is {what}; two sides above 0 are needed")
     return None
@@ -142,7 +159,7 @@ def _block(declared: Declared | None, ledger: Ledger) -> Grain | None:
 def _book(found: _Weight, settings: _Settings, ledger: Ledger) -> str | None:
     """The piece and its scales; what the scales are, in words."""
     weight, scale = found.weight, found.scale
-    name = f"{found.module}.{found.stem}" if found.module else found.stem
+    name = below(found.module, found.stem)
     fours = weight.dtype in _FOURS
     shape = _unpacked(weight)
     dtype = "FP4" if fours else weight.dtype or "F8_E4M3"
@@ -180,7 +197,7 @@ def _grain(found: _Weight, shape: Shape, scales: Shape, settings: _Settings) -> 
 
 def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
     """Scales of fbgemm for experts (E, in, out): (E, 1, out), of down_proj (E, out, 1)."""
-    if len(weight) != _FUSED:
+    if len(weight) != AXES:
         return False
     experts, _, outputs = weight
     return scales in {(experts, 1, outputs), (experts, outputs, 1)}
@@ -201,7 +218,7 @@ def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: Ledger)
 # --- beside the weights -----------------------------------------------------------------------
 
 
-def _activations(parts: _Parts, ledger: Ledger) -> None:
+def _activations(parts: Members, ledger: Ledger) -> None:
     for key, tensor in parts.items():
         experts = key.endswith(_OF_EXPERTS)
         if not experts and key not in _ACTIVATIONS:
@@ -229,7 +246,7 @@ def _without_activations(found: list[_Weight], stored: Stored, ledger: Ledger) -
         ledger.fault(reason, *bare)
 
 
-def _loose(parts: _Parts, weights: list[_Weight], ledger: Ledger) -> None:
+def _loose(parts: Members, weights: list[_Weight], ledger: Ledger) -> None:
     """Scales without a weight that needs them, and weights without the scale that they need."""
     scaled = {found.stem for found in weights}
     for key, tensor in parts.items():

@@ -1,20 +1,21 @@
-"""Experts that are one stored tensor, where the architecture names a tensor for each.
+"""Experts that are stacked in one tensor, where the architecture names a tensor for each.
 
 transformers 5 holds the experts of a layer as two tensors, and some checkpoints store them so
 (Qwen3.5-MoE's on the Hub), though save_pretrained writes each by itself; loading takes both forms.
 For E experts of widths D and F, with the names of Qwen and of Mixtral:
 
-    experts.gate_up_proj  (E, 2F, D)   E times gate_proj or w1 (F, D), above up_proj or w3 (F, D)
+    experts.gate_up_proj  (E, 2F, D)   E times two halves, gate_proj or w1 (F, D) above
+                                       up_proj or w3 (F, D)
     experts.down_proj     (E, D, F)    E times down_proj or w2 (D, F)
 
 The packed layouts come first: what they find in a fused tensor is cut up here as well.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from auditor.layouts._experts import AXES, count, too_many
 from auditor.layouts.packing import PLAIN, Fault, Implied, Piece, Unpacked
 from auditor.tensors import StoredTensor
 
@@ -24,8 +25,6 @@ _PARTS = {
     "down_proj": (("down_proj",), ("w2",)),
 }
 _ENDS = tuple(f".experts.{last}" for last in _PARTS)
-_AXES = 3  # (E, out, in)
-_MOST = 1 << 20  # experts that are looked for; an expectation lists no more tensors
 _NAME = "all experts of a layer in one tensor"
 
 
@@ -73,11 +72,7 @@ def _expected(name: str, implied: Implied) -> _Expected | None:
         return None
     module, _, last = name.rpartition(".")
     for parts in _PARTS[last]:
-
-        def absent(number: int, part: str = parts[0]) -> bool:
-            return implied(f"{module}.{number}.{part}.weight") is None
-
-        experts = bisect_left(range(_MOST), True, key=absent)  # noqa: FBT003 - what is looked for
+        experts = count(f"{module}.", f".{parts[0]}.weight", implied)
         if experts:
             return _Expected(module, parts, experts)
     return None
@@ -87,11 +82,11 @@ def _fault(piece: Piece, expected: _Expected) -> str | None:
     """Why it cannot be cut, if it cannot; None as well where only an index names it."""
     if piece.shape is None:
         return None
-    if len(piece.shape) != _AXES:
+    if len(piece.shape) != AXES:
         return f"is {piece.shape}; experts in one tensor have three axes"
     stored, rows, _ = piece.shape
     if stored > expected.experts:
-        return f"holds {stored:,} experts, the config implies {expected.experts:,}"
+        return too_many(stored, expected.experts)
     if rows % len(expected.parts):
         return f"has {rows:,} rows for each expert, which are no two halves"
     return None

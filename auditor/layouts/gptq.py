@@ -20,27 +20,38 @@ GPTQModel 7.7.0 and qlinear_marlin.py of AutoGPTQ 0.7.1.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
-from auditor.layouts.qweight import (
+from auditor.layouts._qweight import (
     GPTQ,
     MARLIN,
-    Members,
     Parts,
     Reading,
     best,
     form_of,
     grouped,
+    left_plain,
     marlin,
+    orphans,
     parts_of,
-    plain_among_packed,
     take,
+    told,
 )
-from auditor.layouts.settings import integer
+from auditor.layouts._settings import integer
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 
 _BITS = (4, 8, 3, 2, 5, 6, 7)  # the likeliest first: the order decides where shapes do not
 _GROUPS = range(-1, 2**31)
 _FORMATS = (GPTQ, "gptq_v2", "gptq_p", MARLIN)
-_PARTS = frozenset({"qweight", "qzeros", "scales", "g_idx"})
+_PARTS = ("g_idx", "qzeros", "scales")  # beside a qweight
 _MARLIN = frozenset({"B", "s"})
 _NOTES: Mapping[str, str] = {
     "qzeros": "zero points, packed as the weight is",
@@ -82,10 +93,10 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     for module, members in stored.modules.items():
         if "qweight" in members or _MARLIN.issubset(members):
             packed[module] = _unpack(module, members, read, ledger)
-        elif not _PARTS.isdisjoint(members):
-            _orphans(module, members, implied, ledger)
-    for fault in plain_among_packed(stored, packed, lambda _module: settings.uneven):
-        ledger.fault(fault.reason, *fault.tensors)
+        else:
+            orphans(members, _PARTS, implied, ledger)
+    if not settings.uneven:
+        left_plain(stored, packed, lambda plain: plain.values(), ledger)
     return ledger.close(_title(settings, packed))
 
 
@@ -107,15 +118,8 @@ def _settings(declared: Declared | None, ledger: Ledger) -> _Settings:
 
 def _title(settings: _Settings, packed: Mapping[str, Reading | None]) -> str:
     readings = [reading for reading in packed.values() if reading is not None]
-    said = [settings.format]
-    if readings:
-        said.append(f"{'/'.join(map(str, sorted({one.bits for one in readings})))} bits")
-        whole = settings.group == -1
-        sizes = sorted({one.group for one in readings})
-        said.append("one group" if whole else f"groups of {'/'.join(map(str, sizes[:3]))}")
-    if settings.act_order:
-        said.append("act-order")
-    return ", ".join(said)
+    act_order = ["act-order"] if settings.act_order else []
+    return ", ".join((settings.format, *told(readings, whole=settings.group == -1), *act_order))
 
 
 # --- one module -------------------------------------------------------------------------------
@@ -139,8 +143,9 @@ def _notes(members: Members, scales: str, reading: Reading | None, ledger: Ledge
     if scales in members:
         group = f" for each {reading.group:,} inputs of an output" if reading else ""
         ledger.note(f"scales, one{group}" if group else "scales", members[scales])
-    for last in _NOTES.keys() & members.keys():
-        ledger.note(_NOTES[last], members[last])
+    for last, reason in _NOTES.items():
+        if last in members:
+            ledger.note(reason, members[last])
 
 
 def _lacking(  # noqa: PLR0913, PLR0917 - what is needed depends on all of these
@@ -161,33 +166,26 @@ def _lacking(  # noqa: PLR0913, PLR0917 - what is needed depends on all of these
         ledger.fault(reason, members[weight])
 
 
-def _orphans(module: str, members: Members, implied: Implied, ledger: Ledger) -> None:
-    for last in sorted(_PARTS & members.keys()):
-        if implied(f"{module}.{last}") is None:
-            ledger.note(f"{last} of no stored qweight", members[last])
-            ledger.fault(f"{last} whose qweight is not stored", members[last])
-
-
 class _Reader:
     """Reads modules; those of the same shapes once."""
 
     def __init__(self, settings: _Settings, implied: Implied) -> None:
         self.settings = settings
         self._implied = implied
-        self._known: dict[tuple[str, Parts, tuple[int, ...] | None], Reading] = {}
+        self._known: dict[tuple[str, Parts, Shape | None], Reading] = {}
 
     def of(self, module: str, weight: str, parts: Parts) -> Reading:
         """The architecture is asked only where the module does not explain itself."""
         conv = module.rpartition(".")[2] in _CONV1D
         reading = self._read(weight, parts, None)
         if conv or reading.complaints or parts.qweight[0] * parts.word % reading.bits:
-            expected = self._implied(f"{module}.weight")
+            expected = self._implied(below(module))
             reading = self._read(weight, parts, expected)
-            reading = reading._replace(complaints=_told(reading, weight))
+            reading = reading._replace(complaints=_renamed(reading, weight))
             return _turned(reading, expected) if conv else reading
         return reading
 
-    def _read(self, weight: str, parts: Parts, expected: tuple[int, ...] | None) -> Reading:
+    def _read(self, weight: str, parts: Parts, expected: Shape | None) -> Reading:
         known = self._known.get((weight, parts, expected))
         if known is None:
             readings = _readings(parts, self.settings, expected, tiled=weight == "B")
@@ -196,20 +194,20 @@ class _Reader:
         return known
 
 
-def _told(reading: Reading, weight: str) -> tuple[tuple[str, str], ...]:
+def _renamed(reading: Reading, weight: str) -> tuple[tuple[str, str], ...]:
     """The complaints under the names that are stored."""
     names = {"qweight": weight, "scales": "scales" if weight == "qweight" else "s"}
     return tuple((names.get(last, last), reason) for last, reason in reading.complaints)
 
 
-def _turned(reading: Reading, expected: tuple[int, ...] | None) -> Reading:
+def _turned(reading: Reading, expected: Shape | None) -> Reading:
     """A Conv1D is (in, out) in a plain checkpoint."""
     turned = reading.shape[::-1]
     return reading._replace(shape=turned) if expected == turned else reading
 
 
 def _readings(
-    parts: Parts, settings: _Settings, expected: tuple[int, ...] | None, *, tiled: bool
+    parts: Parts, settings: _Settings, expected: Shape | None, *, tiled: bool
 ) -> list[Reading]:
     """One for each number of bits, that which is declared first."""
     order = sorted(_BITS, key=lambda bits: bits != settings.bits)  # stable
@@ -234,7 +232,7 @@ def _doubts(reading: Reading, settings: _Settings) -> list[tuple[str, str]]:
     return doubts
 
 
-def _rows(parts: Parts, bits: int, group: int | None, expected: tuple[int, ...] | None) -> Reading:
+def _rows(parts: Parts, bits: int, group: int | None, expected: Shape | None) -> Reading:
     rows, outputs = parts.qweight
     inputs = _inputs(parts, bits, expected)
     size, complaints = grouped(parts.scales, "scales", (outputs, inputs), group)
@@ -250,7 +248,7 @@ def _rows(parts: Parts, bits: int, group: int | None, expected: tuple[int, ...] 
     return Reading(GPTQ, bits, (outputs, inputs), size, tuple(said))
 
 
-def _inputs(parts: Parts, bits: int, expected: tuple[int, ...] | None) -> int:
+def _inputs(parts: Parts, bits: int, expected: Shape | None) -> int:
     """Rows * word / bits; where the last word is not full, as g_idx or the architecture says."""
     rows = parts.qweight[0]
     told = [shape[-1] for shape in (parts.g_idx, expected) if shape]

@@ -17,11 +17,20 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts._settings import mapping
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import DTYPE_BITS, StoredTensor
-
-Shape = tuple[int, ...]
-Members = Mapping[str, StoredTensor]
 
 # Bits a number -> bits of a word, numbers in a word.
 _PACKINGS: Mapping[int, tuple[int, int]] = {8: (8, 1), 4: (8, 2), 2: (8, 4), 1: (8, 8), 3: (32, 10)}
@@ -82,8 +91,7 @@ class _Reader:
     """Reads modules, each as the config declares its kind."""
 
     def __init__(self, declared: Declared | None, implied: Implied, ledger: Ledger) -> None:
-        settings = declared.settings.get("quant_config") if declared else None
-        self._settings: Mapping[str, Any] = settings if isinstance(settings, Mapping) else {}
+        self._settings = mapping(declared.settings.get("quant_config") if declared else None)
         self._implied = implied
         self._ledger = ledger
 
@@ -99,7 +107,7 @@ class _Reader:
             ledger.fault(f"W_q without its {', '.join(lacking)}", packed)
         declared = self._declared(module)
         bits = _stored_bits(declared.get("nbits"))
-        name = f"{module}.weight" if module else "weight"
+        name = below(module)
         if packed.shape is None:
             ledger.pieces.append(Piece(packed, name, None, f"INT{bits or 4}"))
             return ""
@@ -120,8 +128,7 @@ class _Reader:
         """One setting for all, or one for each kind of linear: `self_attn.k_proj`."""
         kinds = (part for part in module.split(".") if part not in _TAGLESS and not part.isdigit())
         found = self._settings.get(".".join(kinds), self._settings)
-        inner = found.get("weight_quant_params") if isinstance(found, Mapping) else None
-        return inner if isinstance(inner, Mapping) else {}
+        return mapping(mapping(found).get("weight_quant_params"))
 
 
 def _stored_bits(nbits: object) -> int | None:

@@ -12,9 +12,19 @@ X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are stored
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
-from auditor.layouts.patterns import skipped
-from auditor.layouts.settings import texts
+from auditor.layouts._patterns import skipped
+from auditor.layouts._settings import texts
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import StoredTensor
 
 _BLOCKS = "_blocks"
@@ -56,7 +66,7 @@ def _packed(stored: Stored) -> Iterator[_Packed]:
             if tensor.dtype not in {None, "U8"}:
                 continue
             stem = key.removesuffix(_BLOCKS).removesuffix(_SCALES)
-            name = f"{module}.{stem}" if module else stem
+            name = below(module, stem)
             if key.endswith(_BLOCKS):
                 yield _Packed(module, name, tensor, parts.get(stem + _SCALES))
             elif key.endswith(_SCALES) and stem + _BLOCKS not in parts:
@@ -86,7 +96,7 @@ def _book(packed: _Packed, ledger: Ledger) -> bool:
     return True
 
 
-def _transposed(blocks: tuple[int, ...] | None) -> tuple[int, ...] | None:
+def _transposed(blocks: Shape | None) -> Shape | None:
     """(E, out, in / 32, 16) -> (E, in, out)."""
     if blocks is None:
         return None

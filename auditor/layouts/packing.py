@@ -9,13 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from auditor.tensors import StoredTensor
 
+Shape = tuple[int, ...]
+Members = Mapping[str, StoredTensor]  # of a module, by the last part of their names
+
 # The shape (out, in) that the architecture has under a name; None: it has no such tensor. For
 # layouts whose packed shape does not say it (bitsandbytes stores 4-bit weights as one column).
-Implied = Callable[[str], tuple[int, ...] | None]
+Implied = Callable[[str], Shape | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +36,7 @@ class Piece(NamedTuple):
 
     stored: StoredTensor  # as the file has it
     name: str  # as an unpacked checkpoint names it
-    shape: tuple[int, ...] | None  # likewise; None: only an index names the stored tensor
+    shape: Shape | None  # likewise; None: only an index names the stored tensor
     dtype: str  # of a number inside: "INT4", "NF4", "F8_E4M3", "Q4_K"
 
 
@@ -65,6 +69,7 @@ class Unpacked:
 
 
 PLAIN = Unpacked(layout="plain")  # nothing is packed
+_NOTHING: Members = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,17 @@ class Stored:
     tensors: tuple[StoredTensor, ...]
 
     @cached_property
-    def modules(self) -> Mapping[str, Mapping[str, StoredTensor]]:
+    def modules(self) -> Mapping[str, Members]:
         """`a.q_proj` -> {"qweight": ..., "scales": ...}; of one name in two shards, the first."""
         found: dict[str, dict[str, StoredTensor]] = {}
         for tensor in self.tensors:
             module, _, last = tensor.name.rpartition(".")
             found.setdefault(module, {}).setdefault(last, tensor)
         return found
+
+    def members(self, module: str) -> Members:
+        """Those of one module; none where nothing is stored below that name."""
+        return self.modules.get(module, _NOTHING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +100,15 @@ class Layout:
     methods: tuple[str, ...]  # values of quant_method (Declared.method) that stand for it
     recognises: Callable[[Stored], bool]  # by marks that no other layout leaves
     unpack: Callable[[Stored, Declared | None, Implied], Unpacked]
-    # Whether a declaration asks for a mode in which the file keeps plain weights, packed on loading.
+    # Whether a declaration asks for a mode that keeps plain weights in the file, packed on loading.
     stores_plain: Callable[[Declared], bool] = lambda _declared: False
-    declares: bool = (
-        True  # its writer says so in the config; where not, silence is no contradiction
-    )
+    # Whether its writer says so in the config; where not, silence is no contradiction.
+    declares: bool = True
+
+
+def below(module: str, last: str = "weight") -> str:
+    """The name of what a module calls `last`; the module "" is the model itself."""
+    return f"{module}.{last}" if module else last
 
 
 def presented(piece: Piece) -> StoredTensor:
@@ -120,9 +133,21 @@ class Ledger:
         self._faults.setdefault(reason, []).extend(tensors)
 
     def close(self, layout: str) -> Unpacked:
+        """Each tensor is in the books once: one that holds a piece serves no other by its name."""
+        taken = {piece.stored for piece in self.pieces}
+        notes: list[Notes] = []
+        for reason, found in self._notes.items():
+            own: list[StoredTensor] = []
+            for tensor in found:
+                if tensor not in taken:
+                    taken.add(tensor)
+                    own.append(tensor)
+            if own:
+                notes.append(Notes(tuple(own), reason))
+        faults = (Fault(tuple(dict.fromkeys(found)), why) for why, found in self._faults.items())
         return Unpacked(
             layout=layout,
             pieces=tuple(self.pieces),
-            bookkeeping=tuple(Notes(tuple(found), why) for why, found in self._notes.items()),
-            faults=tuple(Fault(tuple(found), why) for why, found in self._faults.items()),
+            bookkeeping=tuple(notes),
+            faults=tuple(faults),
         )

@@ -15,15 +15,23 @@ modules are packed stands in quanto_qmap.json. From quanto/tensor and quanto/nn/
 optimum-quanto 0.2.7.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import StoredTensor
-
-Shape = tuple[int, ...]
-Members = Mapping[str, StoredTensor]
 
 _BYTES = {"I8": "INT8", "F8_E4M3": "F8_E4M3", "F8_E5M2": "F8_E5M2", "F8_E4M3FNUZ": "F8_E4M3FNUZ"}
 _BITS = (4, 2)
@@ -47,11 +55,10 @@ class _Parts(NamedTuple):
 
 
 def _packed(stored: Stored) -> Iterator[_Parts]:
-    nothing: Members = {}
     for module, members in stored.modules.items():
         if "_scale" not in members:
             continue
-        inner = stored.modules.get(f"{module}.{_DATA}", nothing).get(_DATA)
+        inner = stored.members(below(module, _DATA)).get(_DATA)
         if inner is not None:
             yield _Parts(module, inner, bytes=False, members=members)
         elif _DATA in members:

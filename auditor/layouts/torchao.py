@@ -26,10 +26,19 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import StoredTensor
-
-Shape = tuple[int, ...]
 
 _NOTES: Mapping[str, str] = {
     "scale": "scales of the packed numbers",
@@ -62,7 +71,7 @@ class _Parts(NamedTuple):
 
     name: str
     qdata: StoredTensor
-    others: Mapping[str, StoredTensor]  # scale, zero_point, ...
+    others: Members  # scale, zero_point, ...
 
 
 def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpacked:
@@ -84,13 +93,13 @@ def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpa
 def _parameters(stored: Stored) -> Iterator[tuple[str, dict[str, StoredTensor]]]:
     """`X.weight` and its parts; one that has a single part of an ordinary name is none."""
     for module, members in stored.modules.items():
-        found: dict[str, dict[str, StoredTensor]] = defaultdict(dict)
+        found: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
         for last, tensor in members.items():
             named = _NAME.fullmatch(last) if last[:1] == "_" or ":" in last else None
             if named is not None:
-                found[named[1] or named[2]][named[3]] = tensor
-        for parameter, parts in found.items():
-            yield (f"{module}.{parameter}" if module else parameter), parts
+                found[named[1] or named[2], ":" in last][named[3]] = tensor
+        for (parameter, _), parts in found.items():
+            yield below(module, parameter), parts
 
 
 # --- one parameter ----------------------------------------------------------------------------

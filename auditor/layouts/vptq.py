@@ -18,11 +18,20 @@ and g come from the config alone: from `config_for_layers`, by module, else from
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts._settings import mapping
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import DTYPE_BITS, StoredTensor
-
-Shape = tuple[int, ...]
-Parts = Mapping[str, StoredTensor]
 
 _OWN = {
     "res_indices": "indices of residual centroids",
@@ -55,7 +64,7 @@ class _Sizes(NamedTuple):
 def recognises(stored: Stored) -> bool:
     """Indices beside centroids."""
     return any(
-        "indices" in members and "weight" in stored.modules.get(f"{module}.centroids", ())
+        "indices" in members and "weight" in stored.members(below(module, "centroids"))
         for module, members in stored.modules.items()
     )
 
@@ -76,11 +85,11 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close("vptq")
 
 
-def _parts(stored: Stored, module: str) -> Parts:
+def _parts(stored: Stored, module: str) -> Members:
     own = stored.modules[module]
     parts = {part: own[part] for part in ("indices", *_OWN) if part in own}
     for part in _CENTROIDS:
-        table = stored.modules.get(f"{module}.{part}", {}).get("weight")
+        table = stored.members(below(module, part)).get("weight")
         if table is not None:
             parts[part] = table
     return parts
@@ -94,12 +103,12 @@ class _Config:
 
     def __init__(self, declared: Declared | None) -> None:
         settings = declared.settings if declared else {}
-        self._own = _mapping(settings.get("config_for_layers"))
-        self._shared = _mapping(settings.get("shared_layer_config"))
+        self._own = mapping(settings.get("config_for_layers"))
+        self._shared = mapping(settings.get("shared_layer_config"))
 
     def of(self, module: str) -> _Sizes:
         found = self._own.get(module) or self._shared.get(module.rpartition(".")[2])
-        settings = _mapping(found)
+        settings = mapping(found)
         outlier_vector, vector = _pair(settings.get("vector_lens"))
         outlier_centroids, centroids = _pair(settings.get("num_centroids"))
         return _Sizes(
@@ -112,10 +121,6 @@ class _Config:
             outlier_vector=outlier_vector,
             outlier_centroids=outlier_centroids,
         )
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _pair(value: object) -> tuple[int | None, int | None]:
@@ -132,11 +137,11 @@ def _size(value: object) -> int | None:
 # --- shapes -----------------------------------------------------------------------------------
 
 
-def _unpack(module: str, parts: Parts, sizes: _Sizes, implied: Implied, ledger: Ledger) -> None:
+def _unpack(module: str, parts: Members, sizes: _Sizes, implied: Implied, ledger: Ledger) -> None:
     for part, reason in (_OWN | _CENTROIDS).items():
         if part in parts:
             ledger.note(reason, parts[part])
-    indices, name = parts["indices"], f"{module}.weight" if module else "weight"
+    indices, name = parts["indices"], below(module)
     if "centroids" not in parts:
         ledger.fault("the centroids of these indices are not stored", indices)
     if indices.shape is None:
@@ -182,7 +187,7 @@ def _check_indices(indices: StoredTensor, sizes: _Sizes, ledger: Ledger) -> None
         ledger.fault(f"indices {shape} should be ({groups:,}, rows, {said})", indices)
 
 
-def _check_parts(parts: Parts, sizes: _Sizes, shape: Shape, ledger: Ledger) -> None:
+def _check_parts(parts: Members, sizes: _Sizes, shape: Shape, ledger: Ledger) -> None:
     for part, right in _needed(parts["indices"].shape or (), sizes, shape).items():
         tensor = parts.get(part)
         if tensor is not None and tensor.shape not in {None, right}:

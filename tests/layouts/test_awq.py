@@ -231,11 +231,10 @@ def without(table, last):
         (GEMM | {f"{M}.qweight": ("F32", (512, 32))}, {}, "a matrix of integers is needed"),
         (gemv(256, 512) | {f"{M}.scales": ("F16", (256, 4))}, {"version": "gemv"}, "not (256, 8)"),
         (GEMM, {"modules_to_not_convert": ["up_proj"]}, "though modules_to_not_convert lists it"),
-        (
-            PARTLY,
-            {},
-            "stored plain while",
-        ),
+        (PARTLY, {}, "stored plain while"),
+        (PARTLY, {"modules_to_not_convert": ["lm_head"]}, "stored plain while"),
+        (PARTLY, {"modules_to_not_convert": ["model.layers.1"]}, "packed, though"),
+        (PARTLY, {"modules_to_not_convert": [r"model\.layers\.1\..*"]}, "packed, though"),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, settings, reason):
@@ -254,10 +253,10 @@ def test_what_cannot_be_is_a_fault(table, settings, reason):
         (gemv_fast(256, 512, zeros="scaled_zeros"), {"version": "llm-awq"}),
         (GEMM | ANOTHER, {}),
         (GEMM | {"transformer.h.0.mlp.gelu_impl.scales": ("F16", (1024,))}, {}),
-        (PARTLY, {"modules_to_not_convert": ["model.layers.1"]}),
+        (PARTLY, {"modules_to_not_convert": ["model.layers.1.mlp.up_proj"]}),
         (PARTLY, {"modules_to_not_convert": ["layers.1.mlp.up_proj"]}),
-        (PARTLY, {"modules_to_not_convert": [r"model\.layers\.1\..*"]}),
-        (PARTLY, {"modules_to_not_convert": [f"a{n}" for n in range(5000)]}),
+        (PARTLY, {"modules_to_not_convert": [r"model\.layers\.1\.mlp\.up.*"]}),
+        (PARTLY, {"modules_to_not_convert": [f"a{n}" for n in range(25_000)]}),
     ],
 )
 def test_what_can_be_is_none(table, settings):

@@ -18,8 +18,8 @@ from auditor.analytic.gguf_architectures import ARCHITECTURES as READ
 from auditor.analytic.gguf_config import reconstructed
 from auditor.analytic.gguf_facts import Facts
 from auditor.errors import CheckpointError
-from auditor.layouts.gguf import unpack
-from auditor.layouts.gguf_names import TABLES
+from auditor.layouts.gguf.layout import unpack
+from auditor.layouts.gguf.names import TABLES
 from auditor.layouts.packing import Declared, Stored
 from auditor.reconciler.matching import shapes_of
 

@@ -375,11 +375,7 @@ PARTLY = FOUR | linear(512, 256, module="model.layers.1.mlp.down_proj") | ANOTHE
         ),
         (FOUR | {f"{M}.qweight": ("F16", (64, 256))}, {}, "a matrix of integers is needed"),
         (FOUR | {f"{M}.qweight": ("I32", (64,))}, {}, "a matrix of integers is needed"),
-        (
-            PARTLY,
-            {},
-            "stored plain while",
-        ),
+        (PARTLY, {}, "stored plain while"),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, settings, reason):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.layouts.patterns import begins, globbed, matched, skipped
+from auditor.layouts._patterns import begins, globbed, matched, skipped
 
 ATOMS = st.sampled_from(
     ["a", "b", "0", r"\.", ".", "[ab]", "[^a.]", "[0-9]", r"\d", r"\w", "_", "[0-3b]", r"[\d.]"]
@@ -111,6 +111,16 @@ def test_a_skip_list_skips_what_transformers_skips(key, name, expected):
 )
 def test_a_star_is_any_characters_and_the_rest_is_literal(pattern, name, expected):
     assert (globbed([pattern], [name]) == {name}) is expected
+
+
+def test_a_skip_list_of_any_length_comes_to_an_end_for_names_of_any_depth():
+    names = [f"model.layers.{number}.mlp" for number in range(50_000)]
+    keys = [f"{number}{'x' * (number % 100)}" for number in range(100_000)]
+    deep = "a." * 1_000_000 + "b"
+    assert skipped([*keys, "a", "9.mlp"], [*names, deep]) == {
+        deep,
+        *(name for name in names if name.endswith("9.mlp")),
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
 """Which layout is asked, by what the config says and by what the tensors look like."""
 
+import re
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 from checkpoints import stored
 
+from auditor import layouts
 from auditor.layouts import METHODS, unpack
 from auditor.layouts.packing import PLAIN, Declared
 
@@ -13,6 +17,25 @@ def test_the_table_of_methods_is_what_the_layouts_say_of_themselves():
     for file in dict.fromkeys(METHODS.values()):
         layout = import_module(f"auditor.layouts.{file}").LAYOUT
         assert {method for method, its in METHODS.items() if its == file} == set(layout.methods)
+
+
+SEAMS = {"packing", "declared", "plain", "fused"}
+FOLDER = Path(layouts.__file__).parent
+
+
+def test_what_is_neither_a_layout_nor_a_seam_begins_with_an_underscore():
+    found = {module.name for module in iter_modules(layouts.__path__)}
+    assert {name for name in found if name[0] != "_"} == SEAMS | set(METHODS.values())
+
+
+FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_layout_reads_another_and_what_they_share_reads_none(file):
+    own, source = file.partition("/")[0].removesuffix(".py"), (FOLDER / file).read_text()
+    imported = re.findall(r"^from auditor\.layouts\.(\w+)", source, re.MULTILINE)
+    assert set(imported) & set(METHODS.values()) <= {own}
 
 
 @pytest.mark.parametrize(

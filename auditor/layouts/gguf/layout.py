@@ -7,7 +7,7 @@ changes besides (norms of Gemma plus one, query rows of Llama in another order) 
     norms of heads, too      attn_q_norm (H, d)           is H tensors (d,), in StableLM
     linear layers are turned attn_qkv (3 * D, D)          is (D, 3 * D) of GPT-2
     axes of one are dropped  ssm_conv1d (C, K)            is (C, 1, K)
-    one becomes two          ffn_gate_exps, ffn_up_exps   are gate_up_proj: see gguf_joined.py
+    one becomes two          ffn_gate_exps, ffn_up_exps   are gate_up_proj: see joined.py
     three become one         attn_qkv (Q + 2 * K, D)      is q_proj, k_proj and v_proj, in Phi
     experts' halves, too     ffn_gate_up_exps (E, 2 * F, D) is 2 * E tensors (F, D)
 
@@ -16,18 +16,25 @@ scale of a whole tensor, or of each expert, that stands beside types such as NVF
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from auditor.layouts.gguf_joined import joined
-from auditor.layouts.gguf_names import TABLES
-from auditor.layouts.gguf_tables import Table
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts._experts import count
+from auditor.layouts.gguf.joined import joined
+from auditor.layouts.gguf.names import TABLES
+from auditor.layouts.gguf.tables import Table
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+)
 from auditor.tensors import StoredTensor
-
-Shape = tuple[int, ...]
 
 _BLOCK = re.compile(r"((?:enc\.|dec\.)?)blk\.(0|[1-9]\d{0,5})\.(.+)", re.ASCII | re.DOTALL)
 _LONE_EXPERT = re.compile(r"(@ffn_(?:gate|up|down))\.(0|[1-9]\d{0,3})", re.ASCII)
@@ -42,7 +49,7 @@ _TURNED = {
     "gpt_oss": frozenset({"@ffn_down_exps"}),
 }
 _GATES_AND_UPS = "@ffn_gate_up_exps"
-_FUSED = {"phi": ("@attn_qkv", ("@attn_q", "@attn_k", "@attn_v"))}
+_ROWS = {"phi": ("@attn_qkv", ("@attn_q", "@attn_k", "@attn_v"))}
 
 
 class _Name(NamedTuple):
@@ -86,7 +93,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 def _beside(scale: StoredTensor, stored: Stored) -> StoredTensor | None:
     """The weight that a scale serves."""
-    return stored.modules.get(scale.name.rpartition(".")[0], {}).get("weight")
+    return stored.members(scale.name.rpartition(".")[0]).get("weight")
 
 
 def _parsed(name: str) -> _Name:
@@ -102,8 +109,8 @@ def _pieces(
     tensor: StoredTensor, name: _Name, model_type: str, table: Table, implied: Implied
 ) -> tuple[Piece, ...]:
     """The pieces of a stored tensor; none where nothing is known under its name."""
-    fused, parts = _FUSED.get(model_type, ("", ()))
-    if name.key == fused:
+    whole, parts = _ROWS.get(model_type, ("", ()))
+    if name.key == whole:
         return tuple(
             _rows(tensor, [_named(name._replace(key=key), table) for key in parts], implied)
         )
@@ -146,19 +153,14 @@ def _named(name: _Name, table: Table) -> str:
 
 def _stacked(tensor: StoredTensor, name: str, shape: Shape, implied: Implied) -> Iterator[Piece]:
     """One piece for each index of the first axis that the architecture has, one for all others."""
-    count, *rest = shape or (0,)
+    stored, *rest = shape or (0,)
     before, _, after = name.partition("*")
-
-    def has(number: int) -> bool:
-        return implied(f"{before}{number}{after}") is not None
-
-    # As many as there are in the architecture, found by halves: a file can say 2**40.
-    known = bisect_left(range(count), x=True, key=lambda number: not has(number))
+    known = count(before, after, implied, stored=stored)
     for number in range(known):
         yield Piece(tensor, f"{before}{number}{after}", tuple(rest), tensor.dtype or "")
-    if known < count:
-        others = f"{before}{known}-{count - 1}{after}"
-        yield Piece(tensor, others, (count - known, *rest), tensor.dtype or "")
+    if known < stored:
+        others = f"{before}{known}-{stored - 1}{after}"
+        yield Piece(tensor, others, (stored - known, *rest), tensor.dtype or "")
 
 
 def _halves(tensor: StoredTensor, name: _Name, table: Table, implied: Implied) -> tuple[Piece, ...]:

@@ -19,15 +19,25 @@ from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts.modelopt_settings import Settings, read
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
-from auditor.layouts.patterns import globbed
-from auditor.layouts.scales import CHANNEL, Grain, Shape, groups, misfit, seen
-from auditor.layouts.serving import note_cache
-from auditor.layouts.templates import plain_among_packed
+from auditor.layouts._experts import AXES
+from auditor.layouts._left_plain import plain_among_packed
+from auditor.layouts._patterns import globbed
+from auditor.layouts._scales import CHANNEL, Grain, groups, misfit, seen
+from auditor.layouts._serving import note_cache
+from auditor.layouts.modelopt.settings import Settings, read
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import StoredTensor
-
-_Parts = Mapping[str, StoredTensor]
 
 _PACKED = frozenset({"U8", "I8", "F8_E4M3"})
 _BESIDE = {  # what may stand beside a weight, and what it is
@@ -39,7 +49,6 @@ _BESIDE = {  # what may stand beside a weight, and what it is
     "svdquant_lora_b": "low-rank part that SVDQuant keeps beside the weight",
 }
 _NUMBERS = ("weight_scale_2", "input_scale", "output_scale")
-_FUSED = 3  # axes of experts that are one tensor
 _MATRIX = 2
 _WIDE = 32  # inputs of a group
 
@@ -51,14 +60,14 @@ class _Weight(NamedTuple):
     stem: str  # weight, down_proj
     stored: StoredTensor
     scale: StoredTensor
-    parts: _Parts
+    parts: Members
 
     def beside(self, key: str) -> StoredTensor | None:
         return self.parts.get(key if self.stem == "weight" else f"{self.stem}_{key}")
 
     @property
     def name(self) -> str:
-        return f"{self.module}.{self.stem}" if self.module else self.stem
+        return below(self.module, self.stem)
 
 
 def recognises(stored: Stored) -> bool:
@@ -94,7 +103,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(", ".join(("modelopt", *sorted(kinds))))
 
 
-def _weights(module: str, parts: _Parts) -> list[_Weight]:
+def _weights(module: str, parts: Members) -> list[_Weight]:
     """The weights of a module that are packed and have a scale; an index alone tells no dtype."""
     found = []
     for key, scale in parts.items():
@@ -204,7 +213,7 @@ def _scales(
 
 def _sizes(weight: _Weight, shape: Shape, ledger: Ledger) -> None:
     """What serves the whole weight, and what serves each of its inputs."""
-    each = {1, shape[0]} if len(shape) == _FUSED else {1}
+    each = {1, shape[0]} if len(shape) == AXES else {1}
     for key in _NUMBERS:
         tensor = weight.beside(key)
         if tensor is not None and tensor.elements is not None and tensor.elements not in each:
@@ -224,7 +233,7 @@ def _sizes(weight: _Weight, shape: Shape, ledger: Ledger) -> None:
 # --- beside the weights -----------------------------------------------------------------------
 
 
-def _loose(parts: _Parts, ledger: Ledger) -> None:
+def _loose(parts: Members, ledger: Ledger) -> None:
     """Bookkeeping without a packed weight, and a packed weight without its scale."""
     weight = parts.get("weight")
     lost = [parts[key] for key in ("weight_scale", "weight_scale_2") if key in parts]

@@ -1,6 +1,6 @@
-"""GGUF's names for the decoders that have their tensors below `model.layers`: see gguf_names.py."""
+"""GGUF's names for the decoders that have their tensors below `model.layers`: see names.py."""
 
-from auditor.layouts.gguf_tables import Table, blocks, table
+from auditor.layouts.gguf.tables import Table, blocks, table
 
 
 def _experts(

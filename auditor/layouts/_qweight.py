@@ -4,15 +4,12 @@ Both pack several small integers into a word (I32 as a rule) and give each group
 and a zero point. Which side of the matrix is packed, and which side comes first, is the form.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from auditor.layouts.packing import Fault, Ledger, Piece, Stored
+from auditor.layouts._left_plain import plain_among_packed
+from auditor.layouts.packing import Implied, Ledger, Members, Piece, Shape, Stored, below
 from auditor.tensors import DTYPE_BITS, StoredTensor
-
-Shape = tuple[int, ...]
-Members = Mapping[str, StoredTensor]
 
 GPTQ, MARLIN = "gptq", "marlin"
 GEMM, GEMV, GEMV_FAST = "gemm", "gemv", "gemv_fast"
@@ -20,8 +17,6 @@ GEMM, GEMV, GEMV_FAST = "gemm", "gemv", "gemv_fast"
 TILE = 16  # rows of inputs that Marlin keeps in one row of words
 _MARLIN_BITS = (4, 8)
 _WORDS = frozenset({"I8", "I16", "I32", "I64", "U8", "U16", "U32"})
-_LAYER = re.compile(r"\D*\d+")
-_DIGITS = {ord(digit): None for digit in "0123456789"}
 
 
 class Parts(NamedTuple):
@@ -130,6 +125,7 @@ def grouped(
     """The group size, and what of scales (groups, out) does not fit `shape`, which is (out, in).
 
     `group` is the declared size, -1 for all inputs together; None: the scales alone say it.
+    Each side has its own complaint, which `_scales.misfit` would make one: `best` counts them.
     """
     outputs, inputs = shape
     declared = inputs if group is None or group < 1 or group > inputs else group
@@ -149,40 +145,37 @@ def grouped(
     return declared, tuple((last, reason) for reason in said)
 
 
-def plain_among_packed(
-    stored: Stored, packed: Collection[str], excused: Callable[[str], bool]
-) -> Iterator[Fault]:
-    """Modules stored plain where loading looks for a qweight: their like in other layers is packed.
+def left_plain(
+    stored: Stored,
+    packed: Collection[str],
+    asked: Callable[[Mapping[str, StoredTensor]], Collection[StoredTensor]],
+    ledger: Ledger,
+) -> None:
+    """A fault for modules that are plain while their like is packed: loading looks for a qweight.
 
-    `excused` says of a module whether the config leaves it plain. A layer without anything packed
-    is left plain on purpose, as layers for drafting tokens are.
+    `asked` says of modules and their weights for which the config does not say so itself.
     """
-    plain = {
-        module: members["weight"]
-        for module, members in stored.modules.items()
-        if "weight" in members
-        and "qweight" not in members
-        and len(members["weight"].shape or (0, 0)) == 2  # noqa: PLR2004 - a matrix, not a norm
-    }
-    numbered = [module for module in plain if module.translate(_DIGITS) != module]
-    if not numbered:
-        return
-    kinds = {module.translate(_DIGITS) for module in packed}
-    layers = {_layer(module) for module in packed}
-    found = tuple(
-        plain[module]
-        for module in numbered
-        if module.translate(_DIGITS) in kinds and _layer(module) in layers and not excused(module)
-    )
+    found = asked(plain_among_packed(stored, packed))
     if found:
         reason = "stored plain while other layers are packed here: loading looks for a qweight"
-        yield Fault(found, reason)
+        ledger.fault(reason, *found)
 
 
-def _layer(module: str) -> str:
-    """`model.layers.3.mlp.experts.5` -> `model.layers.3`."""
-    found = _LAYER.match(module)
-    return found[0] if found else module
+def orphans(members: Members, lasts: Iterable[str], implied: Implied, ledger: Ledger) -> None:
+    """What serves a qweight that is not stored, unless the architecture has it by that name."""
+    for last in lasts:
+        if last in members and implied(members[last].name) is None:
+            ledger.note(f"{last} of no stored qweight", members[last])
+            ledger.fault(f"{last} whose qweight is not stored", members[last])
+
+
+def told(readings: Collection[Reading], *, whole: bool = False) -> list[str]:
+    """`4 bits`, `groups of 64/128`; `whole`: the config says that all inputs are one group."""
+    if not readings:
+        return []
+    bits = "/".join(map(str, sorted({one.bits for one in readings})))
+    sizes = "/".join(map(str, sorted({one.group for one in readings})[:3]))
+    return [f"{bits} bits", "one group" if whole else f"groups of {sizes}"]
 
 
 def take(
@@ -193,4 +186,4 @@ def take(
         ledger.fault(reason, *([members[last]] if last in members else []))
     shape = None if reading is None else reading.shape
     packed = members["qweight"] if "qweight" in members else members["B"]
-    ledger.pieces.append(Piece(packed, f"{module}.weight" if module else "weight", shape, label))
+    ledger.pieces.append(Piece(packed, below(module), shape, label))

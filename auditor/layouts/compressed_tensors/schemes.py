@@ -8,13 +8,13 @@ Classes are not known here: a target that could be one matches everything, but o
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from auditor.containers.words import described
+from auditor.layouts._patterns import begins, matched
+from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups
+from auditor.layouts._settings import integer, mapping, sides, texts
 from auditor.layouts.packing import Declared, Ledger
-from auditor.layouts.patterns import begins, matched
-from auditor.layouts.scales import CHANNEL, TENSOR, Grain, groups
-from auditor.layouts.settings import integer, texts
 
 _EXPRESSION = "re:"
 _BITS = range(1, 17)
@@ -106,7 +106,7 @@ def _groups(declared: Declared, ledger: Ledger) -> Iterator[tuple[frozenset[str]
         return
     for name in sorted(found):
         where = f"{described(name)} in config_groups of {declared.where}"
-        group = Declared(method=declared.method, settings=_object(found[name]), where=where)
+        group = Declared(method=declared.method, settings=mapping(found[name]), where=where)
         if isinstance(found[name], list):  # the name of a preset, with its targets
             yield frozenset(target for target in found[name] if isinstance(target, str)), UNSAID
         elif group.settings:
@@ -166,10 +166,8 @@ def _block(value: object) -> Grain | None:
     """`[128, 128]`, and as older versions wrote it, `"128x128"`."""
     if isinstance(value, str):
         value = [int(part) if part.isdecimal() else 0 for part in value[:20].split("x")]
-    match value:
-        case [int(rows), int(columns)] if 0 < rows in _SIZES and 0 < columns in _SIZES:
-            return Grain(rows, columns)
-    return None
+    block = sides(value)
+    return None if block is None else Grain(*block)
 
 
 def _inner(group: Declared, key: str, ledger: Ledger) -> Declared | None:
@@ -179,10 +177,6 @@ def _inner(group: Declared, key: str, ledger: Ledger) -> Declared | None:
         return Declared(method=group.method, settings=value, where=where) if value else None
     ledger.fault(f"{key} of {group.where} is {described(value)}; an object is needed")
     return None
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _form(value: object) -> str | None:

@@ -1,8 +1,8 @@
-"""GGUF's names for GPT-2 and its kin, Mamba, BERT and T5: see gguf_names.py."""
+"""GGUF's names for GPT-2 and its kin, Mamba, BERT and T5: see names.py."""
 
 from types import MappingProxyType
 
-from auditor.layouts.gguf_tables import Table, blocks, table
+from auditor.layouts.gguf.tables import Table, blocks, table
 
 GPT2 = table(
     {

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from auditor.containers.words import described
+from auditor.layouts._settings import integer, mapping, texts
 from auditor.layouts.packing import Declared, Ledger
-from auditor.layouts.settings import integer, texts
 
 _SIZES = range(1, 1 << 24)  # of groups
 _KINDS = {  # an algorithm -> the kind of weights that it stores
@@ -113,5 +113,5 @@ def _inner_group(settings: Mapping[str, Any]) -> int | None:
     """The group size in config.json, whose form is that of compressed-tensors."""
     value: object = settings
     for key in ("config_groups", "group_0", "weights", "group_size"):
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = mapping(value).get(key)
     return value if type(value) is int and value in _SIZES else None

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-Shape = tuple[int, ...]
+from auditor.layouts.packing import Shape
 
 _MATRIX = 2  # axes of a weight, below those of the experts
 _BLOCK = 128  # of fp8 in blocks, where nothing says their size

@@ -1,14 +1,13 @@
 """The packed weights of compressed-tensors: from the shape of the words to that of the weight."""
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import NamedTuple
 
-from auditor.layouts.compressed_schemes import Scheme
-from auditor.layouts.packing import Implied, Ledger, Piece
-from auditor.layouts.scales import Grain, Shape, groups
+from auditor.layouts._scales import Grain, groups
+from auditor.layouts.compressed_tensors.schemes import Scheme
+from auditor.layouts.packing import Implied, Ledger, Members, Piece, Shape
 from auditor.tensors import StoredTensor
-
-Parts = Mapping[str, StoredTensor]
 
 _WORD = 32
 _MATRIX = 2
@@ -67,7 +66,9 @@ def fixed_grain(form: str) -> Grain | None:
     return _BYTE_SCALES if form == "mxfp8-quantized" else None
 
 
-def find(name: str, parts: Parts, scheme: Scheme, implied: Implied, ledger: Ledger) -> Found | None:
+def find(
+    name: str, parts: Members, scheme: Scheme, implied: Implied, ledger: Ledger
+) -> Found | None:
     """The packed weight of a module; None: it has none, or one that cannot be unpacked."""
     form = _form(parts, scheme)
     if form is None:
@@ -96,7 +97,7 @@ def find(name: str, parts: Parts, scheme: Scheme, implied: Implied, ledger: Ledg
     return Found(form, Piece(stored, name, shape, dtype or _inside(form, scheme)))
 
 
-def _form(parts: Parts, scheme: Scheme) -> str | None:
+def _form(parts: Members, scheme: Scheme) -> str | None:
     if {"compressed", "bitmask"} <= parts.keys():
         return "sparse-bitmask" if "row_offsets" in parts else "sparse-24-bitmask"
     packed = parts.get("weight_packed")
@@ -130,7 +131,7 @@ def packs(count: int, bits: int, words: int) -> bool:
 
 
 def _words(
-    packed: StoredTensor, parts: Parts, scheme: Scheme, model: Shape | None, ledger: Ledger
+    packed: StoredTensor, parts: Members, scheme: Scheme, model: Shape | None, ledger: Ledger
 ) -> tuple[Shape, int]:
     """The weight's shape and bits. The inputs are within a word of what the words hold.
 
@@ -195,7 +196,7 @@ def _bytes(packed: StoredTensor, bits: int, ledger: Ledger) -> Shape:
 
 
 def _marlin(
-    packed: StoredTensor, parts: Parts, scheme: Scheme, model: Shape | None, ledger: Ledger
+    packed: StoredTensor, parts: Members, scheme: Scheme, model: Shape | None, ledger: Ledger
 ) -> tuple[Shape, int]:
     """(in / 32, out * b / 2): tiles of 16 of the inputs that are left, b bits in words of 32."""
     tiles, words = (packed.shape or (0, 0))[-2:]
@@ -236,9 +237,7 @@ def _masked(stored: StoredTensor, mask: StoredTensor, model: Shape | None, ledge
     *rows, count = mask.shape
     same = model is not None and model[:-1] == tuple(rows) and -(-model[-1] // 8) == count
     shape = model if model is not None and same else (*rows, 8 * count)
-    held = 1
-    for side in shape:
-        held *= side
+    held = prod(shape)
     if (stored.elements or 0) > held:
         ledger.fault(f"{stored.elements:,} numbers in a mask of {held:,} bits", stored, mask)
     return shape

@@ -9,18 +9,25 @@ it, and mlx_lm's QuantizedSwitchLinear with an axis of experts in front:
     X.global_scale  F32 () or (experts,), in the mode nvfp4 where it was asked for
 
 The config says `bits`, `group_size` and `mode`, and the same under a module's name where it
-differs: see mlx_settings.py; mlx_lm names some tensors in its own way: see mlx_names.py. The
+differs: see settings.py; mlx_lm names some tensors in its own way: see names.py. The
 method "metal" of transformers is the mode affine, with biases named qbiases.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from auditor.layouts.mlx_names import Place, Shape, may_move, move, place, put
-from auditor.layouts.mlx_settings import AFFINE, Packing, Settings, guessed, settings
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
+from auditor.layouts.mlx.names import Place, may_move, move, place, put
+from auditor.layouts.mlx.settings import AFFINE, Packing, Settings, guessed, settings
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Shape,
+    Stored,
+    Unpacked,
+)
 from auditor.tensors import StoredTensor
-
-Members = Mapping[str, StoredTensor]
 
 _BIASES = "biases that serve the scales: what code 0 stands for in a group"
 _BESIDE = {

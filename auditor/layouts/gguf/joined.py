@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.layouts.packing import Ledger, Piece, Stored
+from auditor.layouts.packing import Ledger, Piece, Shape, Stored
 from auditor.tensors import StoredTensor
-
-Shape = tuple[int, ...]
 
 _BLOCK = re.compile(r"blk\.(0|[1-9]\d{0,5})\.(\w+)", re.ASCII)
 
@@ -107,7 +105,7 @@ def joined(stored: Stored, model_type: str) -> Iterator[Pair]:
             if found is None or found[2] != first or ending not in members:
                 continue
             number = found[1]
-            other = stored.modules.get(f"blk.{number}.{second}", {}).get(ending)
+            other = stored.members(f"blk.{number}.{second}").get(ending)
             if other is not None:
                 one = members[ending]
                 whole = join.shape(one.shape or (), other.shape or ())

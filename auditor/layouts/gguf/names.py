@@ -9,9 +9,8 @@ has. Names are followed by `.weight` or `.bias`, unless the left side has it alr
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from auditor.layouts import gguf_decoders as decoders
-from auditor.layouts import gguf_others as others
-from auditor.layouts.gguf_tables import Table
+from auditor.layouts.gguf import decoders, others
+from auditor.layouts.gguf.tables import Table
 
 TABLES: Mapping[str, Table] = MappingProxyType(
     {

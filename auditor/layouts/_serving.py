@@ -1,8 +1,6 @@
 """Bookkeeping that several layouts share: scales of the KV cache, single numbers."""
 
-from collections.abc import Mapping
-
-from auditor.layouts.packing import Ledger
+from auditor.layouts.packing import Ledger, Members
 from auditor.tensors import StoredTensor
 
 # Below an attention module, or below its k_proj and v_proj.
@@ -12,7 +10,7 @@ CACHE = frozenset(
 )
 
 
-def note_cache(parts: Mapping[str, StoredTensor], ledger: Ledger) -> None:
+def note_cache(parts: Members, ledger: Ledger) -> None:
     """Scales of queries, keys and values: one for the tensor, or (heads, 1, 1)."""
     found = [parts[key] for key in sorted(CACHE & parts.keys())]
     if not found:

@@ -1,9 +1,13 @@
 """Settings that a checkpoint declares for its layout, read with distrust."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from auditor.containers.words import described
 from auditor.layouts.packing import Declared, Ledger
+
+_SIDES = 2
+_LONGEST = 1 << 24  # of a block or a group: above all layers there are
 
 
 def integer(
@@ -30,6 +34,20 @@ def texts(declared: Declared | None, key: str) -> frozenset[str]:
     value = declared.settings.get(key) if declared else None
     items = value if isinstance(value, list) else []
     return frozenset(item for item in items if isinstance(item, str))
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is an object, else one without keys."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def sides(value: object) -> tuple[int, int] | None:
+    """The two sides of a block, as `[128, 128]` has them; None: the value says no such thing."""
+    if not isinstance(value, list) or len(value) != _SIDES:
+        return None
+    rows, columns = value
+    known = all(type(side) is int and 0 < side < _LONGEST for side in (rows, columns))
+    return (rows, columns) if known else None
 
 
 def _listed(allowed: Collection[int]) -> str:

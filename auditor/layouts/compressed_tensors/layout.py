@@ -17,21 +17,30 @@ After compressed_tensors.compressors of 0.9 to 0.20; a weight is (..., out, in),
     sparse-bitmask        compressed (nonzero,), bitmask, shape (2,), row_offsets (out,), below
                           the name `X.weight` itself
 
-weight_scale is described in scales.py. Packed or not, activations may have input_scale,
+weight_scale is described in _scales.py. Packed or not, activations may have input_scale,
 input_global_scale and their like, attention k_scale and v_scale.
 """
 
 from collections.abc import Iterator, Mapping
 
-from auditor.layouts import compressed_packs as packs
-from auditor.layouts.compressed_schemes import UNSAID, Scheme, Schemes, read
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
-from auditor.layouts.scales import Grain, misfit, seen
-from auditor.layouts.serving import CACHE, note_cache, one_number
-from auditor.layouts.templates import plain_among_packed
+from auditor.layouts._left_plain import plain_among_packed
+from auditor.layouts._scales import Grain, misfit, seen
+from auditor.layouts._serving import CACHE, note_cache, one_number
+from auditor.layouts.compressed_tensors import packs
+from auditor.layouts.compressed_tensors.schemes import UNSAID, Scheme, Schemes, read
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Members,
+    Piece,
+    Shape,
+    Stored,
+    Unpacked,
+    below,
+)
 from auditor.tensors import StoredTensor
-
-_Parts = Mapping[str, StoredTensor]
 
 _WHOLE = frozenset({"I8", "F8_E4M3"})  # of a weight that keeps its shape
 _WEIGHTS = ("weight_packed", "compressed", "weight")
@@ -64,7 +73,7 @@ def recognises(stored: Stored) -> bool:
     )
 
 
-def _whole(parts: _Parts) -> bool:
+def _whole(parts: Members) -> bool:
     weight = parts.get("weight")
     return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_WHOLE}
 
@@ -98,10 +107,10 @@ def _flat(declared: Declared | None) -> Declared | None:
 
 
 def _module(
-    module: str, parts: _Parts, scheme: Scheme, implied: Implied, ledger: Ledger
+    module: str, parts: Members, scheme: Scheme, implied: Implied, ledger: Ledger
 ) -> str | None:
     """Books the tensors of one module; the format that they are in, None: no weight is packed."""
-    name = module if "row_offsets" in parts else f"{module}.weight" if module else "weight"
+    name = module if "row_offsets" in parts else below(module)
     note_cache(parts, ledger)
     found = packs.find(name, parts, scheme, implied, ledger) or _kept(name, parts, scheme)
     if found is None:
@@ -117,7 +126,7 @@ def _module(
     return form
 
 
-def _kept(name: str, parts: _Parts, scheme: Scheme) -> packs.Found | None:
+def _kept(name: str, parts: Members, scheme: Scheme) -> packs.Found | None:
     """A weight of 8 bits in the shape of the model."""
     if not _whole(parts):
         return None
@@ -136,9 +145,7 @@ def _piece(weight: StoredTensor, name: str, dtype: str) -> Piece:
 # --- bookkeeping ------------------------------------------------------------------------------
 
 
-def _scales(
-    parts: _Parts, shape: tuple[int, ...] | None, grain: Grain | None, ledger: Ledger
-) -> None:
+def _scales(parts: Members, shape: Shape | None, grain: Grain | None, ledger: Ledger) -> None:
     scale = parts.get("weight_scale")
     if scale is None:
         return
@@ -151,7 +158,7 @@ def _scales(
     ledger.note(f"scales, {grain.words}" if grain else "scales of packed weights", scale)
 
 
-def _check(parts: _Parts, shape: tuple[int, ...], scheme: Scheme, ledger: Ledger) -> None:
+def _check(parts: Members, shape: Shape, scheme: Scheme, ledger: Ledger) -> None:
     """All but the scales of a weight of that shape."""
     scale, zeros = parts.get("weight_scale"), parts.get("weight_zero_point")
     if zeros is not None and scale is not None and scale.shape is not None:
@@ -172,11 +179,11 @@ def _check(parts: _Parts, shape: tuple[int, ...], scheme: Scheme, ledger: Ledger
         ledger.fault(f"{reason}, serves a weight of {shape}", inputs)
 
 
-def _serves(count: int, shape: tuple[int, ...]) -> bool:
+def _serves(count: int, shape: Shape) -> bool:
     return count == 1 or (count > 0 and shape[-1:] != () and shape[-1] % count == 0)
 
 
-def _obligatory(parts: _Parts, scheme: Scheme, form: str, ledger: Ledger) -> None:
+def _obligatory(parts: Members, scheme: Scheme, form: str, ledger: Ledger) -> None:
     needed = list(packs.NEEDED.get(form, ("weight_scale",)))
     packed = form == "pack-quantized"
     grouped = scheme.grain is not None and scheme.grain.outputs == 1
@@ -194,20 +201,20 @@ def _obligatory(parts: _Parts, scheme: Scheme, form: str, ledger: Ledger) -> Non
         ledger.fault(f"{' and '.join(missing)} should stand beside it, and no file has it", weight)
 
 
-def _note(parts: _Parts, form: str, ledger: Ledger) -> None:
+def _note(parts: Members, form: str, ledger: Ledger) -> None:
     for key, reason in packs.beside(form).items():
         if key in parts:
             ledger.note(reason, parts[key])
     _note_activations(parts, ledger)
 
 
-def _note_activations(parts: _Parts, ledger: Ledger) -> None:
+def _note_activations(parts: Members, ledger: Ledger) -> None:
     found = [parts[key] for key in sorted(_OF_ACTIVATIONS & parts.keys())]
     if found:
         ledger.note("scales and zero points of activations", *found)
 
 
-def _loose(parts: _Parts, ledger: Ledger) -> None:
+def _loose(parts: Members, ledger: Ledger) -> None:
     """Bookkeeping of a module whose weight is not packed: a float weight, or none at all."""
     _note_activations(parts, ledger)
     lost = [parts[key] for key in sorted((_OWN | {"bitmask"}) & parts.keys())]
@@ -237,7 +244,7 @@ def _cache(stored: Stored, declared: Declared | None, ledger: Ledger) -> None:
 
 
 def _contradictions(
-    parts: _Parts, module: str, form: str, schemes: Schemes, ledger: Ledger
+    parts: Members, module: str, form: str, schemes: Schemes, ledger: Ledger
 ) -> None:
     weight = next(parts[key] for key in _WEIGHTS if key in parts)
     scheme = schemes.of(module)

@@ -9,13 +9,11 @@
 Where the architecture has none of these names, a tensor keeps its own.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.layouts.packing import Implied, Ledger, Piece
+from auditor.layouts._experts import count, too_many
+from auditor.layouts.packing import Implied, Ledger, Piece, Shape
 from auditor.tensors import StoredTensor
-
-Shape = tuple[int, ...]
 
 _CONVOLUTION = 3  # axes that one has at least: (out, in, size)
 
@@ -48,8 +46,9 @@ def place(tensor: StoredTensor, implied: Implied) -> Place:
         for name in older:
             first = implied(f"{experts}.0.{name}.{last}")
             if first is not None:
-                count = tensor.shape[0] if tensor.shape else None
-                found = tuple(_experts(experts, f"{name}.{last}", count, implied))
+                stored = tensor.shape[0] if tensor.shape else None
+                known = count(f"{experts}.", f".{name}.{last}", implied, stored=stored)
+                found = tuple(f"{experts}.{number}.{name}.{last}" for number in range(known))
                 return Place(found or (own,), first, stacked=True)
     for name in older:
         other = f"{parent}.{name}.{last}"
@@ -59,14 +58,6 @@ def place(tensor: StoredTensor, implied: Implied) -> Place:
     return Place((own,), expected, stacked=False)
 
 
-def _experts(experts: str, rest: str, count: int | None, implied: Implied) -> Iterator[str]:
-    """As many as are stored, and no more than the architecture has."""
-    expert = 0
-    while (count is None or expert < count) and implied(f"{experts}.{expert}.{rest}") is not None:
-        yield f"{experts}.{expert}.{rest}"
-        expert += 1
-
-
 def put(
     tensor: StoredTensor, where: Place, shape: Shape | None, dtype: str, ledger: Ledger
 ) -> None:
@@ -74,11 +65,12 @@ def put(
     names = where.names
     if not where.stacked or shape is None:
         ledger.pieces.extend(Piece(tensor, name, shape, dtype) for name in names)
-    elif shape[0] == len(names) and len(shape) > 1:
+    elif len(shape) > 1 and 0 < shape[0] == len(names):
         ledger.pieces.extend(Piece(tensor, name, shape[1:], dtype) for name in names)
     else:
-        said = f"holds {shape[0]:,} experts of {shape[1:]}" if shape else "is one number"
-        ledger.fault(f"{said}, the architecture has {len(names):,} of {where.expected}", tensor)
+        higher = len(shape) > 1 and shape[0] > len(names)
+        none = f"{shape} are no stacked experts of {where.expected}"
+        ledger.fault(too_many(shape[0], len(names)) if higher else none, tensor)
         ledger.pieces.append(Piece(tensor, tensor.name, shape, dtype))
 
 

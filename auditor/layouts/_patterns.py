@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from auditor.layouts.expressions import (
+from auditor.layouts._expressions import (
     Chars,
     Choice,
     Node,
@@ -23,6 +23,7 @@ _BUDGET = 2_000_000  # states times characters: about a second; a real config ta
 _NODES = 20_000  # of all patterns together; 300 long names have 15,000
 _REPEATS = 64  # copies of what a counted quantifier repeats
 _PLAIN = re.compile(r"[\w.-]+")  # a key that is a name; its dots are taken for dots
+_DEEP = 100  # modules in modules that are looked at; each takes time by the name's length
 _ANY = Repeat(Chars((("\0", "\U0010ffff"),)), 0, None)
 
 
@@ -46,8 +47,8 @@ def skipped(keys: Iterable[str], names: Iterable[str]) -> frozenset[str] | None:
     """
     names, keys = tuple(names), frozenset(keys)
     plain = frozenset(filter(_PLAIN.fullmatch, keys))
-    ends = tuple(plain)
-    found = {name for name in names if _at_or_below(name, plain) or name.endswith(ends)}
+    lengths = sorted(set(map(len, plain)))
+    found = {name for name in names if at_or_below(name, plain) or _ends(name, plain, lengths)}
     more = matched(map(_skips, sorted(keys - plain)), names)
     return None if more is None else more | found
 
@@ -61,11 +62,35 @@ def globbed(
     """
     names, patterns = tuple(names), frozenset(patterns)
     plain = frozenset(one for one in patterns if "*" not in one and "?" not in one)
-    found = {name for name in names if name in plain or (below and _at_or_below(name, plain))}
+    found = {name for name in names if name in plain or (below and at_or_below(name, plain))}
     ends = ("", ".*") if below else ("",)
     nodes = (_glob(one + end) for one in sorted(patterns - plain) for end in ends)
     more = matched(nodes, names)
     return None if more is None else more | found
+
+
+def at_or_below(name: str, modules: frozenset[str]) -> bool:
+    """Whether the name or a module above it is among the modules, letter by letter.
+
+    Loaders match skip lists in wider ways as well, which differ by version; all match this.
+    """
+    if name.count(".") > _DEEP:
+        name = ".".join(name.split(".", _DEEP)[:_DEEP])
+    while name:
+        if name in modules:
+            return True
+        name = name.rpartition(".")[0]
+    return False
+
+
+def _ends(name: str, plain: frozenset[str], lengths: list[int]) -> bool:
+    """Whether the name ends as one of them: 100,000 keys take no longer than their lengths do."""
+    for length in lengths:
+        if length > len(name):
+            return False
+        if name[-length:] in plain:
+            return True
+    return False
 
 
 def matched(nodes: Iterable[Node | None], names: Iterable[str]) -> frozenset[str] | None:
@@ -81,15 +106,6 @@ def matched(nodes: Iterable[Node | None], names: Iterable[str]) -> frozenset[str
         return frozenset(filter(automaton.accepts, names))
     except _TooMuchError:
         return None
-
-
-def _at_or_below(name: str, modules: frozenset[str]) -> bool:
-    """Whether the name or a module above it is among the modules."""
-    while name:
-        if name in modules:
-            return True
-        name = name.rpartition(".")[0]
-    return False
 
 
 def _literal(text: str) -> Node:

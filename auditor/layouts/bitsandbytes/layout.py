@@ -1,0 +1,101 @@
+"""bitsandbytes: LLM.int8(), and the 4-bit types nf4 and fp4.
+
+int8, as `Linear8bitLt` saves it: `X.weight` I8 (out, in), `X.SCB` F32 (out,), the largest absolute
+value of each output, and `X.weight_format` U8 (), which says that rows come first.
+
+4 bits, as `functional.quantize_4bit` packs n = out * in numbers and `QuantState.as_dict` saves
+them; `m` is usually `X.weight`:
+
+    m                                U8 ((n + 1) // 2, 1); of a storage dtype of s bytes,
+                                     ((n + 1) // (2 * s), 1)
+    m.absmax                         F32 (blocks,), blocks = ceil(n / blocksize)
+    m.quant_map                      F32 (16,), the values of the 16 codes
+    m.quant_state.bitsandbytes__nf4  U8 (bytes,), JSON: shape, blocksize and the like; or __fp4
+
+Nested ("double quantisation"): absmax is U8, and m.nested_absmax F32 (ceil(blocks / 256),) and
+m.nested_quant_map F32 (256,) stand beside it. One column of bytes does not say (out, in): the
+architecture does. A Conv1D of GPT-2, (in, out) on disk, is stored as (out, in) here.
+"""
+
+from auditor.layouts._left_plain import plain_among_packed, unlisted
+from auditor.layouts._patterns import at_or_below
+from auditor.layouts._settings import texts
+from auditor.layouts.bitsandbytes import eight, four
+from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
+
+
+def recognises(stored: Stored) -> bool:
+    """A quant_state, an absmax with its map, or an SCB beside a weight."""
+    return any(
+        four.is_marked(module, members) or {"SCB", "weight"} <= members.keys()
+        for module, members in stored.modules.items()
+    )
+
+
+def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
+    """Pieces are named as they are stored: `X.weight`."""
+    ledger, kinds = Ledger(), set()
+    for state in four.states(stored):
+        kinds.add(state.kind)
+        four.unpack(state, implied, ledger)
+    done = {piece.stored for piece in ledger.pieces}
+    for members in stored.modules.values():
+        if eight.is_marked(members):
+            kinds.add("int8")
+            eight.unpack(members, done, implied, ledger)
+    if declared is not None:
+        _bare(stored, implied, ledger)
+        _contradictions(stored, declared, ledger)
+    return ledger.close(", ".join(("bitsandbytes", *sorted(kinds))))
+
+
+def _bare(stored: Stored, implied: Implied, ledger: Ledger) -> None:
+    """Weights that are packed by their dtype, with nothing beside them to unpack them by."""
+    done = {piece.stored.name for piece in ledger.pieces}
+    for members in stored.modules.values():
+        weight = members.get("weight")
+        if weight is None or weight.name in done or not weight.shape:
+            continue
+        if weight.dtype == "I8" and not eight.is_marked(members):
+            eight.unpack_bare(weight, implied, ledger)
+        elif weight.dtype == "U8" and weight.shape[1:] == (1,):
+            four.unpack_bare(weight, implied, ledger)
+
+
+def _contradictions(stored: Stored, declared: Declared, ledger: Ledger) -> None:
+    """Loading makes int8 or 4-bit modules as the config says, of all but those it says to skip.
+
+    Tried with transformers 5.23: a packed weight in a skipped module is refused, or stays integers;
+    all else loads, and fails in their first forward pass.
+    """
+    bits = _declared_bits(declared)
+    skipped = texts(declared, "llm_int8_skip_modules")
+    for piece in ledger.pieces:
+        packed = 8 if piece.dtype == "INT8" else 4
+        if bits is not None and packed != bits:
+            said = f"{declared.where} says load_in_{bits}bit"
+            ledger.fault(f"{said}, and these are packed in {packed} bits", piece.stored)
+        if at_or_below(piece.name.rpartition(".")[0], skipped):
+            said = f"llm_int8_skip_modules of {declared.where} says that these are plain"
+            ledger.fault(f"{said}, and they are packed", piece.stored)
+    modules = {piece.name.rpartition(".")[0] for piece in ledger.pieces}
+    odd = unlisted(plain_among_packed(stored, modules, whole_layers=True), skipped)
+    if odd and declared.settings.get("llm_int8_has_fp16_weight") is not True:
+        said = "stored plain, packed in other layers, and not in llm_int8_skip_modules"
+        ledger.fault(said, *odd)
+
+
+def _declared_bits(declared: Declared) -> int | None:
+    for bits in (4, 8):
+        if declared.settings.get(f"load_in_{bits}bit") is True:
+            return bits
+    return None
+
+
+LAYOUT = Layout(
+    name="bitsandbytes",
+    methods=("bitsandbytes", "bitsandbytes_4bit", "bitsandbytes_8bit"),
+    recognises=recognises,
+    unpack=unpack,
+    stores_plain=lambda declared: declared.settings.get("llm_int8_has_fp16_weight") is True,
+)

@@ -1,0 +1,5 @@
+"""modelopt: NVFP4, FP8 and their kin, as NVIDIA's Model Optimizer exports them."""
+
+from auditor.layouts.modelopt.layout import LAYOUT
+
+__all__ = ["LAYOUT"]
