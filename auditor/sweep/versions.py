@@ -19,6 +19,7 @@ _MAKERS = (
     "downloader/folders.py",
     "downloader/select.py",
     "downloader/standard.py",
+    "examining",
     "expecting.py",
     "formats/as_json.py",
     "layouts",
@@ -27,7 +28,6 @@ _MAKERS = (
     "report.py",
     "tensors.py",
     "walker",
-    "whole.py",
 )
 
 
