@@ -20,6 +20,7 @@ from layouts.packed import (
 )
 
 import auditor
+from auditor.analytic import Config, Role, catalogue
 from auditor.layouts.compressed_tensors import LAYOUT
 from auditor.layouts.packing import Stored
 
@@ -508,3 +509,34 @@ def test_settings_one_level_deeper_are_found():
 )
 def test_it_is_known_by_its_marks(table, recognised):
     assert LAYOUT.recognises(Stored(stored(below(Q, table)))) is recognised
+
+
+def test_llama_3_3_70b_w4a16_by_activation_order_is_the_whole_model():
+    """Its card: I32 68,451,041,280 unpacked + BF16 2,102,665,216, of 70,553,706,496."""
+    values = {
+        "model_type": "llama",
+        "hidden_size": 8192,
+        "intermediate_size": 28672,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+    }
+    expected = catalogue.expect(Config(values=values), "LlamaForCausalLM")
+    learned = [one for one in expected.tensors if one.role is Role.PARAMETER]
+    linear = [one for one in learned if "_proj" in one.name]
+    table = {one.name: ("BF16", one.shape) for one in learned if one not in linear}
+    for one in linear:
+        words = packed_words(*one.shape, 4, 128, "index")
+        table |= below(one.name.removesuffix(".weight"), words)
+    weights = {"num_bits": 4, "group_size": 128, "actorder": "group"}
+    declared = config(scheme(**weights), ignore=["lm_head"], format="pack-quantized")
+    unpacked = opened(LAYOUT, table, declared, {one.name: one.shape for one in learned})
+    packed = sum(map(prod, pieces(unpacked).values()))
+    inside = {piece.stored.name for piece in unpacked.pieces} | bookkeeping(unpacked)
+    plain = sum(prod(shape) for name, (_, shape) in table.items() if name not in inside)
+    assert faults(unpacked) == {}
+    assert (packed, plain) == (68_451_041_280, 2_102_665_216)
+    assert packed + plain == expected.parameters == 70_553_706_496
+    indices = {f"{one.name.removesuffix('weight')}weight_g_idx" for one in linear}
+    assert indices <= bookkeeping(unpacked)
