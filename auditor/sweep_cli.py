@@ -75,6 +75,20 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     deadline: Annotated[
         float | None, typer.Option(min=1, show_default="120", help="Seconds of network a model.")
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp://HOST:PORT",
+            show_default=False,
+            help="A Dask cluster, whose workers audit; needs hf-audit[cluster].",
+        ),
+    ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan", help="Print what it will cost, and do nothing: lists alone are read."
+        ),
+    ] = False,
     fail_on: Annotated[
         Alarm | None,
         typer.Option(
@@ -124,8 +138,17 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         },
     )
     say = _keep_quiet if quiet else _say
+    if plan:
+        sys.stdout.write(_planned(settings, token, _progress(say, quiet)))
+        raise typer.Exit(CLEAN)
     try:
-        swept = runner.sweep(settings, night=night, token=token, progress=_progress(say, quiet))
+        swept = runner.sweep(
+            settings,
+            night=night,
+            token=token,
+            scheduler=scheduler,
+            progress=_progress(say, quiet),
+        )
     except SourceError as error:
         _say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None
@@ -135,6 +158,18 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     say(runner.summary(swept))
     alarm = fail_on or Alarm(settings.fail_on or Alarm.WARNING)
     raise typer.Exit(exit_code(swept.alarms, alarm))
+
+
+def _planned(settings: "Settings", token: str | None, progress: "Progress") -> str:
+    """The estimate, as it is printed."""
+    from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
+
+    try:
+        load = planning.expected(settings, token=token, progress=progress)
+    except SourceError as error:
+        _say(f"{error.reason}: {error}")
+        raise typer.Exit(UNAUDITED) from None
+    return costs.rendered(load, settings.policy.max_requests)
 
 
 def exit_code(alarms: Any, fail_on: Alarm) -> int:

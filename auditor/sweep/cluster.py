@@ -7,6 +7,7 @@ way, so that it is known who is to blame.
 """
 
 import importlib
+import logging
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -66,6 +67,8 @@ class Cluster:
             raise UsageError(f"--scheduler {quoted(self._scheduler)}: {error}; {due}") from None
         except OSError as error:
             raise self._gone(f"does not answer: {error}") from None
+        # Of a scheduler that is lost it logs tracebacks, where one line is due, which is ours.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         self._seen = time.monotonic()
         self._look()
 
@@ -127,7 +130,7 @@ class Cluster:
             future.add_done_callback(self._arrived.put)
             return
         except (CancelledError, OSError) as error:
-            raise self._gone(f"has lost what it was given: {error}") from None
+            raise self._gone(f"has lost what it was given ({type(error).__name__})") from None
         if isinstance(found, Refused):
             raise UsageError(found.detail)
         batch = self._sent.pop(future)
@@ -154,7 +157,7 @@ class Cluster:
         try:
             self._threads = self._client.nthreads()
         except (OSError, CancelledError) as error:
-            raise self._gone(f"is gone: {error}") from None
+            raise self._gone(f"is gone ({type(error).__name__})") from None
         self._looked = now
         if self._threads:
             self._seen = now
