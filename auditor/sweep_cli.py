@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from auditor.containers.words import quoted
 from auditor.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -156,8 +157,22 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         say("what is audited is kept; the same command goes on from there")
         raise
     say(runner.summary(swept))
+    if settings.output.reports:
+        say(_reported(settings.output.store, settings.output.reports, swept.night.night))
     alarm = fail_on or Alarm(settings.fail_on or Alarm.WARNING)
     raise typer.Exit(exit_code(swept.alarms, alarm))
+
+
+def _reported(store: Path, reports: Path, night: str) -> str:
+    """Write the reports of a night; what was written, in a line."""
+    from auditor.sweep.reporting.night import Wanted, write  # noqa: PLC0415 - as above
+
+    try:
+        written = write(store, night=night, wanted=Wanted(folder=reports / night))
+    except OSError as error:
+        _say(f"cannot write {quoted(str(error.filename or reports))}: {error.strerror or error}")
+        raise typer.Exit(UNAUDITED) from None
+    return f"wrote {quoted(str(written.folder))}"
 
 
 def _planned(settings: "Settings", token: str | None, progress: "Progress") -> str:

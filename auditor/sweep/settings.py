@@ -22,7 +22,7 @@ class Output:
     """Where a sweep writes."""
 
     store: Path = STORE
-    reports: Path = REPORTS
+    reports: Path | None = None  # a folder for each night in it; None: `audit report` writes them
 
 
 @dataclass(frozen=True, kw_only=True)

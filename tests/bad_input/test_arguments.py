@@ -59,7 +59,10 @@ def test_an_id_that_cannot_be_is_a_usage_error(model, says, audit):
             (("--as", "", "m"), "no closed form is known for ''"),
             (("--as", "\x1b[31mBert\nModel", "m"), r"known for '\\x1b\[31mBert\\nModel'"),
             (("--as", "x" * 100_000, "m"), r"known for 'x{50}\.\.\.x{50}'"),
-            (("--ignore", "nosuch", "m"), "--ignore 'nosuch': no such kind; kinds are absent, bad-config,"),
+            (
+                ("--ignore", "nosuch", "m"),
+                "--ignore 'nosuch': no such kind; kinds are absent, bad-config,",
+            ),
             (("--ignore", "", "m"), "--ignore '': no such kind"),
             (("--ignore", "Missing:*", "m"), "--ignore 'Missing:.*': no such kind"),
             (("--depth", "deep", "m"), "invalid value for '--depth'"),

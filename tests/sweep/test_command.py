@@ -62,6 +62,18 @@ def test_a_sweep_toml_names_it_all(at_hub, sweep, tmp_path):
     assert sweep("sweep.toml", "--fail-on", "error")[0] == 1
 
 
+def test_a_sweep_toml_that_says_where_has_its_reports_written(at_hub, sweep, tmp_path):
+    at_hub.add("sweep/a", healthy(1))
+    (tmp_path / "sweep.toml").write_text(
+        '[[selection]]\nauthor = "sweep"\n[output]\nstore = "s.sqlite"\nreports = "nights"\n'
+    )
+    code, _, said = sweep("sweep.toml", "--night", "2026-11-21")
+    assert code == 0
+    assert "wrote" in said
+    written = {path.name for path in (tmp_path / "nights" / "2026-11-21").iterdir()}
+    assert {"models.csv", "findings.csv", "changes.csv", "summary.json", "index.html"} <= written
+
+
 WRONG = {
     (): "say which models",
     ("-",): "there is no model on standard input",
