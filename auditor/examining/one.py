@@ -21,7 +21,8 @@ from auditor.reconciler.contents import contents
 from auditor.reconciler.findings import BadConfig
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
-from auditor.reconciler.said import Said, is_gguf, said, where
+from auditor.reconciler.said import is_gguf, said, where
+from auditor.reconciler.spoken import Said
 from auditor.report import Report, Unaudited, expected_side
 
 

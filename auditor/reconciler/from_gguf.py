@@ -16,7 +16,7 @@ from auditor.containers.words import named
 from auditor.downloader.snapshot import Snapshot
 from auditor.layouts.packing import Declared
 from auditor.reconciler.findings import BadIndex, Finding
-from auditor.reconciler.said import Said
+from auditor.reconciler.spoken import Said
 
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII | re.IGNORECASE)
 _METHOD = "gguf"

@@ -1,21 +1,8 @@
 """Who says what a checkpoint should hold: config.json; of GGUF files their own metadata."""
 
-from typing import NamedTuple
-
-from auditor.analytic import Config, read_config
+from auditor.analytic import read_config
 from auditor.downloader.snapshot import Snapshot
-from auditor.layouts.packing import Declared
-from auditor.reconciler.findings import Finding
-
-
-class Said(NamedTuple):
-    """A config, and what was said together with it."""
-
-    config: Config
-    target: str | None = None  # the class to audit for, where it is not the declared one
-    declared: Declared | None = None  # the layout, where the config itself does not say it
-    notes: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()  # about the files that say it
+from auditor.reconciler.spoken import Said
 
 
 def is_gguf(snapshot: Snapshot) -> bool:
