@@ -470,7 +470,8 @@ def _rendered(
 
 def _import_meanwhile(name: str) -> None:
     """Import what the end will need while the beginning waits for the network."""
-    Thread(target=import_module, args=(name,), daemon=True).start()
+    # No daemon: an interpreter that ends in the middle of an import may crash.
+    Thread(target=import_module, args=(name,)).start()
 
 
 def _terminal() -> tuple[int, bool]:
