@@ -231,7 +231,8 @@ def test_a_window_opens_again_when_its_time_has_passed():
     now = [0.0]
     with Hub(quota=Quota(api=1, window=10), clock=lambda: now[0]) as hub:
         statuses = []
-        for now[0] in (0.0, 9.0, 10.0, 19.9, 35.0):
+        for seconds in (0.0, 9.0, 10.0, 19.9, 35.0):
+            now[0] = seconds
             reply = ask(f"{hub.url}/api/models")
             statuses.append((reply.status, reply.headers["RateLimit"]))
     assert statuses == [

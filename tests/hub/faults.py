@@ -5,6 +5,7 @@
 import json
 import re
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
@@ -18,15 +19,16 @@ CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class Fault(ABC):
     """Turns a true answer into a false one."""
 
     def bites(self, request: Request, answer: Answer) -> bool:
         """Whether this answer can be spoilt so; if not, the fault waits for one that can."""
         return True
 
+    @abstractmethod
     def spoil(self, request: Request, answer: Answer) -> Answer:
-        raise NotImplementedError
+        """The answer that is sent instead."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,25 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 
+from auditor.audit import audit
 from auditor.containers.safetensors import parse_header
 from auditor.layouts.packing import Declared, Layout, Stored, Unpacked
 from auditor.tensors import DTYPE_BITS, Span, StoredTensor
 
 Shape = tuple[int, ...]
 Table = Mapping[str, tuple[str, Shape] | None]  # name: (dtype, shape); None: an index names it
+
+
+# Linears (out, in) of a layer of Llama-3.1-8B, and of Mistral-7B.
+LINEARS_OF_8B: Mapping[str, Shape] = {
+    "self_attn.q_proj": (4096, 4096),
+    "self_attn.k_proj": (1024, 4096),
+    "self_attn.v_proj": (1024, 4096),
+    "self_attn.o_proj": (4096, 4096),
+    "mlp.gate_proj": (14336, 4096),
+    "mlp.up_proj": (14336, 4096),
+    "mlp.down_proj": (4096, 14336),
+}
 
 
 def stored(table: Table) -> tuple[StoredTensor, ...]:
@@ -82,3 +95,18 @@ def on_disk(folder: Path) -> dict[str, tuple[str, Shape]]:
 
 def shapes(table: Mapping[str, tuple[str, Shape]]) -> dict[str, Shape]:
     return {name: shape for name, (_, shape) in table.items()}
+
+
+def holds_the_plain_checkpoint(
+    layout: Layout, folder: Path, plain: Path, declared: Declared | None = None
+) -> None:
+    """What a library packed is the checkpoint that it was made of, and audits clean."""
+    expected, found = shapes(on_disk(plain)), on_disk(folder)
+    unpacked = opened(layout, found, declared, expected)
+    assert unpacked.faults == ()
+    inside = {piece.stored.name for piece in unpacked.pieces} | bookkeeping(unpacked)
+    left = {name: shape for name, (_, shape) in found.items() if name not in inside}
+    assert {**left, **pieces(unpacked)} == expected
+    assert pieces(unpacked)
+    report = audit(str(folder))
+    assert (report.residual, report.verdict) == (0, "clean")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts.packed import (
+    LINEARS_OF_8B,
     bookkeeping,
     faults,
     on_disk,
@@ -308,18 +309,9 @@ def test_the_settings_of_quant_config_json_are_read_as_those_of_the_config():
 
 def test_a_mistral_7b_in_awq_holds_its_parameters():
     """TheBloke/Mistral-7B-v0.1-AWQ packs all linears of the layers: 7,241,732,096 parameters."""
-    kinds = {
-        "self_attn.q_proj": (4096, 4096),
-        "self_attn.k_proj": (1024, 4096),
-        "self_attn.v_proj": (1024, 4096),
-        "self_attn.o_proj": (4096, 4096),
-        "mlp.gate_proj": (14336, 4096),
-        "mlp.up_proj": (14336, 4096),
-        "mlp.down_proj": (4096, 14336),
-    }
     table = {}
     for layer in range(32):
-        for kind, shape in kinds.items():
+        for kind, shape in LINEARS_OF_8B.items():
             table |= gemm(*shape, module=f"model.layers.{layer}.{kind}")
     packed = sum(map(prod, pieces(opened(LAYOUT, table)).values()))
     embedding, norms = 32000 * 4096, 65 * 4096

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts.packed import (
+    LINEARS_OF_8B,
     bookkeeping,
     faults,
     on_disk,
@@ -286,17 +287,10 @@ def test_it_knows_its_own_marks(table, known):
 
 def test_llama_3_1_8b_in_nf4_counts_as_its_card_says():
     """Meta-Llama-3.1-8B-Instruct bnb 4-bit on the Hub: U8 6,979,321,856 + BF16 1,050,939,392."""
-    layer = {
-        "self_attn.q_proj": (4096, 4096),
-        "self_attn.k_proj": (1024, 4096),
-        "self_attn.v_proj": (1024, 4096),
-        "self_attn.o_proj": (4096, 4096),
-        "mlp.gate_proj": (14336, 4096),
-        "mlp.up_proj": (14336, 4096),
-        "mlp.down_proj": (4096, 14336),
-    }
     implied = {
-        f"model.layers.{n}.{name}.weight": shape for n in range(32) for name, shape in layer.items()
+        f"model.layers.{n}.{name}.weight": shape
+        for n in range(32)
+        for name, shape in LINEARS_OF_8B.items()
     }
     table = {}
     for name, shape in implied.items():

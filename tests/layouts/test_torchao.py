@@ -8,17 +8,15 @@ from hypothesis import strategies as st
 from layouts.packed import (
     bookkeeping,
     faults,
-    on_disk,
+    holds_the_plain_checkpoint,
     opened,
     pieces,
     says,
-    shapes,
     spoiled,
     stored,
 )
 from layouts.packers import write
 
-from auditor.audit import audit
 from auditor.layouts.packing import Stored
 from auditor.layouts.torchao import LAYOUT
 
@@ -185,16 +183,7 @@ def written(tmp_path_factory):
 @pytest.mark.oracle
 @pytest.mark.parametrize("way", WAYS)
 def test_what_the_library_packs_is_the_unpacked_checkpoint(written, way):
-    plain, packed = on_disk(written / "plain"), on_disk(written / way)
-    unpacked = opened(LAYOUT, packed, SAID, shapes(plain))
-    assert unpacked.faults == ()
-    aside = bookkeeping(unpacked)
-    inside = {piece.stored.name for piece in unpacked.pieces}
-    left = {name: shape for name, (_, shape) in packed.items() if name not in aside | inside}
-    assert {**left, **pieces(unpacked)} == shapes(plain)
-    assert pieces(unpacked)
-    report = audit(str(written / way))
-    assert (report.residual, report.verdict) == (0, "clean")
+    holds_the_plain_checkpoint(LAYOUT, written / way, written / "plain", SAID)
 
 
 # --- what checkpoints get wrong ---------------------------------------------------------------
