@@ -40,7 +40,7 @@ from torch_files import torch_bytes
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.audit import examine
-from auditor.cli import FailOn, _exit_code
+from auditor.cli.console import FailOn, exit_code
 from auditor.downloader import Fetched, dump, fetch, load, patience
 from auditor.formats import as_json
 from auditor.reconciler.findings import (
@@ -91,7 +91,7 @@ def test_a_pipeline_of_known_classes_is_clean(tmp_path: Path) -> None:
     assert verdicts(report) == {"text_encoder": "clean", "text_encoder_2": "clean"}
     assert [part.target for part in report.parts] == ["CLIPTextModel", "BertModel"]
     assert report.expected.parameters == sum(part.expected.parameters for part in report.parts)
-    assert _exit_code(report, FailOn.WARNING) == 0
+    assert exit_code(report, FailOn.WARNING) == 0
 
 
 def test_classes_of_diffusers_are_tallied_and_said_to_be_unreconciled(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_classes_of_diffusers_are_tallied_and_said_to_be_unreconciled(tmp_path: 
     assert (unet.target, unet.observed.parameters) == ("UNet2DConditionModel", 3 * 4 * 9 + 3)
     assert (outcome.expected, outcome.findings) == (None, ())
     assert any("unet" in line and "not reconciled" in line for line in outcome.unchecked)
-    assert [_exit_code(outcome, fail_on) for fail_on in FailOn] == [3, 3, 3]
+    assert [exit_code(outcome, fail_on) for fail_on in FailOn] == [3, 3, 3]
 
 
 SPOILT = {
@@ -124,7 +124,7 @@ def test_a_spoilt_component_is_named_in_its_own_part(tmp_path: Path) -> None:
     assert kinds(encoder) == [Missing, Unexpected]
     assert encoder.observed.by_file[0].name == "text_encoder/model.safetensors"
     assert encoder.residual == 0
-    assert [_exit_code(report, fail_on) for fail_on in FailOn] == [1, 1, 3]
+    assert [exit_code(report, fail_on) for fail_on in FailOn] == [1, 1, 3]
 
 
 def test_ignored_findings_of_a_part_leave_the_verdict_of_the_whole(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from auditor.cli.console import UNAUDITED, FailOn, say
+from auditor.cli.sweep import exit_code
 from auditor.containers.words import quoted
 from auditor.formats.printable import printable
-from auditor.sweep_cli import UNAUDITED, Alarm, exit_code
 
 
 def report(  # noqa: PLR0913 - one parameter for each option
@@ -50,8 +51,8 @@ def report(  # noqa: PLR0913 - one parameter for each option
         typer.Option(min=0, show_default="all the way", help="How deep the rows of modules go."),
     ] = None,
     fail_on: Annotated[
-        Alarm, typer.Option("--fail-on", help="The least severity that exits with 1.")
-    ] = Alarm.WARNING,
+        FailOn, typer.Option("--fail-on", help="The least severity that exits with 1.")
+    ] = FailOn.WARNING,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No talk, errors only.")] = False,
 ) -> None:
     """Write the reports of a night from the store alone: tables, what changed, and a page.
@@ -69,11 +70,11 @@ def report(  # noqa: PLR0913 - one parameter for each option
         written = reporting.write(store, night=night, wanted=wanted)
     except OSError as error:
         name = quoted(str(error.filename)) if error.filename else "the reports"
-        _say(f"cannot write {name}: {error.strerror or error}")
+        say(f"cannot write {name}: {error.strerror or error}")
         raise typer.Exit(UNAUDITED) from None
     if not quiet:
         for line in _said(written.folder, written.summary):
-            _say(line)
+            say(line)
     raise typer.Exit(exit_code(written.alarms, fail_on))
 
 
@@ -86,7 +87,3 @@ def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
     changes = ", ".join(f"{summary['changes'].get(change, 0):,} {change}" for change in found)
     models = f"{summary['models']:,} models ({states or 'none'})"
     yield f"wrote {quoted(str(folder))}: {models}; findings: {changes}"
-
-
-def _say(line: str) -> None:
-    typer.echo(f"audit: {line}", err=True)

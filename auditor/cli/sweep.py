@@ -4,28 +4,18 @@ import gc
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from auditor.cli.console import CLEAN, FINDINGS, UNAUDITED, USAGE, FailOn, keep_quiet, say
 from auditor.containers.words import quoted
 from auditor.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from auditor.sweep.progress import Progress
     from auditor.sweep.settings import Settings
-
-CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
-
-
-class Alarm(StrEnum):
-    """The least severity that makes the exit code 1."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NEVER = "never"
 
 
 def sweep(  # noqa: PLR0913 - one parameter for each option
@@ -91,7 +81,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         ),
     ] = False,
     fail_on: Annotated[
-        Alarm | None,
+        FailOn | None,
         typer.Option(
             "--fail-on", show_default="warning", help="The least severity that exits with 1."
         ),
@@ -138,9 +128,9 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             "deadline": deadline,
         },
     )
-    say = _keep_quiet if quiet else _say
+    tell = keep_quiet if quiet else say
     if plan:
-        sys.stdout.write(_planned(settings, token, _progress(say, quiet)))
+        sys.stdout.write(_planned(settings, token, _progress(tell, quiet)))
         raise typer.Exit(CLEAN)
     try:
         swept = runner.sweep(
@@ -148,18 +138,18 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             night=night,
             token=token,
             scheduler=scheduler,
-            progress=_progress(say, quiet),
+            progress=_progress(tell, quiet),
         )
     except SourceError as error:
-        _say(f"{error.reason}: {error}")
+        say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None
     except KeyboardInterrupt:
-        say("what is audited is kept; the same command goes on from there")
+        tell("what is audited is kept; the same command goes on from there")
         raise
-    say(runner.summary(swept))
+    tell(runner.summary(swept))
     if settings.output.reports:
-        say(_reported(settings.output.store, settings.output.reports, swept.night.night))
-    alarm = fail_on or Alarm(settings.fail_on or Alarm.WARNING)
+        tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
+    alarm = fail_on or FailOn(settings.fail_on or FailOn.WARNING)
     raise typer.Exit(exit_code(swept.alarms, alarm))
 
 
@@ -170,7 +160,7 @@ def _reported(store: Path, reports: Path, night: str) -> str:
     try:
         written = write(store, night=night, wanted=Wanted(folder=reports / night))
     except OSError as error:
-        _say(f"cannot write {quoted(str(error.filename or reports))}: {error.strerror or error}")
+        say(f"cannot write {quoted(str(error.filename or reports))}: {error.strerror or error}")
         raise typer.Exit(UNAUDITED) from None
     return f"wrote {quoted(str(written.folder))}"
 
@@ -182,16 +172,16 @@ def _planned(settings: "Settings", token: str | None, progress: "Progress") -> s
     try:
         load = planning.expected(settings, token=token, progress=progress)
     except SourceError as error:
-        _say(f"{error.reason}: {error}")
+        say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None
     return costs.rendered(load, settings.policy.max_requests)
 
 
-def exit_code(alarms: Any, fail_on: Alarm) -> int:
+def exit_code(alarms: Any, fail_on: FailOn) -> int:
     """The worst of all models."""
-    found = alarms.errors if fail_on is Alarm.ERROR else alarms.errors + alarms.warnings
+    found = alarms.errors if fail_on is FailOn.ERROR else alarms.errors + alarms.warnings
     codes = (
-        FINDINGS if found and fail_on is not Alarm.NEVER else CLEAN,
+        FINDINGS if found and fail_on is not FailOn.NEVER else CLEAN,
         USAGE if alarms.bad_requests else CLEAN,
         UNAUDITED if alarms.unaudited else CLEAN,
     )
@@ -229,11 +219,3 @@ def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: F
     if quiet:
         return progress.Quiet()
     return progress.Terminal() if sys.stderr.isatty() else progress.Lines(say)
-
-
-def _say(line: str) -> None:
-    typer.echo(f"audit: {line}", err=True)
-
-
-def _keep_quiet(_line: str) -> None:
-    pass

@@ -1,0 +1,88 @@
+"""The `audit` program: its commands, and how it begins and ends."""
+
+import gc
+import sys
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from auditor.cli.check import check
+from auditor.cli.console import USAGE, guarded, say
+from auditor.cli.questions import architectures, explain, memory, snapshot
+from auditor.cli.report import report
+from auditor.cli.sweep import sweep
+from auditor.formats.printable import printable
+from auditor.streams import prepare
+
+
+class _DefaultToCheck(TyperGroup):
+    """`audit bert-base-chinese` is `audit check bert-base-chinese`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:
+            typer.echo(ctx.get_help())
+            ctx.exit(USAGE)
+        if args[0] not in {*self.commands, "-h", "--help", "--version"}:
+            args = ["check", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_DefaultToCheck,
+    name="audit",
+    subcommand_metavar="MODEL... | COMMAND [ARGS]...",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with one positional
+    if wanted:
+        typer.echo(f"hf-audit {version('hf-audit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _audit(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Account for every tensor of a checkpoint: what is stored against what the config implies.
+
+    `audit MODEL...` is short for `audit check MODEL...`, whose --help lists the options.
+
+    Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit.
+    """
+
+
+for _command in (check, snapshot, explain, memory, architectures, sweep, report):
+    app.command()(_command)
+
+
+def main() -> None:
+    """The entry point of `audit` and of `hf-audit`."""
+    # Ninety thousand tensors make millions of objects and no cycles; looking for cycles among
+    # them took 130 of the 280 ms that reconciling them takes.
+    gc.disable()
+    prepare()
+    try:
+        with guarded():  # for --help and --version, which typer prints
+            code = app(standalone_mode=False)
+            sys.stdout.flush()
+    except typer.Exit as early:
+        code = early.exit_code
+    except typer.TyperException as error:
+        # Its own message is a box of six lines and more.
+        message = " ".join(printable(error.format_message()).split()).removesuffix(".")
+        say(f"{message[:1].lower()}{message[1:]}; audit check --help lists the options")
+        code = error.exit_code
+    gc.freeze()  # the interpreter's last collection would take 25 ms to find nothing either
+    sys.exit(code)

@@ -1,0 +1,154 @@
+"""The `audit check` command, which plain `audit MODEL` is short for."""
+
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import Annotated
+
+import typer
+
+from auditor.audit import audit
+from auditor.cli.console import (
+    FailOn,
+    QuietOption,
+    SourceChoice,
+    SourceOption,
+    TokenOption,
+    exit_code,
+    guarded,
+    keep_quiet,
+    requested,
+    say,
+)
+from auditor.cli.printing import (
+    FormatChoice,
+    chosen_format,
+    print_outcome,
+    terminal_depth,
+    write_reports,
+)
+from auditor.errors import Reason, UsageError
+from auditor.expecting import require, require_oracle
+from auditor.reconciler.ignore import KINDS, Ignore
+from auditor.report import Report, Unaudited
+
+
+def check(  # noqa: PLR0913 - one parameter for each option
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL",
+            show_default=False,
+            help="A Hub id (with @revision), a folder, a file, a snapshot, or - for stdin.",
+        ),
+    ],
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to audit for."),
+    ] = None,
+    form: Annotated[
+        FormatChoice | None,
+        typer.Option(
+            "--format",
+            show_default="terminal",
+            help="What to print, or to write with -o. csv: three tables (modules on stdout).",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            show_default=False,
+            help="Write it there (csv: a folder); the terminal table is printed all the same.",
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            min=0, show_default="2, for machines all", help="How deep the module rows go."
+        ),
+    ] = None,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="The least severity that exits with 1.")
+    ] = FailOn.WARNING,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ignore",
+            metavar="KIND[:GLOB]",
+            show_default=False,
+            help=f"Leave findings out of the verdict, by tensor name. Kinds: {', '.join(KINDS)}.",
+        ),
+    ] = None,
+    oracle: Annotated[
+        bool,
+        typer.Option(
+            "--oracle", help="Hold the closed form to transformers as well; needs hf-audit[oracle]."
+        ),
+    ] = False,
+    twins: Annotated[
+        bool,
+        typer.Option("--twins", help="Compare torch files that stand beside safetensors, too."),
+    ] = False,
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            "--variant",
+            metavar="NAME",
+            show_default=False,
+            help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
+        ),
+    ] = None,
+    source: SourceOption = SourceChoice.HUB,
+    token: TokenOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Audit checkpoints: what their files store against what their configs imply."""
+    with guarded():
+        if target is not None:
+            require(target)
+        if oracle:
+            require_oracle()
+        ignored = tuple(Ignore.parse(text) for text in ignore or ())
+        chosen = chosen_format(form, output)
+        rows = depth if chosen is not FormatChoice.TERMINAL else terminal_depth(depth)
+        if not quiet and FormatChoice.TERMINAL in {chosen, output and FormatChoice.TERMINAL}:
+            _import_meanwhile("auditor.formats.terminal")
+        outcomes: list[Report | Unaudited] = []
+        for model in requested(models):
+            try:
+                outcome = audit(
+                    model,
+                    target=target,
+                    source=source.value,
+                    token=token,
+                    depth=rows,
+                    ignore=ignored,
+                    oracle=oracle,
+                    twins=twins,
+                    variant=variant,
+                    say=keep_quiet if quiet else say,
+                )
+            except UsageError as error:
+                outcome = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
+            outcomes.append(outcome)
+            if output is None:
+                print_outcome(
+                    outcome, chosen, depth, quiet=quiet and chosen is FormatChoice.TERMINAL
+                )
+            else:
+                print_outcome(outcome, FormatChoice.TERMINAL, depth, quiet=quiet)
+        if not outcomes:
+            raise UsageError("there is no model on standard input")
+        if output is not None:
+            write_reports(outcomes, chosen, output, depth)
+    raise typer.Exit(max(exit_code(outcome, fail_on) for outcome in outcomes))
+
+
+def _import_meanwhile(name: str) -> None:
+    """Import what the end will need while the beginning waits for the network."""
+    # No daemon: an interpreter that ends in the middle of an import may crash.
+    Thread(target=import_module, args=(name,)).start()

@@ -1,0 +1,128 @@
+"""What all commands share: options, exit codes, what is said, and how a run ends early."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from auditor.containers.words import quoted
+from auditor.errors import Reason, UsageError
+from auditor.reconciler.findings import Severity
+from auditor.report import Report, Unaudited
+from auditor.streams import WRITE_FAULTS, discard
+from auditor.writing import write_atomically
+
+CLEAN, FINDINGS, USAGE, UNAUDITED, INTERRUPTED = 0, 1, 2, 3, 130
+_PIPE_WIDTH = 80  # columns where stdout is no terminal
+
+
+class FailOn(StrEnum):
+    """The least severity that makes the exit code 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NEVER = "never"
+
+
+class SourceChoice(StrEnum):
+    """Where a Hub id is looked up."""
+
+    HUB = "hub"
+    CACHE = "cache"
+    BUNDLED = "bundled"
+    AUTO = "auto"
+
+
+SourceOption = Annotated[
+    SourceChoice,
+    typer.Option("--source", help="Where to find a Hub id. auto: hub, then cache, then bundled."),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option("--token", show_default=False, help="Access token. Default: the stored one."),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No table and no talk, errors only.")
+]
+
+
+def say(line: str) -> None:
+    try:
+        typer.echo(f"audit: {line}", err=True)
+    except OSError:  # nobody can be told; the exit code says it all the same
+        discard(sys.stderr)
+
+
+def keep_quiet(_line: str) -> None:
+    pass
+
+
+def requested(models: Sequence[str]) -> Iterator[str]:
+    """The models as the user named them; `-` stands for the lines of standard input."""
+    for model in models:
+        if model == "-":
+            yield from filter(None, (line.strip() for line in sys.stdin))
+        else:
+            yield model
+
+
+def terminal() -> tuple[int, bool]:
+    """How many columns standard output has, and whether it shows colours."""
+    width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+    return width, sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def write(path: Path, content: bytes) -> None:
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        fail(UNAUDITED, f"cannot write {quoted(str(path))}: {error.strerror or error}")
+
+
+# --- exits ------------------------------------------------------------------------------------
+
+
+def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
+    """Of several models in one repository a finding comes before what could not be audited."""
+    if isinstance(outcome, Unaudited):
+        return USAGE if outcome.reason is Reason.BAD_REQUEST else UNAUDITED
+    otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
+    if fail_on is FailOn.NEVER or outcome.verdict == "clean":
+        return otherwise
+    alarming = {Severity.ERROR} if fail_on is FailOn.ERROR else {Severity.ERROR, Severity.WARNING}
+    alarms = any(finding.severity in alarming for one in outcome.every for finding in one.findings)
+    return FINDINGS if alarms or outcome.residual else otherwise
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """What ends a run early ends it with one line and the right code."""
+    try:
+        yield
+    except UsageError as error:
+        fail(USAGE, str(error))
+    except KeyboardInterrupt:
+        # Worker threads may sit in a read for seconds yet. Nothing of theirs is worth waiting
+        # for, and whatever was written stands whole.
+        say("interrupted")
+        os._exit(INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has gone (`audit ... | head`); Python would complain while flushing at exit.
+        discard(sys.stdout)
+        raise typer.Exit(UNAUDITED) from None
+    except OSError as error:
+        if error.filename is not None or error.errno not in WRITE_FAULTS:
+            raise  # it is about something else: our own fault, and no one-line matter
+        discard(sys.stdout)
+        fail(UNAUDITED, f"cannot write to standard output: {error.strerror or error}")
+
+
+def fail(code: int, message: str) -> NoReturn:
+    say(message)
+    raise typer.Exit(code)

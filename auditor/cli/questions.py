@@ -1,0 +1,191 @@
+"""The commands that answer a question about a model, or about what is known."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditor.analytic.catalogue import model_types, siblings
+from auditor.audit import audit
+from auditor.audit import explain as explained
+from auditor.cli.console import (
+    UNAUDITED,
+    FailOn,
+    QuietOption,
+    SourceChoice,
+    SourceOption,
+    TokenOption,
+    exit_code,
+    fail,
+    guarded,
+    keep_quiet,
+    requested,
+    say,
+    terminal,
+    write,
+)
+from auditor.cli.printing import FormatChoice, print_outcome
+from auditor.containers.words import quoted
+from auditor.downloader import dump, fetch
+from auditor.downloader.papers import NAMES as PAPERS
+from auditor.errors import SourceError, UsageError
+from auditor.formats.printable import printable
+from auditor.report import Unaudited
+from auditor.tensors import DTYPE_BITS
+
+
+def snapshot(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
+    ],
+    *,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            show_default=False,
+            help="The file to write; a name that ends in .gz is compressed.",
+        ),
+    ],
+    source: SourceOption = SourceChoice.HUB,
+    token: TokenOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Record config, headers, index and sizes of MODEL in one small file, to audit it offline."""
+    tell = keep_quiet if quiet else say
+    with guarded():
+        try:
+            content = dump(fetch(model, source=source.value, token=token, say=tell), output.name)
+        except SourceError as error:
+            fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")
+        write(output, content)
+        tell(f"wrote {quoted(str(output))}, {len(content):,} bytes")
+
+
+def explain(  # noqa: PLR0913 - one parameter for each option
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
+    ],
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to explain."),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=0, show_default="all the way", help="How deep the tree goes.")
+    ] = None,
+    symbolic: Annotated[bool, typer.Option("--symbolic", help="Formulas without values.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="For a paper: an align* block.")] = False,
+    source: SourceOption = SourceChoice.HUB,
+    token: TokenOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Say what the config of MODEL implies: every module, its formula and its share."""
+    tell = keep_quiet if quiet else say
+    with guarded():
+        outcome = explained(model, target=target, source=source.value, token=token, say=tell)
+        if outcome.expected is None:
+            print_outcome(
+                outcome, FormatChoice.TERMINAL, depth, quiet=isinstance(outcome, Unaudited)
+            )
+            raise typer.Exit(exit_code(outcome, FailOn.WARNING))
+        from auditor.formats import explanation  # noqa: PLC0415 - rich takes 15 ms
+
+        width, color = terminal()
+        if latex:
+            sys.stdout.write(explanation.latex(outcome, depth=depth))
+        else:
+            text = explanation.render(
+                outcome, depth=depth, width=width, color=color, symbolic=symbolic
+            )
+            sys.stdout.write(text)
+
+
+def memory(  # noqa: PLR0913 - one parameter for each option
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
+    ],
+    *,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Weights and cache in this dtype: BF16, F32, F8_E4M3.")
+    ] = "BF16",
+    context: Annotated[
+        int | None,
+        typer.Option("--context", min=1, show_default=False, help="Tokens that the cache holds."),
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Sequences at a time.")] = 1,
+    target: Annotated[
+        str | None,
+        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to load."),
+    ] = None,
+    source: SourceOption = SourceChoice.HUB,
+    token: TokenOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Say what MODEL takes in memory: its weights, as stored and in a dtype, and its KV cache.
+
+    Activations, workspaces and the program itself come on top. Exit codes are those of audit,
+    findings aside: they make no difference here.
+    """
+    with guarded():
+        bits = _bits(dtype)
+        outcomes = [
+            audit(
+                model,
+                target=target,
+                source=source.value,
+                token=token,
+                depth=0,
+                say=keep_quiet if quiet else say,
+            )
+            for model in requested(models)
+        ]
+        from auditor.formats import memory as form  # noqa: PLC0415 - rich takes 15 ms
+
+        width, color = terminal()
+        for outcome in outcomes:
+            if outcome.observed or outcome.expected:
+                text = form.render(
+                    outcome,
+                    bits=bits,
+                    dtype=dtype.upper(),
+                    context=context,
+                    batch=batch,
+                    width=width,
+                    color=color,
+                )
+                sys.stdout.write(text)
+            if isinstance(outcome, Unaudited):
+                say(f"{printable(outcome.requested)}: {outcome.reason}: {outcome.detail}")
+    raise typer.Exit(max(exit_code(outcome, FailOn.NEVER) for outcome in outcomes))
+
+
+def _bits(dtype: str) -> int:
+    """The width of one number; UsageError for a dtype that safetensors does not have."""
+    bits = DTYPE_BITS.get(dtype.upper())
+    if bits is None:
+        raise UsageError(
+            f"--dtype {quoted(dtype)}: no such dtype; some are F32, BF16, F16, F8_E4M3"
+        )
+    return bits
+
+
+def architectures(
+    *,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As the table of the README.")
+    ] = False,
+) -> None:
+    """List the model types with a closed form, and how many classes of each."""
+    from auditor.formats import known  # noqa: PLC0415 - rich, and all the families
+
+    with guarded():
+        types = {name: siblings(name) for name in model_types()}
+        width, color = terminal()
+        text = (
+            known.markdown(types) if markdown else known.render(types, PAPERS, width, color=color)
+        )
+        sys.stdout.write(text)
