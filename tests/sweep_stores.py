@@ -1,33 +1,12 @@
-"""What is in a store, to hold two of them together; and a moment to disturb whoever fills one."""
+"""What is in a store, to hold two of them together."""
 
 import json
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hub import Fault
-
 from auditor.sweep.store import unpack
-
-
-class After(Fault):
-    """Spoils nothing; sets `event` once so many requests have come."""
-
-    requests: int
-
-    def bites(self, request, answer):
-        del request, answer
-        self.left.append(None)
-        if len(self.left) == self.count:
-            self.event.set()
-        return False
-
-    def __init__(self, count):
-        object.__setattr__(self, "count", count)
-        object.__setattr__(self, "left", [])
-        object.__setattr__(self, "event", threading.Event())
 
 
 def contents(store: Path) -> dict[str, list[dict[str, Any]]]:

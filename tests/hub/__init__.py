@@ -3,6 +3,7 @@
 from .blobs import Sparse
 from .faults import (
     OFTEN_SEEN,
+    After,
     Drip,
     EndlessBody,
     EndlessHeaders,
@@ -29,6 +30,7 @@ from .wire import Origin
 
 __all__ = [
     "OFTEN_SEEN",
+    "After",
     "Drip",
     "EndlessBody",
     "EndlessHeaders",

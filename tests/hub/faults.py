@@ -4,11 +4,12 @@
 
 import json
 import re
+import threading
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import chain, repeat
+from dataclasses import dataclass, field, replace
+from itertools import chain, count, repeat
 from typing import Any
 
 from .blobs import CHUNK, size_of
@@ -263,6 +264,23 @@ class Gzipped(BodyFault):
         headers = put(answer.headers, "Content-Length", None)  # the connection's end is the body's
         headers = put(headers, "Content-Encoding", "gzip")
         return replace(answer, headers=headers, body=_gzip(answer.body))
+
+
+@dataclass(frozen=True, kw_only=True)
+class After(Fault):
+    """No fault: leaves every answer true, and sets `event` once `requests` of them have come."""
+
+    requests: int = 1
+    event: threading.Event = field(default_factory=threading.Event)
+    _came: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def bites(self, request: Request, answer: Answer) -> bool:
+        if next(self._came) == self.requests:
+            self.event.set()
+        return False
+
+    def spoil(self, request: Request, answer: Answer) -> Answer:
+        return answer
 
 
 OFTEN_SEEN = (

@@ -10,10 +10,11 @@ import threading
 from contextlib import contextmanager, suppress
 
 import pytest
+from hub import After
 from hypothesis import given
 from hypothesis import strategies as st
 from sweep_models import FAULTS, healthy, planted
-from sweep_stores import After, contents
+from sweep_stores import contents
 
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep import cluster, runner, station, work
@@ -81,7 +82,7 @@ def plain(models, settings, tmp_path):
 def test_a_cluster_with_a_worker_killed_half_way_ends_with_the_store_of_a_plain_sweep(
     models, plain, settings
 ):
-    half_way = After(180)
+    half_way = After(requests=180)
     with workers(2) as running:
         models.misbehave(fault=half_way)
         killed = []
@@ -100,12 +101,11 @@ def test_a_cluster_with_a_worker_killed_half_way_ends_with_the_store_of_a_plain_
     assert contents(settings(OURS).output.store) == plain
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Kills(After):
     """Ends the workers."""
 
-    def __init__(self, running):
-        super().__init__(10**9)
-        object.__setattr__(self, "running", running)
+    running: object
 
     def bites(self, request, answer):
         for pid in pids(self.running):
@@ -121,7 +121,7 @@ def test_a_model_that_ends_its_worker_is_the_only_one_that_is_not_audited(at_hub
         distributed.dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         workers(1) as running,
     ):
-        at_hub.misbehave(fault=Kills(running), path="*m00005/*config.json")
+        at_hub.misbehave(fault=Kills(running=running), path="*m00005/*config.json")
         runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
     with Store.open(settings(OURS).output.store) as store:
         reasons = {one.model: one.reason for one in store.results("n1")}
@@ -130,7 +130,7 @@ def test_a_model_that_ends_its_worker_is_the_only_one_that_is_not_audited(at_hub
 
 
 def test_a_scheduler_that_goes_away_takes_nothing_with_it(models, plain, settings):
-    half_way = After(200)
+    half_way = After(requests=200)
     models.misbehave(fault=half_way)
     with workers(1) as running:
 

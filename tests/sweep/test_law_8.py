@@ -10,8 +10,9 @@ import threading
 from contextlib import closing
 
 import pytest
+from hub import After
 from sweep_models import healthy, planted
-from sweep_stores import After, contents
+from sweep_stores import contents
 
 MODELS = 40
 OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "1", "--at-once", "4")
@@ -54,7 +55,7 @@ def test_a_sweep_that_is_killed_anywhere_ends_with_the_same_store(models, undist
     store = tmp_path / "killed.sqlite"
     kills = 0
     for _ in range(8):
-        alarm = After(draw.randrange(1, 45))
+        alarm = After(requests=draw.randrange(1, 45))
         models.behave()
         models.misbehave(fault=alarm)
         process = started(store)
@@ -70,7 +71,7 @@ def test_a_sweep_that_is_killed_anywhere_ends_with_the_same_store(models, undist
 
 def test_what_was_audited_before_the_kill_is_not_asked_for_again(models, tmp_path):
     store = tmp_path / "killed.sqlite"
-    alarm = After(60)
+    alarm = After(requests=60)
     models.misbehave(fault=alarm)
     process = started(store)
     alarm.event.wait()
@@ -88,7 +89,7 @@ def test_what_was_audited_before_the_kill_is_not_asked_for_again(models, tmp_pat
 
 
 def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
-    alarm = After(30)
+    alarm = After(requests=30)
     models.misbehave(fault=alarm)
     process = started(tmp_path / "interrupted.sqlite")
     alarm.event.wait()
@@ -100,7 +101,7 @@ def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
 
 
 def test_the_processes_of_a_killed_sweep_end_by_themselves(models, tmp_path):
-    alarm = After(30)
+    alarm = After(requests=30)
     models.misbehave(fault=alarm)
     store = tmp_path / "killed.sqlite"
     process = started(store)
@@ -137,7 +138,7 @@ def test_two_sweeps_of_one_store_end_with_the_store_of_one(models, undisturbed, 
 
 def test_a_night_under_way_is_not_taken_over_by_another_selection(models, tmp_path):
     store = tmp_path / "killed.sqlite"
-    alarm = After(30)
+    alarm = After(requests=30)
     models.misbehave(fault=alarm)
     process = started(store)
     alarm.event.wait()

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from builders import safetensors_bytes
-from hub import OFTEN_SEEN, Drip, EndlessBody, Fault, Quota, ServerError, Sparse, Stall, TooMany
+from hub import OFTEN_SEEN, After, Drip, EndlessBody, Quota, ServerError, Sparse, Stall, TooMany
 from sweep_models import alarms, healthy, planted
 
 from auditor.errors import SourceError
@@ -192,27 +192,15 @@ def test_a_refusal_by_429_is_waited_for(at_hub, settings):
     assert found(settings(OURS), "n1") == as_planted(faults)
 
 
-class Counts(Fault):
-    """Spoils nothing, and sets an event at the first request."""
-
-    def bites(self, request, answer):
-        del request, answer
-        happened.set()
-        return False
-
-
-happened = threading.Event()
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_a_process_that_dies_or_hangs_takes_no_model_with_it(how, at_hub, settings):
     faults = add(at_hub, 10)
-    happened.clear()
-    at_hub.misbehave(fault=Counts(), path="*m00005/*")
+    first = After()
+    at_hub.misbehave(fault=first, path="*m00005/*")
     at_hub.misbehave(fault=Stall(), path="*m00005/*", times=1)
 
     def kill():
-        happened.wait()
+        first.event.wait()
         for process in multiprocessing.active_children():
             os.kill(process.pid, how)
 
