@@ -3,24 +3,24 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import version
 from platform import python_version
 from typing import Protocol, TypeVar
 
 import httpx2
 import huggingface_hub
-from huggingface_hub import constants, get_session
 from huggingface_hub.errors import OfflineModeIsEnabled
 
 from auditor.containers.words import quoted
+from auditor.downloader.client import HubClient
 from auditor.downloader.patience import PassingError, Patience
 from auditor.downloader.refusals import failed, refused
 from auditor.downloader.request import HubModel
 from auditor.downloader.snapshot import Fetched
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.downloader.wire import Address, Reply, Wire, grace
+from auditor.errors import Reason, SourceError
 from auditor.tensors import Span
 
 T = TypeVar("T")
@@ -37,43 +37,44 @@ _MOST_OF_A_REDIRECT = 4 * 1024
 _SLOWEST = 4 * 1024
 
 _OK, _PARTIAL = 200, 206
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _DIGITS = 19  # of a header's number; more than any file has bytes
 
 
 class Body:
     """An answer's body, read from the start as far as is asked."""
 
-    def __init__(self, response: httpx2.Response, count: Callable[[int], None]) -> None:
-        self._response = response
+    def __init__(self, reply: Reply, count: Callable[[int], None]) -> None:
+        self._host = reply.address.host
         self._count = count
-        self._chunks = response.iter_raw()
+        self._pieces = reply.pieces()
         self._data = bytearray()
         self._since = time.monotonic()
 
     def upto(self, stop: int) -> bytes:
         """The first `stop` bytes; fewer where the body is shorter."""
         while len(self._data) < stop:
-            chunk = next(self._chunks, None)
-            if chunk is None:
+            piece = next(self._pieces, None)
+            if piece is None:
                 break
-            self._data += chunk
-            self._count(len(chunk))
+            self._data += piece
+            self._count(len(piece))
             self._keep_up()
         return bytes(self._data[:stop])
 
     def _keep_up(self) -> None:
         if time.monotonic() - self._since > grace() + len(self._data) / _SLOWEST:
-            detail = f"{self._response.url.host} sends too slowly: {len(self._data):,} bytes"
+            detail = f"{self._host} sends too slowly: {len(self._data):,} bytes"
             raise PassingError(Reason.TIMED_OUT, f"{detail} in {grace():.0f} s and more")
 
 
 class Answer:
     """The file's answer: its status, its headers, and as much of its body as is asked for."""
 
-    def __init__(self, response: httpx2.Response, body: Body, linked_size: int | None) -> None:
-        self.host = response.url.host
-        self.partial = response.status_code == _PARTIAL
-        self.headers = response.headers
+    def __init__(self, reply: Reply, body: Body, linked_size: int | None) -> None:
+        self.host = reply.address.host
+        self.partial = reply.status == _PARTIAL
+        self.headers = reply.headers
         self.body = body
         self.linked_size = linked_size  # the whole file's, as the redirect to it said
 
@@ -109,7 +110,7 @@ class Unruled:
 class Session:
     """The requests of one audit of one model; used from several threads.
 
-    A `client` of the caller's own is trusted to bound the time that an answer's headers take.
+    They go over huggingface_hub's own client, or over a `wire` that several audits share.
     """
 
     def __init__(
@@ -118,19 +119,17 @@ class Session:
         token: str | None,
         say: Callable[[str], None],
         *,
-        client: httpx2.Client | None = None,
+        wire: Wire | None = None,
         governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
     ) -> None:
         self._model = model
-        self._bounded = client is not None
-        self._client = client or _client()
+        self._wire = wire or HubClient()
         self._governor = governor
         self._headers = {
             "user-agent": _agent(),
             "accept-encoding": "identity",  # a range of a packed body is no range of the file
         }
-        if token:
-            self._headers["authorization"] = f"Bearer {token}"
+        self._authorization = {"authorization": f"Bearer {token}"} if token else {}
         self._patience = Patience(say)
         self._lock = threading.Lock()
         self._requests = 0
@@ -164,36 +163,37 @@ class Session:
     def _once(
         self, url: str, headers: dict[str, str], take: Callable[[Answer], T], commit: str | None
     ) -> T:
-        address = httpx2.URL(url)
-        with _translated(address):
-            timeout = httpx2.Timeout(constants.HF_HUB_DOWNLOAD_TIMEOUT)
-            request = self._client.build_request("GET", address, headers=headers, timeout=timeout)
-        hub, trail = request.url.origin, _Trail(commit)
+        with _translated(url):
+            address = Address.of(url)
+        hub, trail = address.origin, _Trail(commit)
+        headers = headers | self._authorization
         for _ in range(_MOST_REDIRECTS + 1):
-            by_hub = request.url.origin == hub
+            by_hub = address.origin == hub
             if by_hub:
-                self._governor.admit(request.url.path)
-            with _translated(request.url), closing(self._send(request)) as response:
+                self._governor.admit(address.target)
+            else:  # is not shown the token, nor is whoever it redirects to
+                headers.pop("authorization", None)
+            with _translated(address.url), closing(self._ask(address, headers)) as reply:
                 if by_hub:
-                    self._governor.note(response.headers)
-                body = Body(response, self._count)
-                if response.status_code not in {_OK, _PARTIAL} and not _redirects(response):
+                    self._governor.note(reply.headers)
+                body = Body(reply, self._count)
+                redirects = _redirects(reply)
+                if reply.status not in {_OK, _PARTIAL} and not redirects:
                     text = body.upto(_MOST_OF_AN_ERROR)
-                    raise refused(self._model, response, text, by_hub=by_hub)
-                trail.note(response)
-                if not _redirects(response):
+                    raise refused(self._model, reply, text, by_hub=by_hub)
+                trail.note(reply)
+                if not redirects:
                     trail.end()
-                    return take(_plain_answer(response, body, trail.linked_size))
-                _drain(response, body)
-                request = _redirected(response, hub)
-        detail = f"{httpx2.URL(url).host} redirects more than {_MOST_REDIRECTS} times"
+                    return take(_plain_answer(reply, body, trail.linked_size))
+                _drain(reply, body)
+                address = _redirected(reply)
+        detail = f"{Address.of(url).host} redirects more than {_MOST_REDIRECTS} times"
         raise SourceError(Reason.BAD_RESPONSE, detail)
 
-    def _send(self, request: httpx2.Request) -> httpx2.Response:
+    def _ask(self, address: Address, headers: Mapping[str, str]) -> Reply:
         with self._lock:
             self._requests += 1
-        send = partial(self._client.send, request, stream=True, follow_redirects=False)
-        return send() if self._bounded else _within(grace(), send)
+        return self._wire.ask(address, headers)
 
     def _count(self, received: int) -> None:
         with self._lock:
@@ -208,15 +208,6 @@ def _agent() -> str:
     return f"{agent}; python/{python_version()}"
 
 
-def _client() -> httpx2.Client:
-    """huggingface_hub's own client; made at the first call, of what the environment says."""
-    try:
-        return get_session()
-    except (ValueError, ImportError, OSError) as error:
-        detail = "are the proxies (HTTPS_PROXY, ALL_PROXY) and SSL_CERT_FILE of this machine right?"
-        raise UsageError(f"no connection can be prepared: {error}; {detail}") from None
-
-
 class _Trail:
     """What the answers on the way to a file say of it; all must be of the commit asked for."""
 
@@ -225,9 +216,10 @@ class _Trail:
         self._commits: set[str] = set()
         self.linked_size: int | None = None
 
-    def note(self, response: httpx2.Response) -> None:
-        headers = response.headers
-        self._commits |= set(headers.get_list("x-repo-commit"))
+    def note(self, reply: Reply) -> None:
+        headers = reply.headers
+        if "x-repo-commit" in headers:  # of several answers, or several of one
+            self._commits |= {one.strip() for one in headers["x-repo-commit"].split(",")}
         others = sorted(self._commits - {self._commit})
         if self._commit is not None and others:
             detail = f"the Hub answered with commit {quoted(others[0])}, not {self._commit}"
@@ -248,78 +240,45 @@ def whole_number(text: str | None) -> int | None:
     )
 
 
-def _plain_answer(response: httpx2.Response, body: Body, linked_size: int | None) -> Answer:
-    encoding = response.headers.get("content-encoding", "identity")
+def _plain_answer(reply: Reply, body: Body, linked_size: int | None) -> Answer:
+    encoding = reply.headers.get("content-encoding", "identity")
     if encoding != "identity":
-        detail = f"{response.url.host} packs its answer ({quoted(encoding)}) though asked not to"
+        detail = f"{reply.address.host} packs its answer ({quoted(encoding)}) though asked not to"
         raise SourceError(Reason.BAD_RESPONSE, detail)
-    return Answer(response, body, linked_size)
+    return Answer(reply, body, linked_size)
 
 
-def _redirects(response: httpx2.Response) -> bool:
-    return response.has_redirect_location
+def _redirects(reply: Reply) -> bool:
+    return reply.status in _REDIRECTS and "location" in reply.headers
 
 
-def _drain(response: httpx2.Response, body: Body) -> None:
+def _drain(reply: Reply, body: Body) -> None:
     """Read the body of a redirect where it is short, so that its connection can be used again."""
-    length = whole_number(response.headers.get("content-length"))
+    length = whole_number(reply.headers.get("content-length"))
     if length is not None and length <= _MOST_OF_A_REDIRECT:
         body.upto(length + 1)  # one more than there is: the reading ends, and is seen to end
 
 
-def _redirected(response: httpx2.Response, hub: object) -> httpx2.Request:
-    """The request that a redirect asks for; without the token unless it stays on the Hub."""
-    here, request = response.url, response.next_request
-    if request is None:
-        detail = f"{here.host} redirects to what is no address"
-        raise SourceError(Reason.BAD_RESPONSE, detail)
-    there = request.url
+def _redirected(reply: Reply) -> Address:
+    """Where a redirect leads."""
+    here = reply.address
+    detail = f"{here.host} redirects to what is no address"
+    try:
+        there = here.joined(reply.headers["location"])
+    except httpx2.InvalidURL:
+        raise SourceError(Reason.BAD_RESPONSE, detail) from None
     if there.scheme not in {"http", "https"} or (here.scheme, there.scheme) == ("https", "http"):
         detail = f"{here.host} redirects from {here.scheme} to {quoted(there.scheme)}"
         raise SourceError(Reason.BAD_RESPONSE, detail)
-    if there.origin != hub:
-        # httpx2 does so too, except from http to https on the same host; this does not rest on it.
-        request.headers.pop("authorization", None)
-    return request
+    if not there.host:
+        raise SourceError(Reason.BAD_RESPONSE, detail)
+    return there
 
 
 @contextmanager
-def _translated(url: httpx2.URL) -> Iterator[None]:
+def _translated(url: str) -> Iterator[None]:
     """Errors of the transport, as what they mean to an audit."""
     try:
         yield
     except (httpx2.HTTPError, httpx2.InvalidURL, OfflineModeIsEnabled) as error:
         raise failed(url, error) from error
-
-
-def grace() -> float:
-    """Seconds for finding, connecting and the headers; and before a body's pace counts."""
-    return 3.0 * constants.HF_HUB_DOWNLOAD_TIMEOUT
-
-
-def _within(seconds: float, call: Callable[[], httpx2.Response]) -> httpx2.Response:
-    """The call's response, or a time-out after so many seconds.
-
-    The transport's own time-outs are for each read, and do not reach into the name look-up.
-    """
-    future = Future[httpx2.Response]()
-
-    def run() -> None:
-        try:
-            response = call()
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
-            return
-        if future.set_running_or_notify_cancel():
-            future.set_result(response)
-        else:
-            response.close()
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        return future.result(seconds)
-    except TimeoutError:
-        if future.cancel():
-            raise httpx2.ReadTimeout(f"no headers within {seconds:.0f} s") from None
-        return future.result()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -236,14 +237,21 @@ def _too_large(name: str, size: str, limit: int) -> SourceError:
 
 
 def _origin(model: HubModel, listing: Listing) -> str:
-    url = URL(constants.ENDPOINT)
+    scheme, netloc = _asked(constants.ENDPOINT)
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
-    return f"read from {url.scheme}://{url.netloc.decode()}{renamed}"
+    return f"read from {scheme}://{netloc}{renamed}"
 
 
 def endpoint() -> str:
     """HF_ENDPOINT; raises UsageError where nothing can be asked for there."""
     given: str = constants.ENDPOINT
+    _ = _asked(given)
+    return given
+
+
+@cache
+def _asked(given: str) -> tuple[str, str]:
+    """Scheme and netloc of an endpoint; raises UsageError for one that is none."""
     try:
         url = URL(given)
     except InvalidURL as error:
@@ -251,7 +259,7 @@ def endpoint() -> str:
         raise UsageError(f"HF_ENDPOINT is {quoted(given)}{fault}") from None
     if url.scheme not in {"http", "https"} or not url.host or "%" in url.host:
         raise UsageError(f"HF_ENDPOINT is {quoted(given)}, where an http address is due")
-    return given
+    return url.scheme, url.netloc.decode()
 
 
 def usable_token(given: str | None) -> str | None:

@@ -4,6 +4,7 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import httpx2
 from huggingface_hub import constants, hf_raise_for_status
@@ -20,6 +21,7 @@ from huggingface_hub.errors import (
 from auditor.containers.words import quoted
 from auditor.downloader.patience import WINDOW, PassingError, asked_wait
 from auditor.downloader.request import HubModel
+from auditor.downloader.wire import Reply
 from auditor.errors import Reason, SourceError, UsageError
 
 _TOO_MANY = 429
@@ -58,36 +60,34 @@ _KINDS = (
 OFFLINE = "the Hub is not asked while HF_HUB_OFFLINE is set"
 
 
-def refused(
-    model: HubModel, response: httpx2.Response, body: bytes, *, by_hub: bool
-) -> SourceError:
+def refused(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:
     """The error for an answer that is neither the file nor a redirect to it."""
-    status = response.status_code
+    status = reply.status
     if status in _PASSING:
-        return _passing(response)
+        return _passing(reply)
     if not by_hub:  # a signed address that has run out, perhaps: the Hub signs another
-        detail = f"{response.url.host}, to which the Hub redirects, answered {status}"
+        detail = f"{reply.address.host}, to which the Hub redirects, answered {status}"
         return PassingError(Reason.BAD_RESPONSE, detail)
     if status == _LEGAL:
         return SourceError(Reason.DISABLED, f"{model.id} is not available for legal reasons")
     try:
-        hf_raise_for_status(_reduced(response, body))
+        hf_raise_for_status(_reduced(reply, body))
     except HfHubHTTPError as error:
         return _by_kind(model, status, error)
-    detail = f"{response.url.host} answered {status} where 200 or 206 was due"
+    detail = f"{reply.address.host} answered {status} where 200 or 206 was due"
     return SourceError(Reason.BAD_RESPONSE, detail)
 
 
-def failed(url: httpx2.URL, error: Exception) -> SourceError | UsageError:
+def failed(url: str, error: Exception) -> SourceError | UsageError:
     """The error for a request that got no answer, or lost it half-way."""
-    host = url.host
+    host = urlsplit(url).hostname or "the server"
     if hopeless := next(filter(None, (_hopeless(host, cause) for cause in _causes(error))), None):
         return SourceError(Reason.UNREACHABLE, hopeless)
     match error:
         case OfflineModeIsEnabled():
             return SourceError(Reason.OFFLINE, OFFLINE)
         case httpx2.UnsupportedProtocol() | httpx2.InvalidURL() | httpx2.LocalProtocolError():
-            return UsageError(f"{quoted(str(url))} cannot be asked for: {error}")
+            return UsageError(f"{quoted(url)} cannot be asked for: {error}")
         case httpx2.TimeoutException():
             return PassingError(Reason.TIMED_OUT, f"{host} did not answer in time")
         case httpx2.RemoteProtocolError():
@@ -105,20 +105,20 @@ def _hopeless(host: str, cause: BaseException) -> str | None:
     return None
 
 
-def _passing(response: httpx2.Response) -> SourceError:
-    status, host = response.status_code, response.url.host
-    wait = asked_wait(status, response.headers)
+def _passing(reply: Reply) -> SourceError:
+    status, host = reply.status, reply.address.host
+    wait = asked_wait(status, reply.headers)
     if status == _TOO_MANY:
         reason, detail = Reason.RATE_LIMITED, f"{host} answered 429, too many requests"
     else:
         reason = Reason.SERVER_ERROR if status in _SERVER_FAULTS else Reason.TIMED_OUT
-        detail = f"{host} answered {status} {response.reason_phrase}".rstrip()
+        detail = f"{host} answered {status} {reply.phrase}".rstrip()
     if wait is not None and wait > WINDOW:
         return SourceError(reason, f"{detail}, and asks to come back in {wait:.0f} s")
     return PassingError(reason, detail, wait)
 
 
-def _reduced(response: httpx2.Response, body: bytes) -> httpx2.Response:
+def _reduced(reply: Reply, body: bytes) -> httpx2.Response:
     """The refusal with the little that tells one kind from another: a body can be anything."""
     try:
         parsed = json.loads(body)
@@ -126,11 +126,10 @@ def _reduced(response: httpx2.Response, body: bytes) -> httpx2.Response:
         parsed = None
     error = parsed.get("error") if isinstance(parsed, dict) else None
     kept = ("x-error-code", "x-error-message")
-    headers = {name: response.headers[name] for name in kept if name in response.headers}
+    headers = {name: reply.headers[name] for name in kept if name in reply.headers}
     content = json.dumps({"error": error} if isinstance(error, str) else {}).encode()
-    return httpx2.Response(
-        response.status_code, headers=headers, content=content, request=response.request
-    )
+    request = httpx2.Request("GET", reply.address.url)
+    return httpx2.Response(reply.status, headers=headers, content=content, request=request)
 
 
 def _by_kind(model: HubModel, status: int, error: HfHubHTTPError) -> SourceError:

@@ -9,9 +9,10 @@ from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple, Self
 
-from auditor.downloader import hub, lean, listing
+from auditor.downloader import hub, listing
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
+from auditor.downloader.lean import Lean
 from auditor.downloader.request import HubModel, id_fault, parse_id
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
@@ -79,14 +80,14 @@ class Selector:
         self._policy = policy
         self._token = token
         self._budget = budget
-        self._client = lean.client()
+        self._wire = Lean.unless_proxied()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._client is not None:
-            self._client.close()
+        if self._wire is not None:
+            self._wire.close()
 
     def pages(self, selection: Selection) -> Iterator[Page]:
         """The models of a selection; raises SourceError where the list itself cannot be had."""
@@ -154,7 +155,7 @@ class Selector:
     def _session(self, model: HubModel) -> Session:
         require_online()
         governor = Allowance(self._policy, self._budget)
-        return Session(model, self._token, silent, client=self._client, governor=governor)
+        return Session(model, self._token, silent, wire=self._wire, governor=governor)
 
 
 def _found(entry: Mapping[str, object]) -> Found | None:

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 from huggingface_hub import constants
 
-from auditor.downloader import dump, folder, hub, lean, load
+from auditor.downloader import dump, folder, hub, load
 from auditor.downloader.bases import with_base
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
+from auditor.downloader.lean import Lean
 from auditor.downloader.refusals import OFFLINE
 from auditor.downloader.request import HubModel
 from auditor.downloader.select import INDEX, WEIGHTS, config_alone
@@ -84,7 +85,7 @@ class Auditor:
         self._policy = policy
         self._token = token
         self._budget = budget
-        self._client = lean.client()
+        self._wire = Lean.unless_proxied()
         self._shards = ThreadPoolExecutor(policy.shards)
         self._alike = Alike()
         self._turn = Lock()
@@ -142,7 +143,7 @@ class Auditor:
         return hub.read_listed(model, hub.listed(model, session), session, config_alone, _Here())
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:
-        return Session(model, self._token, silent, client=self._client, governor=allowance)
+        return Session(model, self._token, silent, wire=self._wire, governor=allowance)
 
 
 def require_online() -> None:

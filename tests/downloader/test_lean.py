@@ -22,9 +22,10 @@ from hub import (
 from huggingface_hub import constants
 from sweep_models import healthy
 
-from auditor.downloader import hub, lean
+from auditor.downloader import hub
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
+from auditor.downloader.lean import Lean
 from auditor.downloader.request import HubModel
 from auditor.errors import SourceError
 
@@ -70,14 +71,14 @@ def model(at_hub, machine):
 @pytest.fixture
 def client(model):
     del model
-    made = lean.client()
+    made = Lean.unless_proxied()
     assert made is not None
     yield made
     made.close()
 
 
 def read(client=None):
-    session = Session(MODEL, None, silent, client=client)
+    session = Session(MODEL, None, silent, wire=client)
     return hub.read_listed(MODEL, hub.listed(MODEL, session), session)
 
 
@@ -111,7 +112,7 @@ def test_headers_without_end_end_the_attempt(model, client):
 def test_one_connection_to_each_origin_serves_a_model_after_the_other(model, client):
     model.reset_log()
     for _ in range(3):
-        session = Session(MODEL, None, silent, client=client)
+        session = Session(MODEL, None, silent, wire=client)
         listing = hub.listed(MODEL, session)
         hub.read_listed(MODEL, listing, session)
     assert {record.connection for record in model.log if record.origin == "storage"} == {1}
@@ -125,7 +126,7 @@ def test_a_connection_that_the_server_closed_meanwhile_costs_nothing(model, clie
 
 def test_a_token_goes_to_the_hub_and_to_nobody_else(model, client):
     model.grant("hf_token", "o/n")
-    session = Session(MODEL, "hf_token", silent, client=client)
+    session = Session(MODEL, "hf_token", silent, wire=client)
     hub.read_listed(MODEL, hub.listed(MODEL, session), session)
     sent = {record.origin: record.authorization for record in model.log}
     assert sent == {"hub": "Bearer hf_token", "storage": None}
@@ -139,4 +140,4 @@ def test_an_address_where_nobody_listens_is_unreachable(model, client):
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy", "ALL_PROXY"])
 def test_where_a_proxy_is_in_the_way_it_steps_back(name, machine):
     machine.setenv(name, "http://127.0.0.1:9")
-    assert lean.client() is None
+    assert Lean.unless_proxied() is None
