@@ -8,8 +8,9 @@ from typing import Any
 from auditor.formats import as_json
 from auditor.report import Report, Unaudited
 from auditor.sweep.ledger import Found, Ledger
+from auditor.sweep.packing import Kept, pack
 from auditor.sweep.schema import SUMMARY
-from auditor.sweep.store import Planned, Recorded, Summary, Versions, pack
+from auditor.sweep.store import Planned, Recorded, Summary, Versions
 
 Outcome = Mapping[str, Any]
 VERSIONS = Versions(auditor="1.0", catalogue="abc")
@@ -93,7 +94,8 @@ def _night(ledger: Ledger, name: str, outcomes: Iterable[Outcome]) -> None:
 
 def recorded(outcome: Outcome) -> Recorded:
     """What a sweep would keep of it."""
-    severities = [one["severity"] for one in outcome["findings"]]
+    parts = outcome.get("parts", ())
+    severities = [one["severity"] for each in (outcome, *parts) for one in each["findings"]]
     counts = {f"{name}s": severities.count(name) for name in ("error", "warning", "info")}
     observed, expected = outcome["observed"] or {}, outcome["expected"] or {}
     known = {
@@ -102,7 +104,8 @@ def recorded(outcome: Outcome) -> Recorded:
         **{name: observed.get(name) for name in ("tensors", "elements", "parameters")},
         **counts,
         **outcome["fetched"],
+        "blind": sum(part["verdict"] == "unaudited" for part in parts),
         "residual": outcome["residual"],
         "expected": expected.get("parameters"),
     }
-    return Recorded(Summary(**known), pack(json.dumps(outcome).encode()))
+    return Recorded(Summary(**known), Kept(pack(json.dumps(outcome).encode())))

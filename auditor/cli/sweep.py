@@ -178,12 +178,17 @@ def _planned(settings: "Settings", token: str | None, progress: "Progress") -> s
 
 
 def exit_code(alarms: Any, fail_on: FailOn) -> int:
-    """The worst of all models."""
-    found = alarms.errors if fail_on is FailOn.ERROR else alarms.errors + alarms.warnings
+    """The worst of all models. Of one, a finding comes before what could not be audited of it."""
+    found, unseen = 0, alarms.unaudited
+    for fails, count, blind in (
+        (fail_on is not FailOn.NEVER, alarms.errors, alarms.blind_errors),
+        (fail_on is FailOn.WARNING, alarms.warnings, alarms.blind_warnings),
+    ):
+        found, unseen = (found + count, unseen) if fails else (found, unseen + blind)
     codes = (
-        FINDINGS if found and fail_on is not FailOn.NEVER else CLEAN,
+        FINDINGS if found else CLEAN,
         USAGE if alarms.bad_requests else CLEAN,
-        UNAUDITED if alarms.unaudited else CLEAN,
+        UNAUDITED if unseen else CLEAN,
     )
     return max(codes)
 

@@ -10,7 +10,8 @@ from auditor.downloader.snapshot import (
     Source,
     TextFile,
 )
-from auditor.downloader.stored import dump, load
+from auditor.downloader.stored import load
+from auditor.downloader.storing import dump
 
 __all__ = [
     "Fetched",

@@ -1,10 +1,9 @@
-"""Snapshot files: one small JSON file that holds all an audit reads. Pure; the same in, out."""
+"""Snapshot files, read: one small JSON file that holds all an audit reads. Pure."""
 
 import base64
 import binascii
 import gzip
 import io
-import json
 import re
 import zlib
 from collections.abc import Sequence
@@ -32,13 +31,13 @@ VERSION = 1
 # Bytes, unpacked. The headers of DeepSeek-V3, 11 MB in 163 shards, make a file of about 15 MB.
 MAX_SNAPSHOT = MAX_TEXT
 
-_LENGTH = 8  # bytes of the length that a safetensors file begins with
+LENGTH = 8  # bytes of the length that a safetensors file begins with
 _GZIP = b"\x1f\x8b"
 _KEYS = "commit config files format heads index model origin partial unopened version"
 # Keys that are there where they say anything: older snapshots are without them.
-_TWINS, _BASE, _MANIFEST, _COMPONENTS = "twins", "base", "manifest", "components"
-_PACKING = "packing"
-_OPTIONAL = (_TWINS, _BASE, _PACKING, _MANIFEST, _COMPONENTS)
+TWINS, BASE, MANIFEST, COMPONENTS = "twins", "base", "manifest", "components"
+PACKING = "packing"
+_OPTIONAL = (TWINS, BASE, PACKING, MANIFEST, COMPONENTS)
 _COMPONENT_KEYS = "config heads index name twins unopened"
 _BASE_KEYS = "commit config detail model origin reason"
 _TEXT_KEYS = ("name text", "base64 name")
@@ -47,38 +46,6 @@ _PART_KEYS = "base64 start"
 _FILE_KEYS = "name size"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LARGEST = 2**64 - 1
-
-
-def dump(snapshot: Snapshot, path: str = "", *, indent: int | None = 1) -> bytes:
-    """The snapshot as a file, without `source` and `fetched`; packed where the path ends in .gz.
-
-    Without `indent` it is one line, and made five times as fast.
-    """
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "model": snapshot.model,
-        "commit": snapshot.commit,
-        "origin": snapshot.origin,
-        "files": [{"name": file.name, "size": file.size} for file in snapshot.files],
-        "config": _text(snapshot.config),
-        "index": _text(snapshot.index),
-        "heads": [_head(head) for head in snapshot.heads],
-        "unopened": list(snapshot.unopened),
-        "partial": snapshot.partial,
-    }
-    if snapshot.twins:
-        document[_TWINS] = [_head(head) for head in snapshot.twins]
-    if snapshot.base:
-        document[_BASE] = {**vars(snapshot.base), "config": _text(snapshot.base.config)}
-    if snapshot.packing:
-        document[_PACKING] = _text(snapshot.packing)
-    if snapshot.manifest:
-        document[_MANIFEST] = _text(snapshot.manifest)
-    if snapshot.components:
-        document[_COMPONENTS] = [_component(one) for one in snapshot.components]
-    content = (json.dumps(document, indent=indent, sort_keys=True) + "\n").encode()
-    return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
 
 def is_snapshot(content: bytes) -> bool:
@@ -91,45 +58,21 @@ def load(content: bytes, path: str) -> Snapshot:
     try:
         return _snapshot(load_object(_unpacked(content), path))
     except (CheckpointError, _FaultError) as fault:
-        raise UsageError(f"{quoted(path)} is not a snapshot that can be read: {fault}") from None
+        raise _no_snapshot(path, fault) from None
 
 
-def _component(component: Component) -> dict[str, object]:
-    return {
-        "name": component.folder,
-        "config": _text(component.config),
-        "index": _text(component.index),
-        "heads": [_head(head) for head in component.heads],
-        "twins": [_head(head) for head in component.twins],
-        "unopened": list(component.unopened),
-    }
-
-
-def _text(file: TextFile | None) -> dict[str, object] | None:
-    if file is None:
-        return None
+def joined(own: bytes, shared: bytes, path: str) -> Snapshot:
+    """The snapshot that `dump_own` and `dump_shared` wrote; raises UsageError for anything else."""
     try:
-        return {"name": file.name, "text": file.content.decode()}
-    except UnicodeDecodeError:
-        return {"name": file.name, "base64": base64.b64encode(file.content).decode()}
+        parts = [load_object(part, path) for part in (own, shared)]
+        document = {**parts[1].value, **parts[0].value}
+        return _snapshot(Loaded(document, (*parts[0].repeated, *parts[1].repeated)))
+    except (CheckpointError, _FaultError) as fault:
+        raise _no_snapshot(path, fault) from None
 
 
-def _head(head: FileHead) -> dict[str, object]:
-    """The header as text, for people and for diffs; whatever is not a header as base64."""
-    known: dict[str, object] = {"name": head.name, "size": head.size}
-    if head.parts:
-        return known | {"parts": [_part(part) for part in head.parts]}
-    try:
-        text = head.head[_LENGTH:].decode()
-    except UnicodeDecodeError:
-        text = ""
-    if not text:
-        return known | {"base64": base64.b64encode(head.head).decode()}
-    return known | {"length": int.from_bytes(head.head[:_LENGTH], "little"), "header": text}
-
-
-def _part(part: Part) -> dict[str, object]:
-    return {"start": part.start, "base64": base64.b64encode(part.data).decode()}
+def _no_snapshot(path: str, fault: Exception) -> UsageError:
+    return UsageError(f"{quoted(path)} is not a snapshot that can be read: {fault}")
 
 
 class _FaultError(Exception):
@@ -168,12 +111,12 @@ def _snapshot(loaded: Loaded) -> Snapshot:
         config=_text_file(document["config"], "config"),
         index=_text_file(document["index"], "index"),
         heads=_heads(document["heads"]),
-        twins=_heads(document.get(_TWINS, [])),
-        base=_base(document[_BASE]) if _BASE in document else None,
+        twins=_heads(document.get(TWINS, [])),
+        base=_base(document[BASE]) if BASE in document else None,
         unopened=_names(document["unopened"]),
-        packing=_text_file(document.get(_PACKING), _PACKING),
-        manifest=_text_file(document.get(_MANIFEST), _MANIFEST),
-        components=tuple(map(_loaded_component, _list(document.get(_COMPONENTS, []), _COMPONENTS))),
+        packing=_text_file(document.get(PACKING), PACKING),
+        manifest=_text_file(document.get(MANIFEST), MANIFEST),
+        components=tuple(map(_loaded_component, _list(document.get(COMPONENTS, []), COMPONENTS))),
         partial=_flag(document["partial"], "partial"),
     )
 
@@ -184,7 +127,7 @@ def _file(entry: object) -> RepoFile:
 
 
 def _loaded_component(entry: object) -> Component:
-    fields = _object(entry, _COMPONENTS, _COMPONENT_KEYS)
+    fields = _object(entry, COMPONENTS, _COMPONENT_KEYS)
     return Component(
         folder=_name(fields["name"]),
         config=_text_file(fields["config"], "config"),
@@ -214,17 +157,17 @@ def _text_file(entry: object, what: str) -> TextFile | None:
 
 
 def _base(entry: object) -> Base:
-    fields = _object(entry, _BASE, _BASE_KEYS)
+    fields = _object(entry, BASE, _BASE_KEYS)
     reason = fields["reason"]
     if reason is not None and reason not in tuple(Reason):
-        raise _FaultError(f"{_BASE}: {described(reason)} where a reason is due")
+        raise _FaultError(f"{BASE}: {described(reason)} where a reason is due")
     return Base(
-        model=_string(fields["model"], _BASE),
+        model=_string(fields["model"], BASE),
         commit=_commit(fields["commit"]),
-        origin=_string(fields["origin"], _BASE),
-        config=_text_file(fields["config"], _BASE),
+        origin=_string(fields["origin"], BASE),
+        config=_text_file(fields["config"], BASE),
         reason=None if reason is None else Reason(str(reason)),
-        detail=_string(fields["detail"], _BASE),
+        detail=_string(fields["detail"], BASE),
     )
 
 
@@ -235,7 +178,7 @@ def _file_head(entry: object) -> FileHead:
         return FileHead(name=name, size=size, head=_decoded(fields["base64"], "heads"))
     if "parts" in fields:
         return FileHead(name=name, size=size, parts=_parts(fields["parts"]))
-    length = _number(fields["length"], "length").to_bytes(_LENGTH, "little")
+    length = _number(fields["length"], "length").to_bytes(LENGTH, "little")
     return FileHead(name=name, size=size, head=length + _string(fields["header"], "heads").encode())
 
 

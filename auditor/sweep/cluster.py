@@ -176,7 +176,7 @@ def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:
     size = 0
     while ready and len(batch) < _MODELS and size < _BYTES:
         one = ready.popleft()
-        size += len(one.snapshot or b"") + len(one.listing or b"")
+        size += sum(len(held or b"") for held in (one.snapshot, one.shared, one.listing))
         batch.append(one)
     return tuple(batch)
 

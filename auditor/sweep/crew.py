@@ -1,7 +1,7 @@
 """The processes that audit: each with threads of its own, and expendable.
 
 Processes and not threads alone, because an audit is computing: a model that is like another takes
-1.0 ms of processor time, 0.7 of them HTTP, and one that is not 7 ms more. Each process fetches and
+0.5 ms of processor time, 0.3 of them HTTP, and one that is not 7 ms more. Each process fetches and
 examines by itself, so that headers cross no process border; only outcomes do, packed.
 """
 

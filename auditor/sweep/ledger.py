@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
+from auditor.sweep.packing import Kept, Shared, pack
 from auditor.sweep.schema import SUMMARY
-from auditor.sweep.store import Night, Planned, Recorded, Store, Versions, now, pack
+from auditor.sweep.store import Night, Planned, Recorded, Versions, now
+from auditor.sweep.tallies import Tallies
 
 _BATCH = 64  # models a query; each may bring a snapshot of some kB
-_SUMMARY = ", ".join(SUMMARY)
-_MARKS = ", ".join("?" for _ in SUMMARY)
+_COLUMNS = (*SUMMARY, "recorded", "content", "shared")
+_WRITTEN = ", ".join(_COLUMNS)
+_MARKS = ", ".join("?" for _ in _COLUMNS)
 
 
 class Waiting(NamedTuple):
@@ -23,6 +26,7 @@ class Waiting(NamedTuple):
     commit_sha: str
     snapshot: bytes | None  # packed
     listing: bytes | None  # packed
+    shared: bytes | None = None  # packed: the rest of the snapshot; None: that is all of it
 
 
 class Found(NamedTuple):
@@ -32,16 +36,7 @@ class Found(NamedTuple):
     siblings: object = None  # as the list API has them, not looked at yet; None: not known
 
 
-class Alarms(NamedTuple):
-    """How many models of a night have what an exit code is made of."""
-
-    errors: int  # a finding of that severity, or a residual
-    warnings: int  # none of those, but a warning
-    unaudited: int
-    bad_requests: int
-
-
-class Ledger(Store):
+class Ledger(Tallies):
     """A store that a sweep writes."""
 
     def begin(self, night: str, selection: str, versions: Versions) -> Night:
@@ -226,26 +221,36 @@ class Ledger(Store):
         commit: str,
         recorded: Recorded,
         *,
-        snapshot: bytes | None = None,
+        snapshot: Kept | None = None,
     ) -> None:
         """Write an outcome that lasts, with the snapshot it was made of if it was fetched."""
         key = (model, commit)
         with self._writing() as database:
             database.execute(
                 "INSERT OR IGNORE INTO outcomes (model, commit_sha, auditor, catalogue,"  # noqa: S608 - our own columns
-                f" {_SUMMARY}, recorded, content) VALUES (?, ?, ?, ?, {_MARKS}, ?, ?)",
-                (
-                    *(*key, night.auditor, night.catalogue),
-                    *recorded.summary,
-                    *(now(), recorded.content),
-                ),
+                f" {_WRITTEN}) VALUES (?, ?, ?, ?, {_MARKS})",
+                (*key, night.auditor, night.catalogue, *self._written(recorded)),
             )
             if snapshot is not None:
+                shared = self._share(snapshot.shared)
                 database.execute(
-                    "INSERT OR IGNORE INTO snapshots VALUES (?, ?, ?)", (*key, snapshot)
+                    "INSERT OR IGNORE INTO snapshots VALUES (?, ?, ?, ?)",
+                    (*key, snapshot.content, shared),
                 )
             database.execute("DELETE FROM listings WHERE model = ? AND commit_sha = ?", key)
             self._forgive(night.night, model)
+
+    def _written(self, recorded: Recorded) -> tuple[object, ...]:
+        """The columns of an outcome; within a transaction."""
+        kept = recorded.kept
+        return *recorded.summary, now(), kept.content, self._share(kept.shared)
+
+    def _share(self, shared: Shared | None) -> bytes | None:
+        """Keep what rows have in common, unless it is there; its digest. Within a transaction."""
+        if shared is None:
+            return None
+        self._database.execute("INSERT OR IGNORE INTO contents VALUES (?, ?)", shared)
+        return shared.digest
 
     def _forgive(self, night: str, model: str) -> None:
         self._database.execute("DELETE FROM failures WHERE night = ? AND model = ?", (night, model))
@@ -263,13 +268,12 @@ class Ledger(Store):
         with self._writing() as database:
             database.execute(
                 "INSERT OR REPLACE INTO failures (night, model, commit_sha, passing,"  # noqa: S608 - our own columns
-                f" {_SUMMARY}, recorded, content) SELECT ?, ?, ?, ?, {_MARKS}, ?, ?"
+                f" {_WRITTEN}) SELECT ?, ?, ?, ?, {_MARKS}"
                 " WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE model = ? AND commit_sha = ?"
                 " AND auditor = ? AND catalogue = ?)",
                 (
                     *(night.night, model, commit, passing),
-                    *recorded.summary,
-                    *(now(), recorded.content),
+                    *self._written(recorded),
                     *(model, commit, night.auditor, night.catalogue),
                 ),
             )
@@ -285,28 +289,7 @@ class Ledger(Store):
                 (night.plan,),
             )
 
-    def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
-        """(verdict, reason, models) of a night, the reason of those that are unaudited."""
-        rows = self._database.execute(
-            "SELECT verdict, reason, count(*) FROM results WHERE night = ?"
-            " GROUP BY verdict, reason ORDER BY verdict, reason",
-            (night,),
-        )
-        return tuple(rows)
 
-    def alarms(self, night: str) -> Alarms:
-        """What there is to be alarmed about."""
-        row = self._database.execute(_ALARMS, (night,)).fetchone()
-        return Alarms(*(count or 0 for count in row))
-
-
-_ALARMS = """
-SELECT sum(errors > 0 OR coalesce(residual, 0) != 0),
-    sum(errors = 0 AND coalesce(residual, 0) = 0 AND warnings > 0),
-    sum(coalesce(verdict, 'unaudited') = 'unaudited' AND coalesce(reason, '') != 'bad-request'),
-    sum(reason = 'bad-request')
-FROM results WHERE night = ?
-"""
 _LEFT = """
 SELECT count(*) FROM planned p
 LEFT JOIN outcomes o ON o.model = p.model AND o.commit_sha = p.commit_sha
@@ -314,11 +297,12 @@ LEFT JOIN outcomes o ON o.model = p.model AND o.commit_sha = p.commit_sha
 WHERE p.plan = :plan AND p.commit_sha != '' AND o.model IS NULL
 """
 _WAITING = f"""
-SELECT p.model, p.commit_sha, s.content, l.content
+SELECT p.model, p.commit_sha, s.content, l.content, c.content
 FROM planned p
 LEFT JOIN outcomes o ON o.model = p.model AND o.commit_sha = p.commit_sha
     AND o.auditor = :auditor AND o.catalogue = :catalogue
 LEFT JOIN snapshots s ON s.model = p.model AND s.commit_sha = p.commit_sha
+LEFT JOIN contents c ON c.digest = s.shared
 LEFT JOIN listings l ON l.model = p.model AND l.commit_sha = p.commit_sha
 WHERE p.plan = :plan AND p.commit_sha != '' AND o.model IS NULL
     AND p.model > :after AND (:last IS NULL OR p.model <= :last)

@@ -11,12 +11,13 @@ from auditor.downloader.hub import endpoint, usable_token
 from auditor.sweep.alike import recorded
 from auditor.sweep.budget import Budget
 from auditor.sweep.crew import CONTEXT, Crew
-from auditor.sweep.ledger import Alarms, Ledger, Waiting
+from auditor.sweep.ledger import Ledger, Waiting
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
 from auditor.sweep.selection import Page, Selector
 from auditor.sweep.settings import Settings
 from auditor.sweep.store import Night
+from auditor.sweep.tallies import Alarms
 from auditor.sweep.versions import versions
 from auditor.sweep.work import Done
 

@@ -7,17 +7,23 @@ planned    the (model, commit) that a night is about, frozen before the first au
            written under a number of its own and becomes the night's in one step, so that a
            selection that was stopped half-way, or made twice at once, leaves no trace.
 listings   the files of a planned model, until its headers are here.
-snapshots  config, index and headers of (model, commit): `auditor.downloader.load` reads them. A
-           new version of the auditor starts from these and fetches nothing.
-outcomes   one row for each (model, commit, auditor version, catalogue version). `content` is the
-           JSON object of `audit MODEL --format json` (schema 1), packed by zlib; its verdict and
-           counts stand beside it as columns. Of the same night or not: an outcome is a function
-           of its key, so any night whose plan names the key shows it.
+snapshots  config, index and headers of (model, commit), as `audit snapshot` writes them. A new
+           version of the auditor starts from these and fetches nothing.
+outcomes   one row for each (model, commit, auditor version, catalogue version): the JSON object of
+           `audit MODEL --format json` (schema 1); its verdict and counts stand beside it as
+           columns. Of the same night or not: an outcome is a function of its key, so any night
+           whose plan names the key shows it.
+contents   what snapshots or outcomes have in common, once, by its digest: fine-tunes have the
+           headers of their base byte for byte. A row's `content` holds what is its own and
+           `shared` names the rest; the object is the two merged (`packing.merged`), both packed by
+           zlib. Where `shared` is NULL, `content` is all of it. A row is written in one transaction
+           with what it shares, and that is never deleted.
 failures   what one night could not see: `unaudited` for a reason that may pass (passing = 1:
            network, rate limits), or of a model that has no commit (not-found). They belong to
            their night, so that a later success does not rewrite an earlier night.
 results    a view, what reports read: one row for each planned model of each night, with the
-           night's failure, else its outcome, else NULLs (verdict NULL: not audited yet).
+           night's failure, else its outcome, else NULLs (verdict NULL: not audited yet), and in
+           `shared_content` what the outcome shares.
 
 From Python a report needs `Store.open(path)`, `nights()`, `night(name)`, `results(night)` and
 `Result.outcome`; results come in order of model ids, one at a time, and may be as many as there
@@ -25,12 +31,11 @@ are models on the Hub. The night before: `previous(night)`.
 
 Every outcome is a transaction of its own, in WAL mode: kill -9 costs at most the audits that were
 under way. Writers wait for each other for a minute; what two sweeps both find out is written once.
-A power failure may cost the last few outcomes (synchronous=NORMAL) and never the file.
+A power failure may cost the last few outcomes (synchronous=NORMAL) and never the file. A store of
+an earlier version is taken over when it is opened (opening.py).
 """
 
-import json
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -41,12 +46,13 @@ from typing import Any, NamedTuple, Self
 
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
-from auditor.sweep.schema import APPLICATION, SUMMARY, TABLES, VERSION
+from auditor.sweep.opening import prepare
+from auditor.sweep.packing import Kept, merged
+from auditor.sweep.schema import SUMMARY
 
 Blob = bytes  # of which a result has a number and a value
 
 _BUSY = 60_000  # milliseconds that a writer waits for another one
-_LEVEL = 1  # zlib: 62 kB of JSON become 4.6 kB in 0.06 ms; level 6 makes 3.6 kB of them in 0.20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +86,7 @@ class Summary(NamedTuple):
     errors: int
     warnings: int
     infos: int
+    blind: int
     residual: int | None
     tensors: int | None
     elements: int | None
@@ -91,10 +98,10 @@ class Summary(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """An outcome as it is written: its numbers, and its JSON packed by `pack`."""
+    """An outcome as it is written: its numbers and its JSON."""
 
     summary: Summary
-    content: bytes
+    kept: Kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +121,7 @@ class Result:
     errors: int | None
     warnings: int | None
     infos: int | None
+    blind: int | None
     residual: int | None
     tensors: int | None
     elements: int | None
@@ -124,11 +132,12 @@ class Result:
     seconds: float | None
     recorded: str | None
     content: Blob | None
+    shared_content: Blob | None
 
     @cached_property
     def outcome(self) -> dict[str, Any] | None:
         """The JSON object of the audit (schema 1); None: not audited yet."""
-        return None if self.content is None else json.loads(zlib.decompress(self.content))
+        return None if self.content is None else merged(self.content, self.shared_content)
 
 
 class Planned(NamedTuple):
@@ -137,14 +146,6 @@ class Planned(NamedTuple):
     model: str
     commit_sha: str
     requested: str
-
-
-def pack(content: bytes) -> bytes:
-    return zlib.compress(content, _LEVEL)
-
-
-def unpack(content: bytes) -> bytes:
-    return zlib.decompress(content)
 
 
 def now() -> str:
@@ -166,7 +167,7 @@ class Store:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(path, timeout=_BUSY / 1000, isolation_level=None)
-            _prepare(database, path)
+            prepare(database, path)
         except (sqlite3.Error, OSError) as error:
             raise UsageError(f"the store {quoted(str(path))} cannot be opened: {error}") from None
         return cls(database)
@@ -213,27 +214,6 @@ class Store:
         query = f"SELECT {_RESULT} FROM results WHERE night = ? AND model = ?"  # noqa: S608 - our own columns
         row = self._database.execute(query, (night, model)).fetchone()
         return None if row is None else Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
-
-
-def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in a new file; refuse one that is another's, or of a newer version."""
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
-    database.execute("BEGIN IMMEDIATE")
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not tables and not application and not version:
-        for statement in TABLES.split(";\n"):
-            database.execute(statement)
-        database.execute(f"PRAGMA application_id = {APPLICATION}")
-        database.execute(f"PRAGMA user_version = {VERSION}")
-    elif application != APPLICATION:
-        raise UsageError(f"{quoted(str(path))} is a database of something else, no store of ours")
-    elif version > VERSION:
-        detail = f"of version {version}, and this auditor reads up to {VERSION}: update it"
-        raise UsageError(f"the store {quoted(str(path))} is {detail}")
-    database.execute("COMMIT")
 
 
 _NIGHT_FIELDS = tuple(column.name for column in fields(Night))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from huggingface_hub import constants
 
-from auditor.downloader import dump, folder, hub, load
+from auditor.downloader import folder, hub, load
 from auditor.downloader.bases import with_base
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
@@ -20,19 +20,28 @@ from auditor.downloader.refusals import OFFLINE
 from auditor.downloader.request import HubModel
 from auditor.downloader.select import INDEX, WEIGHTS, config_alone
 from auditor.downloader.snapshot import Snapshot, Source
+from auditor.downloader.stored import joined
+from auditor.downloader.storing import dump_own, dump_shared
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.alike import Alike, recorded
 from auditor.sweep.budget import Budget
 from auditor.sweep.ledger import Waiting
+from auditor.sweep.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.policy import PASSING, Policy
-from auditor.sweep.store import Recorded, pack, unpack
+from auditor.sweep.recent import Recent
+from auditor.sweep.store import Recorded
 
 T = TypeVar("T")
 
 # Bytes of config, index and headers from which models are examined one at a time in each process:
 # one of 11 MB takes 400 MB while it is.
 _LARGE = 4 * 1024 * 1024
+
+# Bytes of packed headers that a process remembers: a BERT's are 3.2 kB, so that 1,300 bases are
+# packed once each.
+_MOST_PACKED = 4 * 1024 * 1024
+_MOST_OF_ONE = 256 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +51,7 @@ class Done:
     model: str
     commit_sha: str
     recorded: Recorded
-    snapshot: bytes | None = None  # packed; None: it was stored already, or there is none
+    snapshot: Kept | None = None  # None: it was stored already, or there is none
     passing: bool = False  # the reason may be gone at the next attempt
 
     @property
@@ -88,6 +97,7 @@ class Auditor:
         self._wire = Lean.unless_proxied()
         self._shards = ThreadPoolExecutor(policy.shards)
         self._alike = Alike()
+        self._packed = Recent[Shared](_MOST_PACKED, _MOST_OF_ONE)
         self._turn = Lock()
 
     def audit(self, waiting: Waiting) -> Done:
@@ -107,23 +117,33 @@ class Auditor:
             return failed(waiting, error.reason, str(error))
         except UsageError as error:
             return failed(waiting, Reason.BAD_RESPONSE, str(error))
-        content = pack(dump(snapshot, indent=None)) if fetched else None
-        record = self._examined(snapshot)
+        shared = self._shared(snapshot)
+        record = self._examined(snapshot, shared.digest)
         return Done(
             model=waiting.model,
             commit_sha=waiting.commit_sha,
             recorded=record,
-            snapshot=content,
+            snapshot=Kept(pack(dump_own(snapshot)), shared) if fetched else None,
             passing=record.summary.reason in PASSING,
         )
 
-    def _examined(self, snapshot: Snapshot) -> Recorded:
+    def _shared(self, snapshot: Snapshot) -> Shared:
+        """What a snapshot has in common with others, packed once."""
+        text = dump_shared(snapshot)
+        digest = digest_of(text)
+        known = self._packed.get(digest)
+        if known is None:
+            known = Shared(digest, pack(text))
+            self._packed.put(digest, known, len(known.content))
+        return known
+
+    def _examined(self, snapshot: Snapshot, rest: bytes) -> Recorded:
         texts = (text.content for text in (snapshot.config, snapshot.index) if text)
         size = sum(map(len, texts)) + sum(head.length for head in snapshot.heads)
         if size < _LARGE:
-            return self._alike.examine(snapshot)[0]
+            return self._alike.examine(snapshot, rest)[0]
         with self._turn:
-            return self._alike.examine(snapshot)[0]
+            return self._alike.examine(snapshot, rest)[0]
 
     def _fetched(self, waiting: Waiting) -> Snapshot:
         require_online()
@@ -176,8 +196,10 @@ def unaudited(model: str, commit: str, reason: Reason, detail: str) -> Unaudited
 
 def _stored(waiting: Waiting) -> Snapshot:
     """The snapshot of an earlier version's audit; it was of the Hub, and costs it nothing now."""
-    content = unpack(waiting.snapshot or b"")
-    return replace(load(content, f"the stored {waiting.model}"), source=Source.HUB)
+    content, name = unpack(waiting.snapshot or b""), f"the stored {waiting.model}"
+    if waiting.shared is None:
+        return replace(load(content, name), source=Source.HUB)
+    return replace(joined(content, unpack(waiting.shared), name), source=Source.HUB)
 
 
 def _listing(waiting: Waiting) -> hub.Listing | None:

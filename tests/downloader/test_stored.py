@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from auditor.downloader import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile, dump, load
 from auditor.downloader.snapshot import Component
-from auditor.downloader.stored import is_snapshot
+from auditor.downloader.stored import is_snapshot, joined
+from auditor.downloader.storing import dump_own, dump_shared
 from auditor.errors import UsageError
 
 NAMES = st.from_regex(r"[a-z]{1,3}(/[a-zé]{1,3})?\.(json|safetensors)", fullmatch=True)
@@ -77,6 +78,21 @@ def test_the_same_snapshot_makes_the_same_bytes(snapshot, path):
     assert is_snapshot(dump(snapshot, path))
 
 
+@given(SNAPSHOTS)
+def test_what_is_dumped_in_two_parts_is_joined(snapshot):
+    own, shared = dump_own(snapshot), dump_shared(snapshot)
+    assert joined(own, shared, "x.json") == load(dump(snapshot), "x.json")
+    assert not json.loads(own).keys() & json.loads(shared).keys()
+
+
+@given(SNAPSHOTS, SNAPSHOTS)
+def test_snapshots_that_differ_by_name_commit_config_and_files_share_the_rest(snapshot, of):
+    other = replace(snapshot, model=of.model, commit="c" * 40, config=of.config, files=of.files)
+    assert dump_shared(other) == dump_shared(snapshot)
+    again = joined(dump_own(other), dump_shared(snapshot), "x.json")
+    assert again == load(dump(other), "x.json")
+
+
 @given(
     st.binary(max_size=60)
     | st.recursive(
@@ -113,6 +129,22 @@ def changed(*path, value) -> bytes:
 
 def test_the_small_one_is_read():
     assert load(dump(SMALL), "x.json") == replace(SMALL, source=Source.SNAPSHOT)
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "fault"),
+    [
+        (dump_own(SMALL), dump_shared(SMALL)[:-9], "x.json is"),
+        (dump_own(SMALL)[:-9], dump_shared(SMALL), "x.json is"),
+        (b"[]", dump_shared(SMALL), "not a JSON object"),
+        (b"{}", dump_shared(SMALL), r"are due"),
+        (dump_own(SMALL), b"{}", "its format is"),
+        (dump_own(SMALL).replace(b"{", b'{"model": "x", ', 1), dump_shared(SMALL), "twice"),
+    ],
+)
+def test_two_parts_that_are_none_of_a_snapshot_are_a_usage_error(own, shared, fault):
+    with pytest.raises(UsageError, match=f"'x.json' is not a snapshot that can be read: .*{fault}"):
+        joined(own, shared, "x.json")
 
 
 def test_a_header_stands_in_the_file_as_text():

@@ -11,9 +11,10 @@ from sweep_models import FAULTS, healthy
 
 from auditor.audit import examine
 from auditor.downloader.snapshot import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.downloader.storing import dump_shared
 from auditor.formats import as_json
 from auditor.sweep.alike import UNREAD, Alike, recorded, summary
-from auditor.sweep.store import unpack
+from auditor.sweep.packing import digest_of, merged
 
 
 def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen
@@ -44,9 +45,19 @@ def said(snapshot):
     return as_json.render(outcome), summary(outcome)
 
 
+def examined(alike, snapshot):
+    return alike.examine(snapshot, digest_of(dump_shared(snapshot)))
+
+
+def written(kept):
+    """The JSON object that a row stands for, and its text."""
+    value = merged(kept.content, kept.shared and kept.shared.content)
+    return value, json.dumps(value, separators=(",", ":"))
+
+
 def remembered(alike, snapshot):
-    record, _ = alike.examine(snapshot)
-    return unpack(record.content).decode(), record.summary
+    record, _ = examined(alike, snapshot)
+    return written(record.kept)[1], record.summary
 
 
 NAMES = st.from_regex(r"[a-z][a-z\"\\<é]{0,8}/[a-z]{1,8}", fullmatch=True)
@@ -79,7 +90,7 @@ def test_an_outcome_from_memory_is_the_outcome(kind, names, costs):
 def test_of_configs_that_differ_anywhere_each_gets_its_own_outcome(changes):
     files = healthy(3)
     alike = Alike()
-    alike.examine(snapshot(files))
+    examined(alike, snapshot(files))
     config = {**json.loads(files["config.json"]), **changes}
     other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
     assert remembered(alike, other) == said(other)
@@ -90,10 +101,10 @@ def test_models_whose_configs_differ_by_their_authors_are_alike(name):
     files = healthy(3)
     config = {**json.loads(files["config.json"]), name: "another"}
     alike = Alike()
-    _, first = alike.examine(snapshot(files))
+    _, first = examined(alike, snapshot(files))
     other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
     assert first is not None
-    assert alike.examine(other)[1] is None
+    assert examined(alike, other)[1] is None
 
 
 CHANGES = {
@@ -111,9 +122,55 @@ CHANGES = {
 @pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
 def test_models_that_differ_in_anything_else_are_not_alike(changed):
     alike = Alike()
-    alike.examine(snapshot(healthy(3)))
+    examined(alike, snapshot(healthy(3)))
     other = changed(snapshot(healthy(3), "o/other"))
     assert remembered(alike, other) == said(other)
+
+
+OTHER_FILES = st.sampled_from(
+    [
+        "README.md",
+        "modeling_custom.py",
+        "generation_config.json",
+        "pytorch_model.bin.index.json",
+        "runs/Nov21_02-03-04_host/events.out.tfevents.1.host",
+        "tokenizer.json",
+        "training_args.bin",
+        "checkpoint-500/optimizer.pt",
+        "model.fp16.safetensors",
+        "adapter_config.json",
+        "onnx/model.onnx",
+        "pytorch_model.bin",
+    ]
+) | st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5})?\.(json|txt|bin|pt|h5|py)", fullmatch=True)
+
+
+@settings(max_examples=60)
+@given(lists=st.lists(st.sets(OTHER_FILES, max_size=4), min_size=2, max_size=4))
+def test_whatever_lies_beside_the_weights_each_model_gets_its_own_outcome(lists):
+    alike = Alike()
+    for names in lists:
+        one = snapshot(healthy(3))
+        files = tuple(RepoFile(name=name, size=None) for name in sorted(names))
+        one = replace(one, files=tuple(sorted((*one.files, *files), key=lambda file: file.name)))
+        assert remembered(alike, one) == said(one)
+
+
+@pytest.mark.parametrize("name", ["README.md", "runs/a/events.out.tfevents.1", "training_args.bin"])
+def test_models_of_which_one_has_a_file_that_is_no_weights_are_alike(name):
+    one = snapshot(healthy(3))
+    alike = Alike()
+    examined(alike, one)
+    other = replace(one, model="o/other", files=(*one.files, RepoFile(name=name, size=9)))
+    assert examined(alike, other)[1] is None
+
+
+def test_models_of_which_one_has_other_weights_beside_them_are_not_alike():
+    one = snapshot(healthy(3))
+    alike = Alike()
+    examined(alike, one)
+    other = replace(one, files=(*one.files, RepoFile(name="tf_model.h5", size=9)))
+    assert examined(alike, other)[1] is not None
 
 
 def test_what_could_not_be_audited_is_not_remembered():
@@ -123,29 +180,30 @@ def test_what_could_not_be_audited_is_not_remembered():
     alike = Alike()
     for name in ("o/a", "o/b"):
         one = snapshot(odd, name)
-        assert alike.examine(one)[1] is not None
+        assert examined(alike, one)[1] is not None
         assert remembered(alike, one) == said(one)
 
 
 def test_the_memory_has_an_end(monkeypatch):
-    monkeypatch.setattr("auditor.sweep.alike._MOST_KEPT", 30_000)
+    monkeypatch.setattr("auditor.sweep.alike._MOST_KEPT", 3_000)
     alike = Alike()
     for number in range(35):  # 7 vocabularies and 5 widths: none like another
-        assert alike.examine(snapshot(healthy(number)))[1] is not None
-    assert alike.examine(snapshot(healthy(34), "o/other"))[1] is None
-    assert alike.examine(snapshot(healthy(0), "o/other"))[1] is not None
+        assert examined(alike, snapshot(healthy(number)))[1] is not None
+    assert examined(alike, snapshot(healthy(34), "o/other"))[1] is None
+    assert examined(alike, snapshot(healthy(0), "o/other"))[1] is not None
 
 
 def test_the_columns_are_those_of_the_json():
     outcome = examine(snapshot(FAULTS["missing"](3)), requested="o/n")
     record = recorded(outcome)
-    found = json.loads(unpack(record.content))
+    found, _ = written(record.kept)
     severities = [one["severity"] for one in found["findings"]]
     assert record.summary._asdict() == {
         **{name: found[name] for name in ("verdict", "reason", "target", "model_type", "residual")},
         "errors": severities.count("error"),
         "warnings": severities.count("warning"),
         "infos": severities.count("info"),
+        "blind": 0,
         **{name: found["observed"][name] for name in ("tensors", "elements", "parameters")},
         "expected": found["expected"]["parameters"],
         **found["fetched"],

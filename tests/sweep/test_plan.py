@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import measure_store
 import pytest
 from builders import safetensors_bytes
 from hypothesis import given
@@ -168,6 +169,13 @@ def test_any_load_is_printed_in_80_columns_with_a_row_for_each_plan(models, know
     rows = [line for line in lines if line.startswith(tuple(quota.plan for quota in QUOTAS))]
     assert len(rows) == 6
     assert ("--max-requests" in costs.rendered(load, most)) == (most is not None)
+
+
+def test_the_bytes_of_the_estimate_are_those_that_a_store_takes():
+    found = measure_store.measured(fine_tunes=50, bases=4)
+    assert found.alike == pytest.approx(costs.ALIKE, rel=0.1)
+    assert found.unlike == pytest.approx(costs.UNLIKE, rel=0.1)
+    assert found.night == pytest.approx(costs.NIGHT, rel=0.1)
 
 
 def test_a_free_token_audits_eight_models_a_second():

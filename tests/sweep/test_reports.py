@@ -207,13 +207,35 @@ def baseline(tmp_path, *entries):
     return path
 
 
+def half(name, *findings):
+    """A pipeline of which one component has these findings, and one could not be audited."""
+    parts = [
+        plain(name, *findings, component="unet"),
+        unaudited(name, "unknown-architecture", component="vae"),
+    ]
+    return plain(name, parts=parts, residual=None, verdict="findings")
+
+
+def test_a_component_that_is_not_audited_alarms_once_what_is_found_beside_it_is_accepted(tmp_path):
+    known = {"model": "o/*", "reason": "known"}
+    found, unseen = {"kind": "unexpected", **known}, {"kind": "unknown-architecture", **known}
+    nights = {THIRD: [half("o/a", B)]}
+    assert written(tmp_path, nights)[0].alarms == (0, 1, 0, 0, 0, 1)
+    half_way, _ = written(tmp_path, nights, baseline=baseline(tmp_path, found))
+    assert half_way.alarms == (0, 0, 1, 0, 0, 0)
+    assert half_way.summary["states"]["unaudited"] == 1
+    report, _ = written(tmp_path, nights, baseline=baseline(tmp_path, found, unseen))
+    assert report.alarms == (0, 0, 0, 0, 0, 0)
+    assert report.summary["states"]["accepted"] == 1
+
+
 def test_what_the_baseline_accepts_does_not_alarm(tmp_path):
     known = {"model": "o/*", "reason": "known"}
     accepts = baseline(tmp_path, {"kind": "missing", **known}, {"kind": "gated", **known})
     nights = {THIRD: [plain("o/a", A), unaudited("o/b")]}
-    assert written(tmp_path, nights)[0].alarms == (1, 0, 1, 0)
+    assert written(tmp_path, nights)[0].alarms == (1, 0, 1, 0, 0, 0)
     report, folder = written(tmp_path, nights, baseline=accepts)
-    assert report.alarms == (0, 0, 0, 0)
+    assert report.alarms == (0, 0, 0, 0, 0, 0)
     assert report.summary["baseline"] == {"entries": 2, "accepted": 1, "excused": 1, "notes": []}
     assert [row["accepted"] for row in table(folder / "changes.csv")] == ["known"]
 
@@ -248,6 +270,9 @@ def test_a_residual_alarms_whatever_is_accepted(tmp_path):
                 lambda name: plain(name, residual=1),
                 unaudited,
                 lambda name: unaudited(name, "bad-request"),
+                half,
+                lambda name: half(name, A),
+                lambda name: half(name, B),
                 lambda name: plain(name, verdict=None),
             ]
         ),

@@ -11,18 +11,28 @@ from hypothesis import strategies as st
 
 from auditor.errors import UsageError
 from auditor.sweep.ledger import Found, Ledger
+from auditor.sweep.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.schema import SUMMARY, VERSION
-from auditor.sweep.store import Planned, Recorded, Store, Summary, Versions, pack, unpack
+from auditor.sweep.store import Planned, Recorded, Store, Summary, Versions
 
 NOW = Versions(auditor="1", catalogue="a")
 LATER = Versions(auditor="1", catalogue="b")
-EMPTY = Summary(*(0 if name in {"errors", "warnings", "infos"} else None for name in SUMMARY))
+COUNTED = {"errors", "warnings", "infos", "blind"}
+EMPTY = Summary(*(0 if name in COUNTED else None for name in SUMMARY))
 
 
 def recorded(verdict="clean", reason=None, **counts):
     numbers = {"requests": 0, "bytes": 0, "seconds": 0.0, **counts}
     summary = EMPTY._replace(verdict=verdict, reason=reason, **numbers)
-    return Recorded(summary, pack(json.dumps({"verdict": verdict, "reason": reason}).encode()))
+    return Recorded(summary, Kept(packed({"verdict": verdict, "reason": reason})))
+
+
+def packed(value):
+    return pack(json.dumps(value).encode())
+
+
+def shared(value):
+    return Shared(digest_of(json.dumps(value).encode()), packed(value))
 
 
 def found(name, commit="a" * 40, siblings=None):
@@ -59,20 +69,20 @@ def test_a_plan_without_outcomes_is_shown_as_not_audited_yet(path):
 def test_what_is_recorded_is_shown_and_no_longer_waits(path):
     ledger, night = opened(path, found("o/a"), found("o/b"))
     with ledger:
-        ledger.record(night, "o/a", "a" * 40, recorded("findings", errors=2), snapshot=b"s")
+        ledger.record(night, "o/a", "a" * 40, recorded("findings", errors=2), snapshot=Kept(b"s"))
         assert shown(ledger) == [("o/a", "findings", None), ("o/b", None, None)]
         assert [one.model for one in ledger.waiting(night)] == ["o/b"]
         result = ledger.result("n1", "o/a")
         assert result.outcome == {"verdict": "findings", "reason": None}
         assert (result.errors, result.commit_sha, result.catalogue) == (2, "a" * 40, "a")
         assert ledger.tally("n1") == ((None, None, 1), ("findings", None, 1))
-        assert ledger.alarms("n1") == (1, 0, 1, 0)
+        assert ledger.alarms("n1") == (1, 0, 1, 0, 0, 0)
 
 
 def test_a_new_version_waits_for_all_and_hands_out_what_is_stored(path):
     ledger, night = opened(path, found("o/a", siblings=[]), found("o/b", siblings=[]))
     with ledger:
-        ledger.record(night, "o/a", "a" * 40, recorded(), snapshot=b"s")
+        ledger.record(night, "o/a", "a" * 40, recorded(), snapshot=Kept(b"s"))
         later = ledger.begin("n1", "all", LATER)
         waiting = {one.model: one for one in ledger.waiting(later)}
         assert waiting["o/a"].snapshot == b"s"
@@ -191,7 +201,7 @@ def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps
     ledger, night = opened(path, found("o/a"), found("o/b"), found("o/c"))
     with ledger, Ledger.open(path) as other:
         for name, commit, which in steps:
-            (ledger, other)[which].record(night, name, commit, recorded(), snapshot=b"s")
+            (ledger, other)[which].record(night, name, commit, recorded(), snapshot=Kept(b"s"))
         assert {one.model for one in other.results("n1") if one.verdict} == {
             name for name, commit, _ in steps if commit == "a" * 40
         }

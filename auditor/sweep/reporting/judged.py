@@ -41,6 +41,7 @@ class Judged:
     matches: tuple[Matched, ...]
     accepted: tuple[str | None, ...]  # of each match: why; None: it is not
     excused: str | None  # why it is accepted that the model is not audited
+    blind: bool  # of a model with findings: a component is not audited, and nobody accepts that
     moves: tuple[Row, ...]  # what changed of the model itself, as rows of changes.csv
     commits: tuple[str | None, str | None]  # before, tonight
 
@@ -78,7 +79,7 @@ class Judged:
         if self.alarms or self.unexplained:
             return State.OPEN
         if self.verdict == "findings":
-            return State.ACCEPTED
+            return State.UNAUDITED if self.blind else State.ACCEPTED
         if self.verdict == "unaudited":
             return State.ACCEPTED if self.excused is not None else State.UNAUDITED
         return State.CLEAN if self.verdict == "clean" else State.PENDING
@@ -111,9 +112,18 @@ def judged(compared: Compared, baseline: Baseline, *, first: bool) -> Judged:
             baseline.accepted(model, match.tonight) if match.tonight else None for match in matches
         ),
         excused=baseline.excused(model, reason) if reason else None,
+        blind=_blind(model, outcome, baseline),
         moves=tuple(of_model(outcome, before, first=first)),
         commits=(before.get("commit") if before else None, _commit(compared.tonight)),
     )
+
+
+def _blind(model: str, outcome: Outcome | None, baseline: Baseline) -> bool:
+    """Whether a component is not audited of a model that is, and nobody accepts the reason."""
+    if outcome is None or outcome.get("verdict") != "findings":
+        return False
+    reasons = [str(part["reason"]) for part in outcome.get("parts", ()) if part.get("reason")]
+    return any(baseline.excused(model, reason) is None for reason in reasons)
 
 
 def _unseen(outcome: Outcome | None) -> tuple[str | None, ...]:
@@ -129,9 +139,13 @@ def _before(compared: Compared, outcome: Outcome | None) -> Outcome | None:
     tonight, before = compared.tonight, compared.before
     if before is None:
         return None
-    if tonight and before.content is not None and tonight.content == before.content:
+    if tonight and before.content is not None and _kept(tonight) == _kept(before):
         return outcome
     return _outcome(before)
+
+
+def _kept(result: Result) -> tuple[bytes | None, bytes | None]:
+    return result.content, result.shared_content
 
 
 def _outcome(result: Result) -> Outcome:

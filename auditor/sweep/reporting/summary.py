@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from auditor.sweep.ledger import Alarms
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.judged import ALARMING, Judged, State
 from auditor.sweep.reporting.tables import part
 from auditor.sweep.store import Night
+from auditor.sweep.tallies import Alarms
 
 SCHEMA = 1
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
@@ -43,16 +43,20 @@ class Summary:
         self._findings(judged)
 
     def _alarm(self, judged: Judged) -> None:
-        """What of the model there is to be alarmed about, as auditor.sweep.ledger has it."""
+        """What of the model there is to be alarmed about, as auditor.sweep.tallies has it."""
         severities = {match.finding["severity"] for match in judged.alarms}
         outcome = judged.outcome or {}
         bad_request = outcome.get("reason") == "bad-request"
         unseen = judged.verdict in {None, "unaudited"} and judged.excused is None
+        error = "error" in severities or judged.unexplained
+        warning = severities == {"warning"} and not judged.unexplained
         self.alarming.update(
-            errors="error" in severities or judged.unexplained,
-            warnings=severities == {"warning"} and not judged.unexplained,
-            unaudited=unseen and not bad_request,
+            errors=error,
+            warnings=warning,
+            unaudited=(unseen and not bad_request) or (judged.blind and not (error or warning)),
             bad_requests=unseen and bad_request,
+            blind_errors=error and judged.blind,
+            blind_warnings=warning and judged.blind,
         )
 
     def _findings(self, judged: Judged) -> None:

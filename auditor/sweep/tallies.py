@@ -1,0 +1,51 @@
+"""A night in numbers: what its last word and its exit code are made of."""
+
+from typing import NamedTuple
+
+from auditor.sweep.store import Store
+
+
+class Alarms(NamedTuple):
+    """How many models of a night have what an exit code is made of."""
+
+    errors: int  # a finding of that severity, or a residual
+    warnings: int  # none of those, but a warning
+    unaudited: int  # could not be audited; or a component could not, and it is none of the above
+    bad_requests: int
+    # Of those with errors, and with warnings: a component could not be audited. What is found comes
+    # before that, unless --fail-on lets it pass.
+    blind_errors: int = 0
+    blind_warnings: int = 0
+
+
+class Tallies(Store):
+    """A store as it is counted."""
+
+    def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
+        """(verdict, reason, models) of a night, the reason of those that are unaudited."""
+        rows = self._database.execute(
+            "SELECT verdict, reason, count(*) FROM results WHERE night = ?"
+            " GROUP BY verdict, reason ORDER BY verdict, reason",
+            (night,),
+        )
+        return tuple(rows)
+
+    def alarms(self, night: str) -> Alarms:
+        """What there is to be alarmed about."""
+        row = self._database.execute(_ALARMS, {"night": night}).fetchone()
+        return Alarms(*(count or 0 for count in row))
+
+
+_ALARMS = """
+SELECT sum(error), sum(warning),
+    sum(verdict = 'unaudited' AND NOT bad_request OR blind AND NOT error AND NOT warning),
+    sum(bad_request), sum(error AND blind), sum(warning AND blind)
+FROM (
+    SELECT errors > 0 OR coalesce(residual, 0) != 0 AS error,
+        errors = 0 AND coalesce(residual, 0) = 0 AND warnings > 0 AS warning,
+        coalesce(verdict, 'unaudited') AS verdict,
+        verdict = 'findings' AND blind > 0 AS blind,
+        coalesce(reason, '') = 'bad-request' AS bad_request
+    FROM results WHERE night = :night
+)
+"""
