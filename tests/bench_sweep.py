@@ -20,8 +20,8 @@ from statistics import median
 
 from benching.measure import AUDIT
 from benching.sweep_models import AUTHOR, PAGE, write
-from benching.sweep_server import NGINX, Nginx, nginx
-from benching.sweep_tree import Run, run
+from benching.sweep_server import NGINX, nginx
+from benching.sweep_tree import Run, peak, run
 
 MODELS = 2000
 SIZES = (200, 2000, 10_000)
@@ -70,8 +70,8 @@ def main() -> None:
         memory = {size: _memory(size, Path(bytecode)) for size in options.sizes}
     for one in cold:
         _say(_described(one, options.models))
-    for size, peak in memory.items():
-        _say(f"memory of all processes, cold sweep of {size:>6,} models: {peak / 1e6:,.1f} MB")
+    for size, most in memory.items():
+        _say(f"memory of all processes, cold sweep of {size:>6,} models: {most / 1e6:,.1f} MB")
     names = ("huggingface_hub", "hf-audit")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     _say(
@@ -94,11 +94,11 @@ def _cold(title: str, models: int, bases: int, runs: int, bytecode: Path) -> Col
             for number in range(runs + 1):
                 store = folder / f"{number}.sqlite"
                 before, cpu = server.requests(), server.cpu()
-                ours.append(_sweep(store, "n1", server, bytecode))
+                ours.append(run(_sweep(store, "n1"), bytecode, server.url))
                 shares.append((server.cpu() - cpu) / ours[-1].wall)
                 asked.append(server.requests() - before)
                 before = server.requests()
-                second.append(_sweep(store, "n2", server, bytecode))
+                second.append(run(_sweep(store, "n2"), bytecode, server.url))
                 asked_again.append(server.requests() - before)
                 peer.append(run(_peer(models), bytecode, server.url))
     return Cold(
@@ -112,10 +112,9 @@ def _cold(title: str, models: int, bases: int, runs: int, bytecode: Path) -> Col
     )
 
 
-def _sweep(store: Path, night: str, server: Nginx, bytecode: Path) -> Run:
+def _sweep(store: Path, night: str) -> tuple[str, ...]:
     kept = ("--store", str(store), "--night", night)
-    options = ("--author", AUTHOR, *kept, "--at-once", str(THREADS), "--quiet")
-    return run((AUDIT, "sweep", *options), bytecode, server.url)
+    return AUDIT, "sweep", "--author", AUTHOR, *kept, "--at-once", str(THREADS), "--quiet"
 
 
 def _peer(models: int) -> tuple[str, ...]:
@@ -136,7 +135,7 @@ def _memory(models: int, bytecode: Path) -> int:
         folder = Path(name)
         write(folder, models, BASES)
         with nginx(folder, models, PAGE) as server:
-            return _sweep(folder / "sweep.sqlite", "n1", server, bytecode).memory
+            return peak(_sweep(folder / "sweep.sqlite", "n1"), bytecode, server.url)
 
 
 def _described(cold: Cold, models: int) -> str:

@@ -1,7 +1,6 @@
-"""A command and all the processes that it starts: time, processor time and memory.
+"""A command and all the processes that it starts: time and processor time, or memory.
 
-Not by wait4: the processes of a sweep are forked by a server of forks, and are nobody's children
-that could be waited for.
+One or the other: whoever looks at memory while it runs takes a tenth of a core for that.
 """
 
 import os
@@ -9,13 +8,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 from benching.measure import environment_of
 
-_LOOK = 0.02  # seconds; what a process does between the last look and its end is not counted
+_LOOK = 0.02  # seconds between looks; what a process takes after the last one is not seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,32 @@ class Run:
 
     wall: float  # seconds
     cpu: float  # seconds, user and system, of all its processes
-    memory: int  # bytes: the peaks of all its processes, added up
 
 
 def run(command: Sequence[str], bytecode: Path, url: str) -> Run:
     """Run the command in a cache of its own; raises where it does not end with 0."""
+    start = time.perf_counter()
+    with _started(command, bytecode, url) as process:
+        _, status, used = os.wait4(process.pid, 0)  # of those too that the command waited for
+        wall = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return Run(wall=wall, cpu=used.ru_utime + used.ru_stime)
+
+
+def peak(command: Sequence[str], bytecode: Path, url: str) -> int:
+    """Bytes: the peaks of all processes of the command, added up; raises as `run` does."""
+    peaks: dict[int, int] = {}
+    with _started(command, bytecode, url) as process:
+        while process.poll() is None:
+            for pid in _of_session(process.pid):
+                peaks[pid] = _peak_of(pid, peaks.get(pid, 0))
+            time.sleep(_LOOK)
+    return sum(peaks.values())
+
+
+@contextmanager
+def _started(command: Sequence[str], bytecode: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "said").open("w+b") as said:
-        start = time.perf_counter()
         process = subprocess.Popen(  # noqa: S603 - our own commands
             command,
             stdin=subprocess.DEVNULL,
@@ -39,19 +58,11 @@ def run(command: Sequence[str], bytecode: Path, url: str) -> Run:
             env=environment_of(Path(folder), bytecode, SimpleNamespace(url=url)),
             start_new_session=True,
         )
-        ticks: dict[int, int] = {}
-        peaks: dict[int, int] = {}
-        while process.poll() is None:
-            for pid in _of_session(process.pid):
-                ticks[pid], peaks[pid] = _used(pid, ticks.get(pid, 0), peaks.get(pid, 0))
-            time.sleep(_LOOK)
-        wall = time.perf_counter() - start
+        yield process
         if process.returncode != 0:
             said.seek(0)
             message = f"{command} ended with {process.returncode}: {said.read()[-2000:]!r}"
             raise RuntimeError(message)
-    cpu = sum(ticks.values()) / os.sysconf("SC_CLK_TCK")
-    return Run(wall=wall, cpu=cpu, memory=sum(peaks.values()))
 
 
 def _of_session(session: int) -> Iterator[int]:
@@ -65,13 +76,10 @@ def _of_session(session: int) -> Iterator[int]:
                 yield int(place.name)
 
 
-def _used(pid: int, ticks: int, peak: int) -> tuple[int, int]:
-    """Processor time so far, and the peak of memory so far."""
-    place = Path(f"/proc/{pid}")
+def _peak_of(pid: int, before: int) -> int:
     try:
-        fields = (place / "stat").read_text().rpartition(")")[2].split()
-        status = (place / "status").read_text()
+        status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
-        return ticks, peak
+        return before
     lines = (line.split() for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(fields[11]) + int(fields[12]), max([peak, *(1024 * int(one[1]) for one in lines)])
+    return max([before, *(1024 * int(one[1]) for one in lines)])
