@@ -1,7 +1,7 @@
 """Report | Unaudited: what one audit found out, and what it did not."""
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from auditor.analytic import Expectation, ModuleFormula, Role
@@ -100,8 +100,8 @@ class _Outcome:
         """
         import pandas as pd  # noqa: PLC0415 - takes half a second; only who asks for it pays
 
-        rows = [(self.model, self.commit, *astuple(row)) for row in self.modules]
-        names = ("model", "commit", *(column.name for column in fields(ModuleRow)))
+        rows = [(self.model, self.commit, *row) for row in self.modules]
+        names = ("model", "commit", *ModuleRow._fields)
         frame = pd.DataFrame(rows, columns=list(names))
         return frame.astype(dict.fromkeys(_COUNTS, "Int64"))
 

@@ -201,23 +201,35 @@ def BatchNorm(width: Dim | int) -> Module:
     )
 
 
-def symbols(block: Block) -> frozenset[Symbol]:  # noqa: PLR0911 - one for each kind of block
+def symbols(block: Block) -> frozenset[Symbol]:
     """The config keys that the block's shapes and counts are made of."""
+    sizes: dict[int, Dim] = {}
+    _gather(block, sizes)
+    return frozenset().union(*(size.symbols for size in sizes.values()))
+
+
+def _gather(block: Block, sizes: dict[int, Dim]) -> None:
+    """Add the sizes in a block, by id: most of a tree's are a few objects."""
     match block:
-        case Param(shape) | Buffer(shape) | Legacy(shape):
-            return frozenset().union(*(size.symbols for size in shape if isinstance(size, Dim)))
         case Module(children):
-            return frozenset().union(*(symbols(child) for _, child in children))
+            for _, child in children:
+                _gather(child, sizes)
+        case Param(shape) | Buffer(shape) | Legacy(shape):
+            sizes.update((id(size), size) for size in shape if isinstance(size, Dim))
         case Repeat(count, body):
-            return count.symbols | symbols(body)
+            sizes[id(count)] = count
+            _gather(body, sizes)
         case Stack(count, layers):
-            return count.symbols.union(*map(symbols, distinct(layers)))
+            sizes[id(count)] = count
+            for layer in distinct(layers):
+                _gather(layer, sizes)
         case Experts(body, count, active):
-            return symbols(body) | count.symbols | active.symbols
+            sizes.update({id(count): count, id(active): active})
+            _gather(body, sizes)
         case Extra(body) | Submodel(body):
-            return symbols(body)
+            _gather(body, sizes)
         case Tied():
-            return frozenset()
+            pass
 
 
 def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:

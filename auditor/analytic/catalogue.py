@@ -1,13 +1,12 @@
 """The classes with a closed form, by name, and the Expectation that a config implies for one."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial, wraps
 from importlib import import_module
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, cast
 
-from auditor.analytic.blocks import Module, symbols
+from auditor.analytic.blocks import Module, bounded, symbols
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
@@ -49,19 +48,34 @@ class _Architecture(NamedTuple):
 _Builder = TypeVar("_Builder", bound=Builder)
 
 _ARCHITECTURES: dict[tuple[str, str], _Architecture] = {}  # by model type and class name
+_TYPES: dict[str, tuple[str, ...]] = {}  # class name -> the model types that have it
+_PLACES = {model_type: place for place, model_type in enumerate(FILES)}
+_LONGEST = 128  # characters of a class name; a longer one is a stranger's, and not kept in a cache
 
 
 def architecture(name: str, family: Family) -> Callable[[_Builder], _Builder]:
     """Register the function below as the closed form of the class of that name."""
 
     def register(build: _Builder) -> _Builder:
+        build = _once(build)
         key = (family.model_type, name)
         if key in _ARCHITECTURES:
             raise ValueError(f"{name} of {family.model_type} has a closed form already")
         _ARCHITECTURES[key] = _Architecture(family, build)
+        _TYPES[name] = (*_TYPES.get(name, ()), family.model_type)
         return build
 
     return register
+
+
+def _once(build: _Builder) -> _Builder:
+    """The builder, run once of one config: the classes of a family hold the same base model."""
+
+    @wraps(build)
+    def shared(c: Config, /, **options: Hashable) -> Module:
+        return c.once((build, *options.items()), partial(build, c, **options))
+
+    return cast("_Builder", shared)
 
 
 # --- what there is ----------------------------------------------------------------------------
@@ -88,10 +102,12 @@ def siblings(model_type: str) -> tuple[str, ...]:
 def types(name: str) -> tuple[str, ...]:
     """The model types that have a class of that name, in the order of FILES."""
     name = current(name)
-    for model_type in FILES:
-        if _squeezed(name).startswith(_squeezed(model_type)):
-            _loaded(model_type)
-    return tuple(model_type for model_type in FILES if (model_type, name) in _ARCHITECTURES)
+    if len(name) > _LONGEST:
+        return ()
+    for model_type in _begun_with(name):
+        _loaded(model_type)
+    having = _TYPES.get(name, ())
+    return tuple(sorted(having, key=_PLACES.__getitem__))
 
 
 def known(name: str) -> bool:
@@ -131,6 +147,13 @@ def _loaded(model_type: str) -> str:
     return model_type
 
 
+@lru_cache(maxsize=256)
+def _begun_with(name: str) -> tuple[str, ...]:
+    """The model types that a class name begins with, but for case and marks: deberta-v2."""
+    squeezed = _squeezed(name)
+    return tuple(each for each in FILES if squeezed.startswith(_squeezed(each)))
+
+
 @lru_cache(maxsize=1024)
 def _squeezed(name: str) -> str:
     """Class names begin with their model type, but for case and marks: deberta-v2, DebertaV2."""
@@ -149,25 +172,48 @@ def expect(config: Config, target: str, *, depth: int | None = None) -> Expectat
     """
     target = current(target)
     family, completed, tree = _built(config, target)
-    letters = _by_letter(symbols(tree))
-    replacements = _multiples(letters)
-    listed = inventory(tree, replacements, depth=depth)
-    total, active = _formula(listed.total), _formula(listed.active) if listed.active else None
-    printed = total.formula + (active.formula if active else "")
+    write = _written if bounded(tree) <= _MOST_KEPT else _written.__wrapped__
+    written = write(tree, depth)
     return Expectation(
         target=target,
         model_type=family.model_type,
         prefix=family.prefix,
         origin="closed-form",
-        tensors=listed.tensors,
-        parameters=total.parameters,
-        formula=total.formula,
-        legend=tuple(_legend(printed, letters, replacements)),
-        modules=listed.modules,
-        active=active,
+        tensors=written.tensors,
+        parameters=written.total.parameters,
+        formula=written.total.formula,
+        legend=written.legend,
+        modules=written.modules,
+        active=written.active,
         loading=_loading(family, completed, target),
         defaults=completed.defaulted,
     )
+
+
+class _Written(NamedTuple):
+    """A tree written out: what follows from its blocks alone, whatever config they came of."""
+
+    tensors: tuple[ExpectedTensor, ...]
+    total: ModuleFormula
+    active: ModuleFormula | None
+    modules: Mapping[str, ModuleFormula]
+    legend: tuple[Symbol, ...]
+
+
+# Trees of more tensors are written out each time. A BERT has 200, which take 70 kB (tracemalloc);
+# Mixtral 8x7B has 995.
+_MOST_KEPT = 2048
+
+
+@lru_cache(maxsize=32)
+def _written(tree: Module, depth: int | None) -> _Written:
+    letters = _by_letter(sorted(symbols(tree)))  # in an order that is the same in every process
+    replacements = _multiples(letters)
+    listed = inventory(tree, replacements, depth=depth)
+    total, active = _formula(listed.total), _formula(listed.active) if listed.active else None
+    printed = total.formula + (active.formula if active else "")
+    legend = tuple(_legend(printed, letters, replacements))
+    return _Written(listed.tensors, total, active, listed.modules, legend)
 
 
 class Sibling(NamedTuple):
@@ -181,7 +227,7 @@ class Sibling(NamedTuple):
 
 def sibling(config: Config, target: str) -> Sibling:
     """What a class of the family would make of the config, as far as names go."""
-    family, completed, tree = _built(config, target)
+    family, completed, tree = _built(config, target, shared=True)
     rules = _loading(family, completed, target)
     names: Names | Mapping[str, ExpectedTensor] = Names(tree)
     if rules.renames:
@@ -204,12 +250,16 @@ def _loading(family: Family, completed: Config, target: str) -> Loading:
     return loading(family, target, tuple(inside))
 
 
-def _built(config: Config, target: str) -> tuple[Family, Config, Module]:
-    """The class's family, the config as it completes it, and its tree of blocks."""
+def _built(config: Config, target: str, *, shared: bool = False) -> tuple[Family, Config, Module]:
+    """The class's family, the config as it completes it, and its tree of blocks.
+
+    Where classes share the completed config nobody can tell which of them asked for a default.
+    """
     having = types(target)
     declared = current_type(config.model_type or "")
     family, build = _ARCHITECTURES[declared if declared in having else having[0], target]
-    completed = config.of(family)
+    complete = partial(config.of, family)
+    completed = config.once(family, complete) if shared else complete()
     return family, completed, build(completed)
 
 
@@ -283,4 +333,4 @@ def _legend(
         if letter in letters:  # and neither ceil nor floor
             yield letters[letter]
     for symbol, by in replacements.items():
-        yield replace(symbol, formula=str(by))
+        yield symbol._replace(formula=str(by))

@@ -1,11 +1,11 @@
 """Config: what a config.json says about shapes, read as strictly as transformers reads it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.dtypes import DTYPES
@@ -48,6 +48,7 @@ _NEVER_ZERO = frozenset({"vocab_size", "hidden_size", "num_attention_heads", "nu
 _LARGEST = 2**40
 
 _T = TypeVar("_T", bool, str)
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,15 @@ class Config:
     # The one thing that changes: which defaults were asked for, so that a report can say what an
     # expectation rests on. A nested config shares it with the one around it.
     _defaulted: set[str] = field(default_factory=set, compare=False, repr=False)
+    # What was worked out of this very object: a builder asks for hidden_size a dozen times.
+    _known: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, key: Hashable, work_out: Callable[[], _V]) -> _V:
+        """What is worked out of this config under that key, the first time that it is asked for."""
+        if key not in self._known:
+            self._known[key] = work_out()
+        value: _V = self._known[key]
+        return value
 
     def of(self, family: Family) -> Self:
         """The config as the family's config class completes it."""
@@ -108,6 +118,9 @@ class Config:
         return 1 if type(found.value) is int else len(_items(found, None))
 
     def dim(self, key: str) -> Dim:
+        return self.once(key, lambda: self._sized(key))
+
+    def _sized(self, key: str) -> Dim:
         found = self._find(key)
         return self._dim(found.name, self._integer(found), default=found.default)
 

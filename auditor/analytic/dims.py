@@ -1,10 +1,10 @@
 """Dim: an expression in config keys together with its value, so that the two cannot drift."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, reduce
-from itertools import groupby
+from itertools import chain, groupby
 from operator import mul
 
 from auditor.analytic.expectation import Symbol
@@ -64,8 +64,9 @@ class Dim:
 
     def __mul__(self, other: "Dim | int") -> "Dim":
         other = dim(other)
-        terms = (_times(left, right) for left in self.terms for right in other.terms)
-        return _collect(terms, self.value * other.value)
+        terms = tuple(_times(left, right) for left in self.terms for right in other.terms)
+        value = self.value * other.value
+        return _collect(terms, value) if len(terms) > 1 else Dim(terms, value)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -154,7 +155,16 @@ def counted(number: int) -> Dim:
 
 
 def product(factors: Iterable[Dim | int]) -> Dim:
-    return reduce(mul, factors, dim(1))
+    sizes = tuple(map(dim, factors))
+    return reduce(mul, sizes) if sizes else dim(1)
+
+
+def summed(sizes: Sequence[Dim]) -> Dim:
+    """Their sum, in order once for all of them."""
+    if len(sizes) == 1:
+        return sizes[0]
+    terms = chain.from_iterable(size.terms for size in sizes)
+    return _collect(terms, sum(size.value for size in sizes))
 
 
 def _symbols(atom: _Atom) -> frozenset[Symbol]:
@@ -183,13 +193,17 @@ def _times(left: _Term, right: _Term) -> _Term:
     powers = dict(left[0])
     for atom, power in right[0]:
         powers[atom] = powers.get(atom, 0) + power
-    kept = (item for item in powers.items() if item[1])
-    return tuple(sorted(kept, key=_factor_key)), left[1] * right[1]
+    kept = [item for item in powers.items() if item[1]]
+    if len(kept) > 1:
+        kept.sort(key=_factor_key)
+    return tuple(kept), left[1] * right[1]
 
 
 def _power(term: _Term, power: int) -> _Term:
     monomial, coefficient = term
     raised = Fraction(coefficient) ** power if power < 0 else coefficient**power
+    if raised.denominator == 1:  # a sum with a Fraction takes 0.9 us, one of ints 0.02
+        raised = raised.numerator
     return tuple((atom, exponent * power) for atom, exponent in monomial), raised
 
 
@@ -201,6 +215,8 @@ def _single(divisor: Dim) -> _Term:
 
 def _rewrite(term: _Term, replacements: Mapping[Symbol, Dim]) -> _Term:
     monomial, coefficient = term
+    if not any(atom in replacements or isinstance(atom, Rounded) for atom, _ in monomial):
+        return term
     rewritten: _Term = ((), coefficient)
     for atom, power in monomial:
         rewritten = _times(rewritten, _power(_replaced(atom, replacements), power))

@@ -48,9 +48,8 @@ class ModuleFormula(NamedTuple):
     formula: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Symbol:
-    """One letter of a formula."""
+class Symbol(NamedTuple):
+    """One letter of a formula; a NamedTuple, for formulas look each of them up all the time."""
 
     letter: str  # V, D, L, T, N, F, H, K, E, C, k, or D_text; the key where people have no letter
     key: str  # the config key that it stands for, e.g. "hidden_size", "text_config.hidden_size"

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, object]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
-    """What the classes of one model type share."""
+    """What the classes of one model type share; there is one object of each, its own key."""
 
     model_type: str  # e.g. "bert"
     prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
@@ -24,5 +25,11 @@ class Family:
 
     def aliases(self, key: str) -> tuple[str, ...]:
         """The other names of one of this config class's keys."""
-        names = (*self.older.items(), *self.synonyms.items())
-        return tuple(alias for alias, own in names if own == key)
+        return self._aliases.get(key, ())
+
+    @cached_property
+    def _aliases(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for alias, own in (*self.older.items(), *self.synonyms.items()):
+            found[own] = (*found.get(own, ()), alias)
+        return found

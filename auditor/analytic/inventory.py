@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import compress
 from math import prod
 from operator import attrgetter
@@ -26,8 +26,15 @@ from auditor.analytic.blocks import (
     bounded,
     distinct,
 )
-from auditor.analytic.dims import Dim, counted, dim, product
+from auditor.analytic.dims import Dim, counted, dim, product, summed
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role, Symbol
+
+Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same value
+
+# Layers of more tensors are written out anew for each model: of 59 checkpoints' layers all have
+# fewer (31 at the most), but for those of more than a hundred experts.
+_MOST_KEPT = 256
+_MOST_TERMS = 64  # of a formula that is kept; SamModel's has 37, the most of all classes here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +56,7 @@ def inventory(
     but who wants to see each.
     """
     bounded(tree)
-    listing = _Listing(replacements, depth)
+    listing = _Listing(tuple(replacements.items()), depth)
     total, active = listing.add(tree, "")
     listing.modules.setdefault("", listing.formula(total))
     return Inventory(
@@ -79,17 +86,13 @@ def _each(combine: Callable[[Sequence[Dim]], Dim], sizes: Sequence[_Size]) -> _S
     return _Size(total, combine([size.active for size in sizes]))
 
 
-def _sum(sizes: Sequence[Dim]) -> Dim:
-    return sum(sizes, dim(0))
-
-
 _NOTHING = _all(dim(0))
 
 
 class _Listing:
     """Collects tensors and modules, with names that begin at the block it was given."""
 
-    def __init__(self, replacements: Mapping[Symbol, Dim], depth: int | None) -> None:
+    def __init__(self, replacements: Replacements, depth: int | None) -> None:
         self.replacements = replacements
         self.depth = depth
         self.tensors: list[ExpectedTensor] = []
@@ -131,11 +134,10 @@ class _Listing:
         match block:
             case Module(children):
                 sizes = [self.add(child, _join(name, key)) for key, child in children]
-                size = _each(_sum, sizes)
+                size = _each(summed, sizes)
             case Repeat(count, body):
-                once, each = self.once(body)
+                pattern, each = self.pattern(body)
                 size = _each(lambda sizes: count * sizes[0], [each])
-                pattern = _Pattern(once)
                 for number in range(count.value):
                     self.copy(pattern, f"{name}.{number}")
             case Stack(count, layers):
@@ -148,10 +150,9 @@ class _Listing:
         return size
 
     def stack(self, count: Dim, layers: tuple[Module, ...], name: str) -> _Size:
-        kinds = {id(layer): self.once(layer) for layer in distinct(layers)}
-        patterns = {kind: _Pattern(once) for kind, (once, _) in kinds.items()}
+        kinds = {id(layer): self.pattern(layer) for layer in distinct(layers)}
         for number, layer in enumerate(layers):
-            self.copy(patterns[id(layer)], f"{name}.{number}")
+            self.copy(kinds[id(layer)][0], f"{name}.{number}")
         alike = Counter(map(id, layers))
         numbers = [alike[kind] for kind in kinds]
         sizes = [size for _, size in kinds.values()]
@@ -171,6 +172,11 @@ class _Listing:
             role = Role.EXTRA if tensor.role.learned else Role.LEGACY
             self.tensors.append(tensor._replace(name=_join(name, tensor.name), role=role))
 
+    def pattern(self, body: Module) -> tuple["_Pattern", _Size]:
+        """A layer to be copied; one model after another has the same."""
+        write = _pattern if bounded(body) <= _MOST_KEPT else _pattern.__wrapped__
+        return write(body, self.replacements, self.depth)
+
     def once(self, body: Block) -> tuple["_Listing", _Size]:
         """The body listed on its own, to be copied: what makes deep models cheap."""
         listing = _Listing(self.replacements, self.depth)
@@ -179,12 +185,25 @@ class _Listing:
     def copy(self, pattern: "_Pattern", here: str) -> None:
         """List what was listed once, under that name."""
         levels = None if self.depth is None else self.depth - here.count(".") - 1
-        for key, formula in pattern.modules(levels):
-            self.modules[_join(here, key)] = formula
+        self.modules.update(pattern.modules(here, levels))
         self.tensors.extend(pattern.tensors(here))
 
     def formula(self, total: Dim) -> ModuleFormula:
-        return ModuleFormula(total.value, str(total.substitute(self.replacements)))
+        text = _text if len(total.terms) <= _MOST_TERMS else _text.__wrapped__
+        return ModuleFormula(total.value, text(total, self.replacements))
+
+
+@lru_cache(maxsize=1024)
+def _text(size: Dim, replacements: Replacements) -> str:
+    return str(size.substitute(dict(replacements)))
+
+
+@lru_cache(maxsize=128)
+def _pattern(
+    body: Module, replacements: Replacements, depth: int | None
+) -> tuple["_Pattern", _Size]:
+    once, size = _Listing(replacements, depth).once(body)
+    return _Pattern(once), size
 
 
 # The constructor without its frame of Python: 12 instead of 19 ms for 90,000.
@@ -195,25 +214,21 @@ class _Pattern:
     """What was listed once, to be listed again below other names."""
 
     def __init__(self, once: _Listing) -> None:
-        self._listed = once.modules
-        self._columns = tuple(zip(*once.tensors, strict=True))
-        self._modules: dict[int | None, tuple[tuple[str, ModuleFormula], ...]] = {}
+        names, *self._rest = tuple(zip(*once.tensors, strict=True)) or ((),)
+        self._names = tuple(map(".".__add__, names))
+        self._listed = {f".{key}" if key else "": of for key, of in once.modules.items()}
+        self._modules: dict[int | None, Mapping[str, ModuleFormula]] = {None: self._listed}
 
     def tensors(self, here: str) -> Iterator[ExpectedTensor]:
-        if not self._columns:
-            return iter(())
-        names, *rest = self._columns
-        return map(_expected, zip(map(f"{here}.".__add__, names), *rest, strict=True))
+        return map(_expected, zip(map(here.__add__, self._names), *self._rest, strict=True))
 
-    def modules(self, levels: int | None) -> tuple[tuple[str, ModuleFormula], ...]:
+    def modules(self, here: str, levels: int | None) -> Iterator[tuple[str, ModuleFormula]]:
         """Those at most so many levels down, "" being none down; None: all."""
         if levels not in self._modules:
-            self._modules[levels] = tuple(
-                (key, formula)
-                for key, formula in self._listed.items()
-                if levels is None or (key.count(".") + 1 if key else 0) <= levels
-            )
-        return self._modules[levels]
+            shown = (item for item in self._listed.items() if item[0].count(".") <= (levels or 0))
+            self._modules[levels] = dict(shown)
+        listed = self._modules[levels]
+        return zip(map(here.__add__, listed), listed.values(), strict=True)
 
 
 def _grouped(count: Dim, numbers: Sequence[int], sizes: Sequence[Dim]) -> Dim:

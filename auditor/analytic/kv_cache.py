@@ -8,6 +8,7 @@ uneven layers, layers that share keys and values, and layers without attention a
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
@@ -81,11 +82,8 @@ _DECODERS = frozenset(
 _KEYS = ("k_proj", "k", "kv_a_proj_with_mqa")
 _FUSED = ("c_attn", "query_key_value", "Wqkv", "qkv_proj")  # queries, keys and values in one
 _OUTPUT = ("c_proj", "dense", "out_proj", "o_proj", "o")
-_NAMES = (*_KEYS, *_FUSED, *_OUTPUT, "q_proj", "q", "v_proj", "v", "q_attn", "q_b_proj")
-_ENDS = tuple(f".{name}.weight" for name in _NAMES)
-_PROJECTION = re.compile(
-    rf"(?P<attention>.*\.(?P<layer>[0-9]{{1,9}})\.[\w.]+)\.(?P<name>{'|'.join(_NAMES)})\.weight"
-)
+_NAMES = frozenset({*_KEYS, *_FUSED, *_OUTPUT, "q_proj", "q", "v_proj", "v", "q_attn", "q_b_proj"})
+_ATTENTION = re.compile(r".*\.(?P<layer>[0-9]{1,9})\.[\w.]+")
 _TOWER = re.compile(r"(^|\.)(visual|vision_\w+|audio_\w+|encoder|mtp)\.")
 _CROSS = re.compile(r"\.(encoder_attn|EncDecAttention|crossattention)$")
 _SLIDING = frozenset({"sliding_attention", "chunked_attention"})
@@ -153,15 +151,22 @@ class _Widths(NamedTuple):
 def _attentions(tensors: Iterable[ExpectedTensor]) -> Mapping[str, _Widths]:
     found: dict[str, _Widths] = {}
     for tensor in tensors:
-        if not tensor.name.endswith(_ENDS) or tensor.role is Role.EXTRA:  # drafting: not run here
+        path, _, last = tensor.name.removesuffix(".weight").rpartition(".")
+        if last not in _NAMES or not tensor.name.endswith(".weight"):
             continue
-        match = _PROJECTION.fullmatch(tensor.name)
-        if match is None or len(tensor.shape) != 2 or _TOWER.search(tensor.name):  # noqa: PLR2004 - a matrix
+        layer = None if tensor.role is Role.EXTRA else _layer(path)  # drafting: not run here
+        if layer is None or len(tensor.shape) != 2:  # noqa: PLR2004 - a matrix
             continue
         out, into = tensor.shape
-        block = found.setdefault(match["attention"], _Widths(int(match["layer"]), {}))
-        block.widths[match["name"]] = (into, out)
+        found.setdefault(path, _Widths(layer, {})).widths[last] = (into, out)
     return {path: block for path, block in found.items() if _attends(block.widths)}
+
+
+@lru_cache(maxsize=4096)  # a block has four projections, and the next model the same blocks
+def _layer(path: str) -> int | None:
+    """The number of the layer that a path leads to; None: to none, or to one of another tower."""
+    match = _ATTENTION.fullmatch(path)
+    return None if match is None or _TOWER.search(f"{path}.") else int(match["layer"])
 
 
 def _attends(widths: Mapping[str, tuple[int, int]]) -> bool:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
 from auditor.analytic.blocks import (
     MAX_TENSORS,
@@ -34,7 +33,7 @@ class Names:
 
     def get(self, name: str) -> ExpectedTensor | None:
         """The tensor of that name; None: the tree has none."""
-        found = _find(self.tree, _Place(name, "", ""))
+        found = _find(self.tree, name, 0, "")
         if found is None:
             return None
         if found.role is Role.TIED and (source := self.get(found.tied_to or "")):
@@ -49,43 +48,37 @@ class _Found:
     tied_to: str | None = None
 
 
-class _Place(NamedTuple):
-    """Where the search has come to."""
-
-    rest: str  # of the name, below the block
-    here: str  # of the name, up to the block, with its dot: "bert.encoder."
-    within: str  # the same of the model that the block's ties are relative to
-
-    def below(self) -> tuple[str, "_Place"]:
-        """The next part of the name, and the place that it leads to."""
-        key, _, rest = self.rest.partition(".")
-        return key, self._replace(rest=rest, here=f"{self.here}{key}.")
-
-
 def _find(  # noqa: PLR0911 - one for each kind of block
-    block: Block, place: _Place
+    block: Block, name: str, at: int, within: str
 ) -> _Found | None:
+    """What the rest of the name, from `at` on, leads to below the block: behind its end, itself.
+
+    The block's ties are relative to `within`, the name's beginning with its dot: "bert.encoder.".
+    """
+    match block:
+        case Module() | Repeat() | Stack():
+            return _child(block, name, at, within)
+        case Experts(body):
+            return _find(body, name, at, within)
+        case Extra(body):
+            return _optional(_find(body, name, at, within))
+        case Submodel(body):
+            return _find(body, name, at, name[:at])
+    if at <= len(name):  # a dot, and what comes after it
+        return None
     match block:
         case Param(shape):
-            return _leaf(Role.PARAMETER, shape, place)
+            return _leaf(Role.PARAMETER, shape)
         case Buffer(shape):
-            return _leaf(Role.BUFFER, shape, place)
+            return _leaf(Role.BUFFER, shape)
         case Legacy(shape):
-            return _leaf(Role.LEGACY, shape, place)
+            return _leaf(Role.LEGACY, shape)
         case Tied(to):
-            return None if place.rest else _Found(Role.TIED, tied_to=f"{place.within}{to}")
-        case Experts(body):
-            return _find(body, place)
-        case Extra(body):
-            return _optional(_find(body, place))
-        case Submodel(body):
-            return _find(body, place._replace(within=place.here))
-        case Module() | Repeat() | Stack():
-            return _child(block, *place.below())
+            return _Found(Role.TIED, tied_to=f"{within}{to}")
 
 
-def _leaf(role: Role, shape: Shape, place: _Place) -> _Found | None:
-    return None if place.rest else _Found(role, tuple(dim(size).value for size in shape))
+def _leaf(role: Role, shape: Shape) -> _Found:
+    return _Found(role, tuple(dim(size).value for size in shape))
 
 
 def _optional(found: _Found | None) -> _Found | None:
@@ -94,15 +87,20 @@ def _optional(found: _Found | None) -> _Found | None:
     return replace(found, role=Role.EXTRA if found.role.learned else Role.LEGACY)
 
 
-def _child(block: Module | Repeat | Stack, key: str, place: _Place) -> _Found | None:
+def _child(block: Module | Repeat | Stack, name: str, at: int, within: str) -> _Found | None:
+    key = name[at:].partition(".")[0]
+    below = at + len(key) + 1
     match block:
         case Module(children):
-            return next((_find(child, place) for name, child in children if name == key), None)
+            for each, child in children:
+                if each == key:
+                    return _find(child, name, below, within)
+            return None
         case Repeat(count, body):
-            return None if _number(key, count.value) is None else _find(body, place)
+            return None if _number(key, count.value) is None else _find(body, name, below, within)
         case Stack(count, layers):
             number = _number(key, count.value)
-            return None if number is None else _find(layers[number], place)
+            return None if number is None else _find(layers[number], name, below, within)
 
 
 _DIGITS = len(str(MAX_TENSORS))

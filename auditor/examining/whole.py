@@ -184,7 +184,7 @@ def _rows(parts: tuple[Report | Unaudited, ...], observed: Observed | None) -> I
     )
     stored = held.parameters
     rows = [
-        replace(row, prefix=name, depth=1, share=_share(row.parameters, stored))
+        row._replace(prefix=name, depth=1, share=_share(row.parameters, stored))
         for name, row in roots
     ]
     statuses = {row.status for row in rows}

@@ -1,7 +1,6 @@
 """The module table of the terminal: a few rows of module prefixes, whatever the model's size."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from rich.table import Table
@@ -38,7 +37,7 @@ def lines(rows: Iterable[ModuleRow], depth: int) -> list[Line]:
     alike: dict[ModuleRow, list[str]] = {}
     for row in rows:
         if row.depth <= depth:
-            alike.setdefault(replace(row, prefix=""), []).append(row.prefix)
+            alike.setdefault(row._replace(prefix=""), []).append(row.prefix)
     found = []
     for row, prefixes in alike.items():
         for pattern in fold(prefixes, words=False):

@@ -12,6 +12,7 @@ of more than 18 digits, and those with more than 8 numbers and 16 parts.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain, product, zip_longest
 
 from auditor.tensors import natural_key
@@ -30,6 +31,10 @@ _MAX_NUMBERS = 8
 _MAX_PARTS = 16
 _MAX_PATTERNS = 10_000
 
+# Of no more names, and no longer ones, the patterns are kept: 512 times 16 kB at the most.
+_FEW = 128
+_SHORT = 128
+
 _Cell = tuple[tuple[str, ...], ...]  # the items at each position; every combination is a name
 
 
@@ -39,7 +44,13 @@ def fold(names: Iterable[str], *, words: bool = True) -> tuple[str, ...]:
     `words=False` folds numbers only: `layer.{0-11}.dense`, and never `{bias,weight}`.
     90,000 names of 61 layers with 256 experts take 0.3 s.
     """
-    unique = set(names)
+    unique = frozenset(names)
+    few = len(unique) <= _FEW and all(len(name) <= _SHORT for name in unique)
+    return (_folded if few else _folded.__wrapped__)(unique, words)
+
+
+@lru_cache(maxsize=512)  # one model after another has the same older names, the same buffers
+def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FBT001 - a cache's key
     literal = [name for name in unique if _LITERAL.search(name)]
     patterns = _fold_numbers(unique.difference(literal))
     if words and len(patterns) <= _MAX_PATTERNS:

@@ -1,7 +1,7 @@
 """Which stored tensor answers which expected one, by the rules under which loading renames."""
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -39,7 +39,7 @@ _RENAMES = (
         Step.DOUBLED,
     ),
 )
-
+_RENAMED = re.compile("|".join(pattern.pattern for pattern, _, _ in _RENAMES))  # by any of them
 
 _NO_SHAPE = (-1,)  # equal to no shape, and not to None, which stands for one that is not known
 
@@ -95,14 +95,25 @@ class Places:
         renamed, steps = _renamed(self.loading.renamed(stored))
         if not self.loading.finds(renamed) and not self._is_extra(renamed):
             return Place(renamed, None, steps)
-        name, shift = _prefixed(renamed, self.names, self.prefix)
-        if name not in self.names and stored in self.names:
+        name, expected, shift = self._found(renamed)
+        if expected is None and renamed != stored and stored in self.names:
             steps = ()
-            name, shift = _prefixed(stored, self.names, self.prefix)
-        expected = self.names.get(name)
+            name, expected, shift = self._found(stored)
         if expected is not None and not steps and self._older(stored, expected.name, shift):
             steps = (Step.OLDER,)
         return Place(name, expected, (*steps, shift) if shift else steps)
+
+    def _found(self, name: str) -> tuple[str, ExpectedTensor | None, Step | None]:
+        """What has the name, without the base model's prefix or with it; else as it stands."""
+        if self.prefix:
+            # No dot is asked for: transformers reads `bert_pooler.x` as well.
+            bare = name[len(self.prefix) + 1 :] if name.startswith(self.prefix) else None
+            if bare is not None and (found := self.names.get(bare)):
+                return bare, found, Step.STRIPPED
+            longer = f"{self.prefix}.{name}"
+            if found := self.names.get(longer):
+                return longer, found, Step.ADDED
+        return name, self.names.get(name), None
 
     def _is_extra(self, name: str) -> bool:
         """Loading looks for no extra tensor, wherever it is."""
@@ -146,23 +157,14 @@ def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | Non
 
 
 def _renamed(name: str) -> tuple[str, tuple[Step, ...]]:
+    if not _RENAMED.search(name):
+        return name, ()
     steps: list[Step] = []
     for pattern, replacement, step in _RENAMES:
         name, count = pattern.subn(replacement, name, count=1)
         if count:
             steps.append(step)
     return name, tuple(steps)
-
-
-def _prefixed(name: str, names: Container[str], prefix: str) -> tuple[str, Step | None]:
-    if not prefix:
-        return name, None
-    if name.startswith(prefix):  # no dot is asked for: transformers reads `bert_pooler.x` as well
-        bare = name[len(prefix) + 1 :]
-        if bare in names:
-            return bare, Step.STRIPPED
-    longer = f"{prefix}.{name}"
-    return (longer, Step.ADDED) if longer in names else (name, None)
 
 
 def match(

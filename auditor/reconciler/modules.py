@@ -1,7 +1,7 @@
 """Stored against expected, module prefix by module prefix, as the checkpoint names them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from auditor.analytic import Expectation, ModuleFormula, Role
 from auditor.reconciler.matching import Step
@@ -11,8 +11,7 @@ from auditor.tensors import natural_key
 from auditor.walker import Tally, Walk, parent
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModuleRow:
+class ModuleRow(NamedTuple):
     """The tally of one module prefix, as the checkpoint names it; the root is ""."""
 
     prefix: str
@@ -27,6 +26,13 @@ class ModuleRow:
     difference: int | None  # parameters - expected
     formula: str | None
     status: ModuleStatus
+
+
+# tensors, elements, parameters, trainable, bytes: of a tally as of a row
+_Counts = tuple[int, int | None, int | None, int | None, int | None]
+
+_NOT_STORED = Tally()
+_NOT_EXPECTED = ModuleFormula(0, "0")
 
 
 def compared(
@@ -50,12 +56,12 @@ def compared(
     )
     fates = _absent_fates(reconciled.absent, expectation.prefix, reconciled.shift, depth)
     whole = tallies[""].parameters
-    prefixes = sorted({*tallies, *formulas, *fates}, key=natural_key)
+    prefixes = sorted({**formulas, **tallies, **fates}, key=natural_key)  # nearly in order, so fast
     return tuple(
         _row(
             prefix,
-            tallies.get(prefix, Tally()),
-            formulas.get(prefix, ModuleFormula(0, "0")),
+            tallies.get(prefix, _NOT_STORED),
+            formulas.get(prefix, _NOT_EXPECTED),
             fates.get(prefix, 0),
             whole if shapes else None,
         )
@@ -99,19 +105,16 @@ def _row(
 ) -> ModuleRow:
     known = whole is not None
     expected = formula.parameters if formula else None
+    counts: _Counts = tally[:5] if known else (tally.tensors, None, None, None, None)
     return ModuleRow(
-        prefix=prefix,
-        depth=_depth(prefix),
-        tensors=tally.tensors,
-        elements=tally.elements if known else None,
-        parameters=tally.parameters if known else None,
-        trainable=tally.trainable if known else None,
-        bytes=tally.bytes if known else None,
-        share=tally.parameters / whole if whole else None,
-        expected=expected,
-        difference=tally.parameters - expected if known and expected is not None else None,
-        formula=formula.formula if formula else None,
-        status=status_of(tally.fates | fates) if formula else "unchecked",
+        prefix,
+        _depth(prefix),
+        *counts,
+        tally.parameters / whole if whole else None,
+        expected,
+        tally.parameters - expected if known and expected is not None else None,
+        formula.formula if formula else None,
+        status_of(tally.fates | fates) if formula else "unchecked",
     )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import or_
 from typing import NamedTuple
 
 from auditor.layouts import is_float
@@ -18,9 +20,8 @@ class Counted(NamedTuple):
     fate: int = 0  # bits that the walker only gathers; the reconciler gives them their meaning
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """Sums over a set of stored tensors."""
+class Tally(NamedTuple):
+    """Sums over a set of stored tensors; a NamedTuple, for a walk makes one for each prefix."""
 
     tensors: int = 0
     elements: int = 0
@@ -30,23 +31,22 @@ class Tally:
     fates: int = 0  # the or-ed bits of all tensors
 
 
-class _Cell(NamedTuple):
-    """What is the same for all tensors that are summed up in one place."""
+class _Kind(NamedTuple):
+    """What tensors that are summed up in one place have in common, beside their prefix."""
 
-    prefix: str
-    dtype: str | None  # None: only an index names them
+    dtype: str  # "": only an index names them
     file: str
 
 
-_Sums = list[int]  # tensors, elements, parameters, fates, bytes of odd dtypes; of one cell
-_Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; of many cells
+_Sums = list[int]  # tensors, elements, parameters, fates, bytes of odd dtypes; of one kind
+_Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; of any
 
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
     """One pass over all stored tensors, from which every tally is added up."""
 
-    cells: Mapping[_Cell, _Sums]
+    cells: Mapping[_Kind, Mapping[str, _Sums]]  # by what a prefix itself holds, of each kind
 
     @property
     def total(self) -> Tally:
@@ -54,12 +54,12 @@ class Walk:
 
     def by_dtype(self) -> Mapping[str, Tally]:
         """Sorted by dtype of the safetensors format; tensors without a header are left out."""
-        tallies = self._grouped(lambda cell: cell.dtype or "")
+        tallies = self._grouped(lambda kind: kind.dtype)
         return {dtype: tally for dtype, tally in tallies.items() if dtype}
 
     def by_file(self) -> Mapping[str, Tally]:
         """Sorted by name of the weight file."""
-        return self._grouped(lambda cell: cell.file)
+        return self._grouped(lambda kind: kind.file)
 
     def by_prefix(self) -> Mapping[str, Tally]:
         """Every module prefix down to the depth of the walk, the root "" among them.
@@ -67,25 +67,21 @@ class Walk:
         `bert.pooler.dense.weight` counts for "", `bert`, `bert.pooler` and `bert.pooler.dense`.
         """
         sums: dict[str, _Totals] = {"": [0] * 6}
-        self._add_up(sums, lambda cell: cell.prefix)
+        for kind, below in self.cells.items():
+            for prefix, found in below.items():
+                _add(sums, prefix, _totals(kind, found))
         return {prefix: _tally(found) for prefix, found in _rolled_up(sums).items()}
 
-    def _grouped(self, key: Callable[[_Cell], str]) -> Mapping[str, Tally]:
-        sums: dict[str, _Totals] = {}
-        self._add_up(sums, key)
-        return {name: _tally(sums[name]) for name in sorted(sums)}
+    @cached_property
+    def _kinds(self) -> Mapping[_Kind, _Totals]:
+        """The sums over all prefixes: of few kinds, while there are many prefixes."""
+        return {kind: _totals(kind, _whole(below)) for kind, below in self.cells.items()}
 
-    def _add_up(self, sums: dict[str, _Totals], key: Callable[[_Cell], str]) -> None:
-        for cell, (tensors, elements, parameters, fates, odd) in self.cells.items():
-            dtype = cell.dtype or ""
-            trainable = parameters if is_float(dtype) else 0
-            bits = elements * DTYPE_BITS.get(dtype, 0) + 8 * odd
-            more = [tensors, elements, parameters, trainable, bits, fates]
-            name = key(cell)
-            if name in sums:
-                _merge(sums[name], more)
-            else:
-                sums[name] = more
+    def _grouped(self, key: Callable[[_Kind], str]) -> Mapping[str, Tally]:
+        sums: dict[str, _Totals] = {}
+        for kind, found in self._kinds.items():
+            _add(sums, key(kind), found)
+        return {name: _tally(sums[name]) for name in sorted(sums)}
 
 
 def walk(items: Iterable[tuple[StoredTensor, int, int]], *, depth: int | None = None) -> Walk:
@@ -95,19 +91,25 @@ def walk(items: Iterable[tuple[StoredTensor, int, int]], *, depth: int | None = 
     take 50 ms.
     """
     limit = MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)
-    cells: dict[_Cell, _Sums] = {}
+    cells: dict[_Kind, dict[str, _Sums]] = {}
     below, last_dtype, last_file = "\0", None, None  # what the last tensor's cell begins with
+    of_kind: dict[str, _Sums] = {}
     sums: _Sums = []
     odd = False
     for tensor, parameters, fate in items:
         name, dtype, _, elements, file, span = tensor
-        if not name.startswith(below) or dtype != last_dtype or file != last_file:
-            prefix = cut(parent(name), limit)
-            sums = cells.setdefault(_Cell(prefix, dtype, file), [0, 0, 0, 0, 0])
-            # All that is below a prefix as deep as the walk goes is cut off there.
-            deep = prefix and prefix.count(".") + 1 == limit
-            below, last_dtype, last_file = f"{prefix}." if deep else "\0", dtype, file
+        if dtype != last_dtype or file != last_file:
+            of_kind = cells.setdefault(_Kind(dtype or "", file), {})
+            below, last_dtype, last_file = "\0", dtype, file
             odd = dtype is not None and dtype not in DTYPE_BITS
+        if not name.startswith(below):
+            prefix = parent(name)
+            level = prefix.count(".") + 1
+            if level > limit:
+                prefix = cut(prefix, limit)
+            sums = of_kind.setdefault(prefix, [0, 0, 0, 0, 0])
+            # All that is below a prefix as deep as the walk goes is cut off there.
+            below = f"{prefix}." if prefix and level >= limit else "\0"
         sums[0] += 1
         sums[1] += elements or 0
         sums[2] += parameters
@@ -127,6 +129,19 @@ def cut(prefix: str, depth: int) -> str:
     return ".".join(prefix.split(".", depth)[:depth]) if prefix.count(".") >= depth else prefix
 
 
+def _whole(below: Mapping[str, _Sums]) -> _Sums:
+    """The sums of one kind over all prefixes."""
+    tensors, elements, parameters, fates, odd = zip(*below.values(), strict=True)
+    return [sum(tensors), sum(elements), sum(parameters), reduce(or_, fates), sum(odd)]
+
+
+def _totals(kind: _Kind, sums: _Sums) -> _Totals:
+    tensors, elements, parameters, fates, odd = sums
+    trainable = parameters if is_float(kind.dtype) else 0
+    bits = elements * DTYPE_BITS.get(kind.dtype, 0) + 8 * odd
+    return [tensors, elements, parameters, trainable, bits, fates]
+
+
 def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
     """Each prefix with all that lies below it: deepest first, each is added to its parent once."""
     levels: dict[int, list[str]] = {}
@@ -136,26 +151,26 @@ def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
     for level in range(max(levels, default=0), 0, -1):
         for prefix in levels.get(level, ()):
             above = parent(prefix)
-            if above not in sums:
-                sums[above] = [0] * 6
+            if above not in sums and level > 1:
                 levels.setdefault(level - 1, []).append(above)
-            _merge(sums[above], sums[prefix])
+            _add(sums, above, sums[prefix])
     return sums
 
 
-def _merge(into: _Totals, more: _Totals) -> None:
-    for at in range(5):
-        into[at] += more[at]
+def _add(sums: dict[str, _Totals], name: str, more: _Totals) -> None:
+    """Add to the sums of that name; where there are none, these become a copy of the others."""
+    if name not in sums:
+        sums[name] = more.copy()
+        return
+    into = sums[name]
+    into[0] += more[0]
+    into[1] += more[1]
+    into[2] += more[2]
+    into[3] += more[3]
+    into[4] += more[4]
     into[5] |= more[5]
 
 
 def _tally(sums: _Totals) -> Tally:
     tensors, elements, parameters, trainable, bits, fates = sums
-    return Tally(
-        tensors=tensors,
-        elements=elements,
-        parameters=parameters,
-        trainable=trainable,
-        bytes=bits // 8,
-        fates=fates,
-    )
+    return Tally(tensors, elements, parameters, trainable, bits // 8, fates)

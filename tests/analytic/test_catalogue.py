@@ -48,8 +48,13 @@ def test_a_feed_forward_width_is_written_as_a_multiple_of_the_width_where_it_is_
     assert expected.modules["encoder.layer.7"].formula == "12*D^2 + 13*D"
 
     expected = catalogue.expect(config_of(intermediate_size=3000), "BertModel")
-    assert replace(F, value=3000, default=False, formula=None) in expected.legend
+    assert F._replace(value=3000, default=False, formula=None) in expected.legend
     assert expected.modules["encoder.layer.7"].formula == "4*D^2 + 2*D*F + 9*D + F"
+
+
+def test_letters_that_formulas_do_without_stand_in_the_legend_in_one_order():
+    expected = catalogue.expect(Config(values={"model_type": "bart"}), "BartModel")
+    assert [one.letter for one in expected.legend if one.formula] == ["F", "F_decoder"]
 
 
 def test_a_feed_forward_width_of_a_part_is_a_multiple_of_the_whole_models_width():
@@ -103,6 +108,7 @@ def registry(monkeypatch) -> dict[object, object]:
     catalogue.names()
     copy = dict(catalogue._ARCHITECTURES)  # noqa: SLF001 - there is no public way to add and undo
     monkeypatch.setattr(catalogue, "_ARCHITECTURES", copy)
+    monkeypatch.setattr(catalogue, "_TYPES", dict(catalogue._TYPES))  # noqa: SLF001 - as above
     return copy
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from checkpoints import BERT_CLASSES, config_bytes, expect
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from auditor.analytic import catalogue, read_config
@@ -36,6 +36,8 @@ def test_stacks_submodels_and_extras_are_found_as_they_are_listed() -> None:
     assert tuple(Names(TREE).get(tensor.name) for tensor in listed) == listed
 
 
+@example(["h", "0", "w", ""])
+@example(["h", "0"])
 @given(
     st.lists(st.sampled_from(["layer", "0", "1", "01", "3", "h", "w", "weight", ""]), max_size=5)
 )
