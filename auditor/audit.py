@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from auditor.downloader import config_alone, fetch
+from auditor.downloader import describing, fetch
 from auditor.downloader.select import select, with_twins
 from auditor.downloader.selection import Chooser
 from auditor.downloader.snapshot import Snapshot
@@ -73,17 +73,18 @@ def explain(
 ) -> Report | Unaudited:
     """What the config of a checkpoint implies, whatever its weights: they are not looked at.
 
-    The arguments are those of `audit`. The outcome is Unaudited(no-weights), with `expected` and
-    `modules` known; a Report where the config is broken; otherwise Unaudited for another reason.
+    Of GGUF files without a config their metadata say it. The arguments are those of `audit`. The
+    outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report where the config
+    is broken; otherwise Unaudited for another reason.
     """
     if target is not None:
         require(target)
     try:
-        snapshot = fetch(model, source=source, token=token, say=say, choose=config_alone)
+        snapshot = fetch(model, source=source, token=token, say=say, choose=describing)
     except SourceError as error:
         return Unaudited(requested=model, target=target, reason=error.reason, detail=str(error))
-    alone = replace(snapshot, heads=(), index=None, unopened=(), manifest=None, components=())
-    return examine(alone, requested=model, target=target)
+    alone = replace(snapshot, manifest=None, components=())
+    return one.examine(alone, requested=model, target=target, weights=False)
 
 
 def examine(  # noqa: PLR0913 - as above

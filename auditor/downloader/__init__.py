@@ -1,7 +1,7 @@
 """Config, index and headers of a checkpoint, from the Hub, this machine or a snapshot file."""
 
 from auditor.downloader.fetching import fetch
-from auditor.downloader.select import beside, config_alone
+from auditor.downloader.select import beside, describing
 from auditor.downloader.snapshot import (
     Fetched,
     FileHead,
@@ -21,7 +21,7 @@ __all__ = [
     "Source",
     "TextFile",
     "beside",
-    "config_alone",
+    "describing",
     "dump",
     "fetch",
     "load",

@@ -127,6 +127,13 @@ def config_alone(names: Collection[str], where: str) -> Selection:
     raise SourceError(Reason.NO_CONFIG, f"{where} has no {CONFIG}")
 
 
+def describing(names: Collection[str], where: str) -> Selection:
+    """What says what a model is: its config, or else the GGUF files whose metadata do."""
+    if {CONFIG, ADAPTER_CONFIG}.isdisjoint(names) and (shards := the_one(names, where)):
+        return Selection(config=None, shards=shards)
+    return config_alone(names, where)
+
+
 def is_weights(name: str) -> bool:
     """Whether a file holds (or indexes) weights, judged by its name alone."""
     last = PurePosixPath(name).name.lower()

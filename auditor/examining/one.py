@@ -1,5 +1,6 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -35,9 +36,14 @@ def examine(  # noqa: PLR0913 - one keyword for each choice a caller has
     depth: int | None = None,
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
+    weights: bool = True,
 ) -> Report | Unaudited:
-    """Audit one model; `module` is its class where it is one of sentence-transformers."""
-    case = Case(snapshot, contents(snapshot), depth, ignore, {}, [])
+    """Audit one model; `module` is its class where it is one of sentence-transformers.
+
+    Without `weights` it is taken for a config alone.
+    """
+    held = snapshot if weights else replace(snapshot, heads=(), index=None, unopened=())
+    case = Case(snapshot, contents(held), depth, ignore, {}, [])
     case.know(
         requested=requested,
         model=snapshot.model,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from auditor.downloader.gguf_sets import gguf_sets, siblings, tagged, the_one
 from auditor.downloader.request import HubModel, parse_id
-from auditor.downloader.select import Selection, select, select_tagged
+from auditor.downloader.select import Selection, describing, select, select_tagged
 from auditor.errors import Reason, SourceError, UsageError
 
 QUANTS = ("IQ4_XS", "Q4_0", "Q4_K_M", "Q4_K_S", "Q4_K_XL", "Q8_0", "f16")
@@ -61,6 +61,15 @@ def test_the_only_model_is_selected_and_safetensors_go_first():
 def test_a_shard_brings_those_of_its_model():
     assert siblings(SHARDS[1], [*FILES, *SHARDS]) == SHARDS
     assert siblings("m-00001-of-00002.gguf", []) == ("m-00001-of-00002.gguf",)
+
+
+def test_where_there_is_no_config_the_only_model_describes_itself():
+    assert describing([*SHARDS, "README.md"], "o/n") == Selection(config=None, shards=SHARDS)
+    assert describing([*SHARDS, *BESIDE], "o/n") == Selection(config="config.json")
+    with pytest.raises(SourceError, match=r"o/n holds 7 GGUF models, .*: name one"):
+        describing(FILES, "o/n")
+    with pytest.raises(SourceError, match=r"o/n has no config\.json"):
+        describing(["README.md"], "o/n")
 
 
 def test_a_tag_stands_between_the_id_and_the_revision():

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from gguf_files import STRING, U32, Tensor, gguf_bytes, read
 from gguf_models import ARCHITECTURES, FIXED, Values, expectation, metadata, tensors
+from huggingface_hub import constants
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 
-from auditor import Report, Unaudited, audit
+from auditor import Reason, Report, Unaudited, audit, explain
 from auditor.analytic import catalogue
 from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation, Role
@@ -144,6 +145,31 @@ def kinds(report: Report) -> dict[str, tuple[str, ...]]:
         finding.kind: tuple(tensor.name for tensor in getattr(finding, "tensors", ()))
         for finding in report.findings
     }
+
+
+@pytest.mark.parametrize("name", ["", "m-Q4_K_M.gguf"], ids=["folder", "file"])
+def test_its_metadata_are_explained_as_a_config_is(name, tmp_path):
+    values, stored = whole("llama")
+    (tmp_path / "m-Q4_K_M.gguf").write_bytes(gguf_bytes(metadata(values), stored))
+    explained = explain(str(tmp_path / name))
+    expected = expectation(values, "LlamaForCausalLM")
+    assert explained.expected is not None
+    assert explained.expected.parameters == expected.parameters
+    assert {row.prefix for row in explained.modules} == set(expected.modules)
+    assert isinstance(explained, Unaudited)
+    assert explained.reason is Reason.NO_WEIGHTS
+
+
+def test_of_a_repository_on_the_hub_a_tag_says_which_is_explained(hub, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    for layers in (1, 2):
+        values, stored = whole("llama", num_hidden_layers=layers)
+        hub.add(f"o/{layers}", {"m-Q4_K_M.gguf": gguf_bytes(metadata(values), stored)})
+    one, two = (explain(f"o/{layers}:Q4_K_M") for layers in (1, 2))
+    assert one.expected is not None
+    assert two.expected is not None
+    a_layer = 64 * (64 + 32 + 32 + 64) + 3 * 64 * 96 + 2 * 64
+    assert two.expected.parameters - one.expected.parameters == a_layer
 
 
 def test_what_adds_to_a_model_without_being_part_of_it_is_bookkeeping(tmp_path):
