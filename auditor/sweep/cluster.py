@@ -4,6 +4,9 @@ What waits is sent in batches, and what came of each is recorded as it arrives; 
 seen by a worker. A batch whose worker dies is given to another one by Dask itself. One whose
 workers die again and again is taken apart: each of its models goes alone, with nothing else under
 way, so that it is known who is to blame.
+
+Each worker has its share of the budget of requests. How long it waits for that it tells through the
+scheduler, as an event.
 """
 
 import importlib
@@ -13,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
@@ -21,6 +25,7 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep.ledger import Waiting
 from auditor.sweep.policy import Policy
 from auditor.sweep.station import Batch, Refused, audit, terms
+from auditor.sweep.waits import News, Waits
 from auditor.sweep.work import Done, failed
 
 # Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
@@ -31,6 +36,8 @@ _BYTES = 1024 * 1024  # of the snapshots and listings of one batch; Dask warns f
 _AHEAD = 2  # batches for each thread of a worker: one under way, one that waits for it
 _LOOK = 2.0  # seconds between looks at who the workers are
 _CONNECTING = 10.0  # seconds until a scheduler has to answer
+_TOPIC = "hf-audit-waits"  # of the events; one for all sweeps, as a scheduler keeps each topic
+_SWEEPS = 16  # of which a worker knows what it told them; one more, and another is told again
 _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart theirs in 2
 
 
@@ -49,6 +56,8 @@ class Cluster:
         self._count = 0  # models that are submitted and not done
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
         self._threads: dict[str, int] = {}  # of each worker
+        self._working: frozenset[str] = frozenset()  # workers that have some of what was sent
+        self._waits = Waits()
         self._looked = self._seen = 0.0  # when that was, and when there last was one
 
     def __enter__(self) -> Self:
@@ -69,6 +78,7 @@ class Cluster:
             raise self._gone(f"does not answer: {error}") from None
         # Of a scheduler that is lost it logs tracebacks, where one line is due, which is ours.
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+        self._client.subscribe_topic(_TOPIC, self._hear)
         self._seen = time.monotonic()
         self._look()
 
@@ -105,6 +115,19 @@ class Cluster:
                     yield done
                 future = self._arrived.get_nowait()
 
+    def blocked(self) -> float:
+        """Seconds until the first worker goes on; 0: one that has work does not wait, or none has.
+
+        Of a worker that was given work since the last look it does not know yet.
+        """
+        return self._waits.shortest(self._working)
+
+    def _hear(self, event: tuple[float, object]) -> None:
+        """What a worker tells; called by Dask's thread, with what is told to other sweeps too."""
+        match event[1]:
+            case {"sweep": self._client.id, "worker": str(worker), "seconds": float(seconds)}:
+                self._waits.told(worker, seconds)
+
     def _send(self) -> None:
         if self._suspects:
             if not self._sent:
@@ -116,7 +139,7 @@ class Cluster:
     def _give(self, models: tuple[Waiting, ...]) -> None:
         share = max(1, len(self._threads))
         batch = Batch(models=models, policy=self._policy, terms=self._terms, share=share)
-        future = self._client.submit(audit, batch, pure=False)
+        future = self._client.submit(_work, batch, self._client.id, pure=False)
         self._sent[future] = batch
         future.add_done_callback(self._arrived.put)
 
@@ -150,15 +173,21 @@ class Cluster:
         yield failed(batch.models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
 
     def _look(self) -> None:
-        """See who the workers are; raises SourceError where there have long been none."""
+        """See who the workers are, and who has work; raises SourceError where nobody long was."""
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return
         try:
-            self._threads = self._client.nthreads()
+            threads = self._client.nthreads()
+            processing = self._client.processing()
         except (OSError, CancelledError) as error:
             raise self._gone(f"is gone ({type(error).__name__})") from None
-        self._looked = now
+        self._waits.forget(self._threads.keys() - threads.keys())
+        ours = {future.key for future in self._sent}
+        self._working = frozenset(
+            worker for worker, keys in processing.items() if not ours.isdisjoint(keys)
+        )
+        self._threads, self._looked = threads, now
         if self._threads:
             self._seen = now
         elif now - self._seen > _ALONE:
@@ -168,6 +197,25 @@ class Cluster:
         kept = "what is audited is kept, and the same command goes on from there"
         detail = f"the scheduler {quoted(self._scheduler)} {what}; {kept}"
         return SourceError(Reason.UNREACHABLE, detail)
+
+
+def _work(batch: Batch, sweep: str) -> tuple[Done, ...] | Refused:
+    """Audit a batch on a worker, which tells the client what it waits."""
+    worker = _library().get_worker()
+    news = _news(worker.address, sweep)
+
+    def tell(seconds: float) -> None:
+        if news.is_due(seconds):
+            worker.log_event(_TOPIC, {"sweep": sweep, "seconds": seconds})  # Dask adds the address
+
+    return audit(batch, tell)
+
+
+@lru_cache(_SWEEPS)
+def _news(worker: str, sweep: str) -> News:
+    """What this sweep was told; all batches of it that this worker has under way share that."""
+    del worker, sweep
+    return News()
 
 
 def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:

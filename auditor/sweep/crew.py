@@ -91,6 +91,9 @@ class Crew:
             worker.process.kill()  # its pipe ends, and says so at the next call
         self._try_suspects()
 
+    def blocked(self) -> float:
+        return self._budget.blocked()
+
     def _has_room(self, worker: _Worker) -> bool:
         return not worker.alone and len(worker.given) < self._policy.at_once
 

@@ -124,6 +124,7 @@ class Terminal(Quiet):
         self._counts: Counter[str] = Counter()
         self._since = time.monotonic()
         self._shown = 0.0
+        self._waits = False
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -150,9 +151,11 @@ class Terminal(Quiet):
         self._bar.update(self._task, completed=total, rate=rate, said=counted(self._counts))
 
     def waiting(self, seconds: float) -> None:
-        if seconds >= 1:
-            said = f"{counted(self._counts)}; the budget is spent, {seconds:.0f} s to wait"
-            self._bar.update(self._task, said=said)
+        waits, waited = seconds >= 1, self._waits
+        self._waits = waits
+        if waits or waited:
+            more = f"; the budget is spent, {seconds:.0f} s to wait" if waits else ""
+            self._bar.update(self._task, said=f"{counted(self._counts)}{more}")
 
 
 def counted(counts: Counter[str]) -> str:

@@ -6,6 +6,7 @@ Everything here works without Dask, which carries a batch to a worker and what c
 import socket
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from hashlib import sha256
@@ -58,11 +59,11 @@ def terms(token: str | None) -> Terms:
     return Terms(versions=versions(), endpoint=endpoint(), token=digest)
 
 
-def audit(batch: Batch) -> tuple[Done, ...] | Refused:
+def audit(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | Refused:
     """What came of the models, in no order; those that are absent had no turn.
 
     A model that is stuck is given up, as the process would be that a sweep without a cluster had
-    given it to.
+    given it to. `tell` hears, every now and then, how long the budget lets nobody through.
     """
     try:
         token = usable_token(None)
@@ -73,7 +74,7 @@ def audit(batch: Batch) -> tuple[Done, ...] | Refused:
         return Refused(detail=f"a worker on {quoted(socket.gethostname())} {fault}")
     station = _station(batch.policy, token)
     station.budget.divide(batch.share)
-    return station.audit(batch.models)
+    return station.audit(batch.models, tell)
 
 
 def _fault(due: Terms, here: Terms) -> str | None:
@@ -100,9 +101,9 @@ class _Station:
         self._auditor = Auditor(policy, token, self.budget)
         self._pool = ThreadPoolExecutor(policy.at_once)
 
-    def audit(self, models: tuple[Waiting, ...]) -> tuple[Done, ...]:
+    def audit(self, models: tuple[Waiting, ...], tell: Callable[[float], None]) -> tuple[Done, ...]:
         given = {self._pool.submit(self._auditor.audit, one): one for one in models}
-        done, stuck = self._settled(set(given))
+        done, stuck = self._settled(set(given), tell)
         outcomes = [future.result() for future in done]
         if stuck:
             _retire(self)
@@ -111,14 +112,18 @@ class _Station:
             outcomes += [failed(waiting, Reason.CRASHED, detail) for waiting in lost]
         return tuple(outcomes)
 
-    def _settled(self, left: set[Future[Done]]) -> tuple[set[Future[Done]], set[Future[Done]]]:
+    def _settled(
+        self, left: set[Future[Done]], tell: Callable[[float], None]
+    ) -> tuple[set[Future[Done]], set[Future[Done]]]:
         """The futures that are done; and the others, once none of them was for long enough."""
         done = set[Future[Done]]()
         since = now = time.monotonic()
         while left and now - since < self._policy.hopeless:
             found, left = wait(left, _LOOK, return_when=FIRST_COMPLETED)
             now = time.monotonic()
-            if found or self.budget.blocked():
+            blocked = self.budget.blocked()
+            tell(blocked)
+            if found or blocked:
                 since = now  # waiting for the budget is nobody's fault
             done |= found
         return done, left

@@ -3,6 +3,7 @@
 import dataclasses
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import threading
 from contextlib import contextmanager, suppress
 
 import pytest
-from hub import After
+from hub import After, Quota
 from hypothesis import given
 from hypothesis import strategies as st
 from sweep_models import FAULTS, healthy, planted
@@ -57,17 +58,23 @@ def pids(running):
     return [worker.pid for worker in running.workers.values()]
 
 
-def swept(*options, store, cluster):
-    """The command on a cluster: its exit code, and what it says."""
+def started(*options, store, cluster):
+    """The command on a cluster, while it runs."""
     where = ("--store", str(store), "--scheduler", cluster.scheduler_address)
-    done = subprocess.run(  # noqa: S603 - our own command
+    return subprocess.Popen(  # noqa: S603 - our own command
         [sys.executable, "-c", START, "sweep", *options, *where],
-        check=False,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    assert not done.stdout
-    return done.returncode, done.stderr
+
+
+def swept(*options, store, cluster):
+    """The command on a cluster: its exit code, and what it says."""
+    command = started(*options, store=store, cluster=cluster)
+    printed, said = command.communicate()
+    assert not printed
+    return command.returncode, said
 
 
 @pytest.fixture
@@ -161,6 +168,23 @@ def test_the_command_line_names_the_scheduler(at_hub, tmp_path):
     assert all(line.startswith("audit: ") for line in said.splitlines())
 
 
+def test_a_sweep_whose_workers_wait_for_the_budget_says_how_long(at_hub, tmp_path):
+    for name, files, _ in planted(40):
+        at_hub.add(name, files)
+    at_hub.limit(Quota(resolvers=40, window=60))  # two requests a model
+    with workers(2) as running:
+        # One request at a time: none is under way that the other worker does not know of.
+        options = ("--author", "sweep", "--at-once", "1")
+        command = started(*options, store=tmp_path / "s.sqlite", cluster=running)
+        said = next((line for line in command.stderr if "the budget of requests" in line), "")
+        command.kill()
+        command.communicate()
+        for pid in pids(running):
+            os.kill(pid, signal.SIGKILL)  # they would wait as long
+    assert re.fullmatch(r"audit: the budget of requests is spent; waiting \d+ s\n", said)
+    assert 429 not in {record.status for record in at_hub.log}
+
+
 def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
     at_hub, settings, monkeypatch
 ):
@@ -194,10 +218,14 @@ def batch(*names, **changes):
     return station.Batch(models=models, policy=Policy(deadline=0.05), terms=here, share=1)
 
 
+def ignored(_seconds):
+    """A wait, of which nobody wants to hear."""
+
+
 @pytest.mark.parametrize(("changes", "said"), UNLIKE.values(), ids=UNLIKE)
 def test_a_worker_that_is_set_up_otherwise_says_how_in_one_line(changes, said, at_hub):
     del at_hub
-    refused = station.audit(batch("o/a", **changes))
+    refused = station.audit(batch("o/a", **changes), ignored)
     assert isinstance(refused, station.Refused)
     assert said in refused.detail
     assert "\n" not in refused.detail
@@ -211,7 +239,7 @@ def test_a_worker_with_a_token_of_its_own_is_refused_and_the_token_not_shown(
 ):
     del at_hub
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    refused = station.audit(batch("o/a", token=due))
+    refused = station.audit(batch("o/a", token=due), ignored)
     assert said in refused.detail
     assert TOKEN not in refused.detail
     assert TOKEN not in repr(station.terms(TOKEN))
@@ -231,17 +259,41 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_asked_for_aga
     monkeypatch.setattr(work.Auditor, "audit", audit)
     monkeypatch.setattr(station, "_LOOK", 0.05)
     one_at_a_time = dataclasses.replace(batch("o/a", "o/stuck", "o/b"), policy=POLICY)
-    done = station.audit(one_at_a_time)
+    done = station.audit(one_at_a_time, ignored)
     freed.set()
     assert {one.model: one.recorded.summary.reason for one in done} == {
         "o/a": "gated",
         "o/stuck": "crashed",
     }
     again = dataclasses.replace(one_at_a_time, models=one_at_a_time.models[2:])
-    assert [one.model for one in station.audit(again)] == ["o/b"]
+    assert [one.model for one in station.audit(again, ignored)] == ["o/b"]
 
 
 POLICY = Policy(deadline=0.05, at_once=1)
+
+
+def test_a_station_tells_that_its_budget_lets_nobody_through_and_that_it_does(at_hub, monkeypatch):
+    del at_hub
+    waits = iter([250.0, 249.0])
+    over = threading.Event()
+
+    def blocked(_self):
+        left = next(waits, 0.0)
+        if not left:
+            over.set()
+        return left
+
+    def audit(_self, waiting):
+        over.wait()
+        return work.failed(waiting, Reason.GATED, "said the Hub")
+
+    monkeypatch.setattr(Budget, "blocked", blocked)
+    monkeypatch.setattr(work.Auditor, "audit", audit)
+    monkeypatch.setattr(station, "_LOOK", 0.01)
+    told = []
+    policy = Policy(at_once=2)
+    station.audit(dataclasses.replace(batch("o/a"), policy=policy), told.append)
+    assert told[:3] == [250.0, 249.0, 0.0]
 
 
 def test_a_scheduler_that_nobody_has_started_is_an_outside_fault(at_hub, settings, monkeypatch):

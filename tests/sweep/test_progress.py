@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from rich.progress import Progress as Bar
+
 from auditor.sweep.progress import Lines, Quiet, Terminal, counted, duration
 
 
@@ -42,6 +44,19 @@ def test_a_wait_is_said_once():
         lines.waiting(left)
         clock.now += 1
     assert said == ["the budget of requests is spent; waiting 200 s"]
+
+
+def test_a_terminal_counts_down_and_then_shows_the_counts_again(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Bar, "update", lambda *_, **fields: shown.append(fields["said"]))
+    with Terminal() as bar:
+        for left in (0.0, 2.0, 1.0, 0.0, 0.0):
+            bar.waiting(left)
+    assert shown == [
+        "none yet; the budget is spent, 2 s to wait",
+        "none yet; the budget is spent, 1 s to wait",
+        "none yet",
+    ]
 
 
 def test_a_terminal_shows_a_bar_and_leaves_nothing_of_it(capsys):
