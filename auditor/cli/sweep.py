@@ -49,6 +49,16 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     night: Annotated[
         str | None, typer.Option(show_default="today, UTC", help="The name to keep them under.")
     ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            show_default="all",
+            help="Finished nights to keep, this one too. Changes are told against the one before: "
+            "2 at least.",
+        ),
+    ] = None,
     max_requests: Annotated[
         int | None,
         typer.Option(
@@ -120,7 +130,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     )
     settings = _bounded(
         settings,
-        store,
+        {"store": store, "keep": keep},
         {
             "max_requests": max_requests,
             "processes": processes,
@@ -211,11 +221,17 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "Settings":
     return settings.Settings(selections=(found,) if found else ())
 
 
-def _bounded(settings: "Settings", store: Path | None, bounds: dict[str, Any]) -> "Settings":
-    """The settings under the bounds that the command line gives."""
-    given = {name: value for name, value in bounds.items() if value is not None}
-    output = replace(settings.output, store=store) if store else settings.output
-    return replace(settings, policy=replace(settings.policy, **given), output=output)
+def _bounded(settings: "Settings", output: dict[str, Any], bounds: dict[str, Any]) -> "Settings":
+    """The settings under what the command line says of the store, and its bounds."""
+    kept, given = (
+        {name: value for name, value in asked.items() if value is not None}
+        for asked in (output, bounds)
+    )
+    return replace(
+        settings,
+        policy=replace(settings.policy, **given),
+        output=replace(settings.output, **kept),
+    )
 
 
 def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: FBT001 - as given

@@ -14,6 +14,7 @@ from auditor.sweep.crew import CONTEXT, Crew
 from auditor.sweep.ledger import Ledger, Waiting
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
+from auditor.sweep.pruning import prune
 from auditor.sweep.selection import Page, Selector
 from auditor.sweep.settings import Settings
 from auditor.sweep.store import Night
@@ -34,6 +35,7 @@ class Swept:
     seconds: float
     tally: tuple[tuple[str | None, str | None, int], ...]  # (verdict, reason, models)
     alarms: Alarms
+    dropped: int = 0  # nights that left the store
 
 
 class Auditors(Protocol):
@@ -58,6 +60,9 @@ class Auditors(Protocol):
 
     def finished(self, seconds: float) -> Iterator[Done]:
         """What is done within so many seconds."""
+
+    def blocked(self) -> float:
+        """Seconds until requests go on; 0: nobody waits for the budget."""
 
 
 def sweep(
@@ -97,8 +102,9 @@ def sweep(
             else:
                 current = _frozen(ledger, started, settings, selector, shown)
         first = ledger.somewhere(current) if goes_on else ""
-        audited = _audit(ledger, current, first, crew, shown, budget)
+        audited = _audit(ledger, current, first, crew, shown)
         ledger.finish(current)
+        dropped = _dropped(settings, current)
         return Swept(
             night=current,
             models=ledger.count(current),
@@ -106,7 +112,14 @@ def sweep(
             seconds=time.monotonic() - since,
             tally=ledger.tally(current.night),
             alarms=ledger.alarms(current.night),
+            dropped=dropped,
         )
+
+
+def _dropped(settings: Settings, night: Night) -> int:
+    """Drop the nights that a finished one makes too many; how many that were."""
+    output = settings.output
+    return prune(output.store, night=night.night, keep=output.keep) if output.keep else 0
 
 
 def _auditors(
@@ -152,9 +165,7 @@ def _keep(ledger: Ledger, night: Night, plan: int, page: Page) -> None:
         ledger.refuse(night, plan, planned, recorded(outcome), passing=passing)
 
 
-def _audit(  # noqa: PLR0913, PLR0917 - the parts of a sweep
-    ledger: Ledger, night: Night, first: str, crew: Auditors, shown: Progress, budget: Budget
-) -> int:
+def _audit(ledger: Ledger, night: Night, first: str, crew: Auditors, shown: Progress) -> int:
     """Audit what waits; the number of outcomes that came of it."""
     left = ledger.left(night)
     shown.begin(left)
@@ -162,7 +173,7 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a sweep
         return 0  # and no process is started for nothing
     crew.start()
     audited = 0
-    for done in _done(crew, ledger.waiting(night, first=first), shown, budget):
+    for done in _done(crew, ledger.waiting(night, first=first), shown):
         name, commit, record = done.model, done.commit_sha, done.recorded
         if done.passing:
             ledger.fail(night, name, commit, record, passing=True)
@@ -173,9 +184,7 @@ def _audit(  # noqa: PLR0913, PLR0917 - the parts of a sweep
     return audited
 
 
-def _done(
-    crew: Auditors, waiting: Iterator[Waiting], shown: Progress, budget: Budget
-) -> Iterator[Done]:
+def _done(crew: Auditors, waiting: Iterator[Waiting], shown: Progress) -> Iterator[Done]:
     """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
     more = True
     while more or crew.under_way:
@@ -185,7 +194,7 @@ def _done(
             if one is not None:
                 crew.submit(one)
         yield from crew.finished(_LOOK)
-        shown.waiting(budget.blocked())
+        shown.waiting(crew.blocked())
 
 
 def summary(swept: Swept) -> str:
@@ -193,7 +202,9 @@ def summary(swept: Swept) -> str:
     parts = [
         f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally
     ]
+    nights = "night" if swept.dropped == 1 else "nights"
+    dropped = f"; {swept.dropped:,} {nights} dropped" if swept.dropped else ""
     return (
         f"night {swept.night.night}: {swept.models:,} models ({', '.join(parts)}); "
-        f"{swept.audited:,} audited in {duration(swept.seconds)}"
+        f"{swept.audited:,} audited in {duration(swept.seconds)}{dropped}"
     )

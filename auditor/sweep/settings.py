@@ -19,10 +19,11 @@ _MOST_IDS = 512 * 1024 * 1024  # bytes of a list of ids: three million have 90 M
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """Where a sweep writes."""
+    """Where a sweep writes, and how much of it stays."""
 
     store: Path = STORE
     reports: Path | None = None  # a folder for each night in it; None: `audit report` writes them
+    keep: int | None = None  # finished nights that stay in the store; None: all of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ def read(path: Path) -> Settings:
     """The settings in a sweep.toml; raises UsageError, naming file and key, for what is wrong.
 
     [[selection]] has ids (a file, relative to the sweep.toml), or author, filter, library, search,
-    sort and top; [policy] the fields of Policy and fail_on; [output] store and reports.
+    sort and top; [policy] the fields of Policy and fail_on; [output] store, reports and keep.
     """
     table = _parsed(path)
     _known(path, table, {"selection", "policy", "output"}, "a sweep.toml")
@@ -51,15 +52,10 @@ def read(path: Path) -> Settings:
     if fail_on not in {None, "error", "warning", "never"}:
         due = "error, warning or never is due"
         raise UsageError(f"{quoted(str(path))}: policy.fail_on is {described(fail_on)}; {due}")
-    output = {
-        name: path.parent / _text(path, f"output.{name}", value)
-        for name, value in _section(path, table, "output").items()
-    }
-    _known(path, output, {one.name for one in fields(Output)}, "[output]")
     return Settings(
         selections=tuple(_selection(path, one) for one in chosen),
         policy=_policy(path, policy),
-        output=Output(**output),
+        output=_output(path, _section(path, table, "output")),
         fail_on=fail_on,
     )
 
@@ -136,10 +132,7 @@ def _selection(path: Path, table: object) -> Selection:
         raise UsageError(f"{quoted(str(path))}: a selection is {described(table)}, not a table")
     _known(path, table, _SELECTION, "a [[selection]]")
     given = dict(table)
-    top = given.pop("top", None)
-    if top is not None and (type(top) is not int or top < 1):
-        due = "a number from 1 on is due"
-        raise UsageError(f"{quoted(str(path))}: selection.top is {described(top)}; {due}")
+    top = _count(path, "selection.top", given.pop("top", None))
     tags = given.pop("filter", [])
     tags = tags if isinstance(tags, list) else [tags]
     filters = [_text(path, "selection.filter", tag) for tag in tags]
@@ -166,6 +159,23 @@ def _policy(path: Path, table: Mapping[str, Any]) -> Policy:
             due = "a whole number is due"
             raise UsageError(f"{quoted(str(path))}: policy.{name} is {described(value)}; {due}")
     return Policy(**table)
+
+
+def _output(path: Path, table: Mapping[str, Any]) -> Output:
+    _known(path, table, {one.name for one in fields(Output)}, "[output]")
+    given = dict(table)
+    keep = _count(path, "output.keep", given.pop("keep", None))
+    places = {
+        name: path.parent / _text(path, f"output.{name}", value) for name, value in given.items()
+    }
+    return Output(**places, keep=keep)
+
+
+def _count(path: Path, key: str, value: object) -> int | None:
+    if value is not None and (type(value) is not int or value < 1):
+        due = "a number from 1 on is due"
+        raise UsageError(f"{quoted(str(path))}: {key} is {described(value)}; {due}")
+    return value
 
 
 def _text(path: Path, key: str, value: object) -> str:

@@ -17,7 +17,7 @@ contents   what snapshots or outcomes have in common, once, by its digest: fine-
            headers of their base byte for byte. A row's `content` holds what is its own and
            `shared` names the rest; the object is the two merged (`packing.merged`), both packed by
            zlib. Where `shared` is NULL, `content` is all of it. A row is written in one transaction
-           with what it shares, and that is never deleted.
+           with what it shares, and that stays as long as one does.
 failures   what one night could not see: `unaudited` for a reason that may pass (passing = 1:
            network, rate limits), or of a model that has no commit (not-found). They belong to
            their night, so that a later success does not rewrite an earlier night.
@@ -31,6 +31,7 @@ are models on the Hub. The night before: `previous(night)`.
 
 Every outcome is a transaction of its own, in WAL mode: kill -9 costs at most the audits that were
 under way. Writers wait for each other for a minute; what two sweeps both find out is written once.
+Nights are dropped where a sweep is told how many to keep (pruning.py), and never otherwise.
 A power failure may cost the last few outcomes (synchronous=NORMAL) and never the file. A store of
 an earlier version is taken over when it is opened (opening.py).
 """

@@ -25,6 +25,7 @@ deadline = 60.5
 
 [output]
 store = "nights/sweep.sqlite"
+keep = 2
 """
 
 
@@ -48,6 +49,8 @@ def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
     assert (settings.policy.max_requests, settings.policy.deadline) == (900, 60.5)
     assert settings.fail_on == "error"
     assert settings.output.store == tmp_path / "nights/sweep.sqlite"
+    assert settings.output.keep == 2
+    assert read(file("[[selection]]\ntop = 1\n")).output.keep is None
 
 
 WRONG = {
@@ -68,6 +71,11 @@ WRONG = {
     "[[selection]]\ntop = 1\n[policy]\nfail_on = 'info'": "fail_on is the string 'info'; error,",
     "policy = 3\n[[selection]]\ntop = 1": r"policy is 3, not a \[policy\] table",
     "[[selection]]\ntop = 1\n[output]\nplace = 'x'": "has no 'place'",
+    "[[selection]]\ntop = 1\n[output]\nplace = 3": "has no 'place'; it has keep, reports, store",
+    "[[selection]]\ntop = 1\n[output]\nkeep = 0": "output.keep is 0; a number from 1 on is due",
+    "[[selection]]\ntop = 1\n[output]\nkeep = true": "output.keep is true; a number from 1 on",
+    "[[selection]]\ntop = 1\n[output]\nkeep = '2'": "output.keep is the string '2'; a number",
+    "[[selection]]\ntop = 1\n[output]\nkeep = 1.5": "output.keep is 1.5; a number from 1 on",
 }
 
 
