@@ -93,6 +93,9 @@ class Governor(Protocol):
     def note(self, headers: Mapping[str, str]) -> None:
         """What the Hub's answer says of what is left."""
 
+    def held(self, seconds: float) -> None:
+        """Before a wait that a server asked for: it is too busy, or has answered too often."""
+
     def check(self, received: int) -> None:
         """After a piece of a body, with all bytes so far: raises SourceError for too many."""
 
@@ -103,6 +106,8 @@ class Unruled:
     def admit(self, path: str) -> None: ...
 
     def note(self, headers: Mapping[str, str]) -> None: ...
+
+    def held(self, seconds: float) -> None: ...
 
     def check(self, received: int) -> None: ...
 
@@ -130,7 +135,7 @@ class Session:
             "accept-encoding": "identity",  # a range of a packed body is no range of the file
         }
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
-        self._patience = Patience(say)
+        self._patience = Patience(say, governor.held)
         self._lock = threading.Lock()
         self._requests = 0
         self._bytes = 0

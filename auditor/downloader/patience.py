@@ -33,8 +33,12 @@ class PassingError(SourceError):
 class Patience:
     """Tries again after passing faults, for all threads of one audit."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, say: Callable[[str], None], held: Callable[[float], None] = lambda _seconds: None
+    ) -> None:
+        """`say` hears of long waits in a line each, `held` of what a server asked to wait."""
         self._say = say
+        self._held = held
         self._said: set[str] = set()
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -88,6 +92,8 @@ class Patience:
         # idle_for counts this wait already; the second is for what jitter may add.
         if state.idle_for > WINDOW + 1:
             raise SourceError(fault.reason, f"{fault}: {_seconds(wait)} is too long to wait")
+        if fault.wait is not None:
+            self._held(wait)
         message = f"{fault}; waiting {_seconds(wait)}"
         with self._lock:
             if wait >= _WORTH_SAYING and message not in self._said:

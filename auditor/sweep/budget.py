@@ -74,6 +74,8 @@ class Budget:
                 wait = max(self._wait(numbers), self._own_wait())
                 if wait <= 0:
                     self._spend(numbers)
+                    if waited:
+                        self._resumes.value = 0.0  # perhaps earlier than it was said
                     return waited
                 self._resumes.value = self._clock() + wait
             step = min(wait, _STEP)
@@ -101,6 +103,11 @@ class Budget:
             numbers[_Field.UNTIL] = max(until, known) if same else until
             numbers[_Field.QUOTA] = quota or max(numbers[_Field.QUOTA], left)
             numbers[_Field.STATE] = _State.TOLD
+
+    def hold(self, seconds: float) -> None:
+        """Someone waits so long because a server asked for it: `blocked` says so."""
+        with self._lock:
+            self._resumes.value = max(float(self._resumes.value), self._clock() + seconds)
 
     def blocked(self) -> float:
         """Seconds until requests go on; 0: nobody waits."""

@@ -25,7 +25,7 @@ from auditor.downloader.storing import dump_own, dump_shared
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.alike import Alike, recorded
-from auditor.sweep.budget import Budget
+from auditor.sweep.budget import WINDOW, Budget
 from auditor.sweep.ledger import Waiting
 from auditor.sweep.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.policy import PASSING, Policy
@@ -66,6 +66,7 @@ class Allowance:
         self._policy = policy
         self._budget = budget
         self._until = time.monotonic() + policy.deadline
+        self._most_held = WINDOW
 
     def admit(self, path: str) -> None:
         self._until += self._budget.take(path)
@@ -73,6 +74,13 @@ class Allowance:
 
     def note(self, headers: Mapping[str, str]) -> None:
         self._budget.note(headers)
+
+    def held(self, seconds: float) -> None:
+        """Not the model's fault, unless it is asked for again and again."""
+        counted = min(seconds, self._most_held)
+        self._most_held -= counted
+        self._until += counted
+        self._budget.hold(seconds)
 
     def check(self, received: int) -> None:
         most = self._policy.max_bytes

@@ -93,6 +93,15 @@ def test_the_window_is_for_all_waits_together(told, machine):
         Patience(told.append).call(failing(2, fault))
 
 
+def test_a_wait_that_a_server_asks_for_is_told_before_it_and_no_other_is(told):
+    held = []
+    asked, own = (PassingError(Reason.RATE_LIMITED, "busy", wait) for wait in (0.01, None))
+    for fault in (asked, own):
+        assert Patience(told.append, held.append).call(failing(1, fault)) == 2
+    (only,) = held
+    assert 0.01 <= only < 1
+
+
 def test_when_it_is_over_nothing_is_waited_for(told):
     patience = Patience(told.append)
 

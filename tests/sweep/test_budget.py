@@ -119,3 +119,31 @@ def test_headers_that_say_nothing_do_no_harm(limit):
     server = Server(10)
     server.budget.note({"RateLimit": limit})
     assert server.budget.take(FILE) == 0.0
+
+
+def test_a_wait_that_a_server_asks_for_is_shown_until_it_is_over():
+    server = Server(100)
+    server.budget.hold(20.0)
+    server.budget.hold(5.0)
+    server.now += 8.0
+    assert server.budget.blocked() == 12.0
+    server.now += 12.0
+    assert server.budget.blocked() == 0.0
+
+
+def test_a_wait_that_ends_early_is_shown_no_longer():
+    server = Server(100)
+    server.ask()
+    server.spent = 99
+    server.ask()  # and is told that the window is spent
+
+    def reopened(seconds):
+        server.now += seconds
+        server.opened, server.spent = server.now, 0
+        server.ask(API)  # of the other kind, which may go; the Hub tells of a new window
+        server.budget.note({"RateLimit": '"resolvers";r=100;t=300'})
+
+    server.sleep = reopened
+    server.budget._sleep = reopened  # noqa: SLF001 - the clock is the test's own
+    server.ask()
+    assert server.budget.blocked() == 0.0

@@ -192,6 +192,13 @@ def test_a_refusal_by_429_is_waited_for(at_hub, settings):
     assert found(settings(OURS), "n1") == as_planted(faults)
 
 
+def test_a_refusal_that_outlasts_the_deadline_is_waited_for_all_the_same(at_hub, settings):
+    faults = add(at_hub, 2)
+    at_hub.misbehave(fault=TooMany(reset=2), path="*config.json", times=1)
+    runner.sweep(settings(OURS, deadline=1.0), night="n1")
+    assert found(settings(OURS), "n1") == as_planted(faults)
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_a_process_that_dies_or_hangs_takes_no_model_with_it(how, at_hub, settings):
     faults = add(at_hub, 10)
