@@ -3,13 +3,24 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 
 import httpx2
 from huggingface_hub import get_session
+from huggingface_hub.errors import OfflineModeIsEnabled
 
-from auditor.downloader.wire import Address, grace, patience
-from auditor.errors import UsageError
+from auditor.downloader.refusals import OFFLINE
+from auditor.downloader.wire import (
+    Address,
+    BadAddressError,
+    BrokenAnswerError,
+    TooLateError,
+    WireError,
+    grace,
+    patience,
+)
+from auditor.errors import Reason, SourceError, UsageError
 
 
 class HubClient:
@@ -20,9 +31,11 @@ class HubClient:
 
     def ask(self, address: Address, headers: Mapping[str, str]) -> "_Reply":
         timeout = httpx2.Timeout(patience())
-        request = self._client.build_request("GET", address.url, headers=headers, timeout=timeout)
-        send = partial(self._client.send, request, stream=True, follow_redirects=False)
-        return _Reply(address, _within(grace(), send))
+        build = partial(self._client.build_request, headers=headers, timeout=timeout)
+        with _translated():
+            request = build("GET", address.url)
+            send = partial(self._client.send, request, stream=True, follow_redirects=False)
+            return _Reply(address, _within(grace(), send))
 
 
 class _Reply:
@@ -36,7 +49,8 @@ class _Reply:
         self._response = response
 
     def pieces(self) -> Iterator[bytes]:
-        return self._response.iter_raw()
+        with _translated():
+            yield from self._response.iter_raw()
 
     def close(self) -> None:
         self._response.close()
@@ -49,6 +63,23 @@ def _client() -> httpx2.Client:
     except (ValueError, ImportError, OSError) as error:
         detail = "are the proxies (HTTPS_PROXY, ALL_PROXY) and SSL_CERT_FILE of this machine right?"
         raise UsageError(f"no connection can be prepared: {error}; {detail}") from None
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of httpx2, as what they are to a Wire."""
+    try:
+        yield
+    except OfflineModeIsEnabled:
+        raise SourceError(Reason.OFFLINE, OFFLINE) from None
+    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
+        raise BadAddressError(str(error)) from error
+    except httpx2.TimeoutException as error:
+        raise TooLateError(str(error)) from error
+    except httpx2.RemoteProtocolError as error:
+        raise BrokenAnswerError(str(error)) from error
+    except httpx2.HTTPError as error:
+        raise WireError(str(error)) from error
 
 
 def _within(seconds: float, call: Callable[[], httpx2.Response]) -> httpx2.Response:

@@ -9,17 +9,14 @@ from importlib.metadata import version
 from platform import python_version
 from typing import Protocol, TypeVar
 
-import httpx2
 import huggingface_hub
-from huggingface_hub.errors import OfflineModeIsEnabled
 
 from auditor.containers.words import quoted
-from auditor.downloader.client import HubClient
 from auditor.downloader.patience import PassingError, Patience
 from auditor.downloader.refusals import failed, refused
 from auditor.downloader.request import HubModel
 from auditor.downloader.snapshot import Fetched
-from auditor.downloader.wire import Address, Reply, Wire, grace
+from auditor.downloader.wire import Address, BadAddressError, Reply, Wire, WireError, grace
 from auditor.errors import Reason, SourceError
 from auditor.tensors import Span
 
@@ -128,7 +125,7 @@ class Session:
         governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
     ) -> None:
         self._model = model
-        self._wire = wire or HubClient()
+        self._wire = wire or _client()
         self._governor = governor
         self._headers = {
             "user-agent": _agent(),
@@ -206,6 +203,12 @@ class Session:
         self._governor.check(self._bytes)
 
 
+def _client() -> Wire:
+    from auditor.downloader.client import HubClient  # noqa: PLC0415 - 70 ms that a sweep is spared
+
+    return HubClient()
+
+
 @cache
 def _agent() -> str:
     # Not build_hf_headers: what it adds to a user agent can cost a request of its own.
@@ -270,7 +273,7 @@ def _redirected(reply: Reply) -> Address:
     detail = f"{here.host} redirects to what is no address"
     try:
         there = here.joined(reply.headers["location"])
-    except httpx2.InvalidURL:
+    except BadAddressError:
         raise SourceError(Reason.BAD_RESPONSE, detail) from None
     if there.scheme not in {"http", "https"} or (here.scheme, there.scheme) == ("https", "http"):
         detail = f"{here.host} redirects from {here.scheme} to {quoted(there.scheme)}"
@@ -282,8 +285,8 @@ def _redirected(reply: Reply) -> Address:
 
 @contextmanager
 def _translated(url: str) -> Iterator[None]:
-    """Errors of the transport, as what they mean to an audit."""
+    """Errors of the wire, as what they mean to an audit."""
     try:
         yield
-    except (httpx2.HTTPError, httpx2.InvalidURL, OfflineModeIsEnabled) as error:
+    except WireError as error:
         raise failed(url, error) from error

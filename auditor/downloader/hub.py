@@ -7,9 +7,7 @@ from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote
 
-from httpx2 import URL, InvalidURL
-from huggingface_hub import constants, get_token
-from huggingface_hub.errors import HfHubHTTPError, OIDCError
+from huggingface_hub import constants
 
 from auditor.containers.jsons import parse_object
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
@@ -23,6 +21,7 @@ from auditor.downloader.request import HubModel, id_fault
 from auditor.downloader.select import name_fault, select
 from auditor.downloader.selection import Chooser
 from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.downloader.wire import Address, BadAddressError
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.tensors import Span
 
@@ -253,19 +252,22 @@ def endpoint() -> str:
 def _asked(given: str) -> tuple[str, str]:
     """Scheme and netloc of an endpoint; raises UsageError for one that is none."""
     try:
-        url = URL(given)
-    except InvalidURL as error:
+        address = Address.of(given)
+    except BadAddressError as error:
         fault = f", and that is no address: {error}"
         raise UsageError(f"HF_ENDPOINT is {quoted(given)}{fault}") from None
-    if url.scheme not in {"http", "https"} or not url.host or "%" in url.host:
+    if address.scheme not in {"http", "https"} or not address.host or "%" in address.host:
         raise UsageError(f"HF_ENDPOINT is {quoted(given)}, where an http address is due")
-    return url.scheme, url.netloc.decode()
+    return address.scheme, address.netloc
 
 
 def usable_token(given: str | None) -> str | None:
     """The token to send: the one given, else the stored one, unless that is forbidden."""
     if given is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         return None
+    from huggingface_hub import get_token  # noqa: PLC0415 - 40 ms that a sweep's processes save
+    from huggingface_hub.errors import HfHubHTTPError, OIDCError  # noqa: PLC0415 - the same
+
     try:
         token = get_token() if given is None else given.strip()
     except (OIDCError, HfHubHTTPError) as error:

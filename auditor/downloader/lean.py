@@ -17,10 +17,17 @@ from contextlib import contextmanager
 from typing import NamedTuple, Self
 from urllib.request import getproxies
 
-import httpx2
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from auditor.downloader.wire import Address, grace, patience
+from auditor.downloader.wire import (
+    Address,
+    BadAddressError,
+    BrokenAnswerError,
+    TooLateError,
+    WireError,
+    grace,
+    patience,
+)
 
 _AT_ONCE = 64 * 1024  # bytes of one read
 _MOST_OF_A_HEAD = 64 * 1024  # bytes of status and headers; the Hub's have about 1 kB
@@ -96,12 +103,14 @@ class Lean:
             if address.scheme == "https":
                 sock = self._secured(sock, address.host)
         except TimeoutError as error:
-            raise httpx2.ConnectTimeout(str(error)) from error
+            raise TooLateError(str(error)) from error
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
-            raise httpx2.ConnectError(str(error)) from error
+            raise WireError(str(error)) from error
         return _Line(address.origin, sock)
 
     def _secured(self, sock: socket.socket, host: str) -> socket.socket:
+        import httpx2  # noqa: PLC0415 - 35 ms; it knows which certificates are trusted here
+
         with self._lock:
             self._context = self._context or httpx2.create_ssl_context()
         try:
@@ -112,11 +121,11 @@ class Lean:
 
 
 def _request(address: Address, headers: Mapping[str, str]) -> bytes:
-    """What is sent; raises httpx2.LocalProtocolError where that would not be one request."""
+    """What is sent; raises BadAddressError where that would not be one request."""
     lines = [f"GET {address.target} HTTP/1.1", f"host: {address.netloc}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if not all(map(_SENDABLE.fullmatch, lines)) or " " in address.target:
-        raise httpx2.LocalProtocolError("the address or a header holds what none can")
+        raise BadAddressError("the address or a header holds what none can")
     return "\r\n".join((*lines, "\r\n")).encode()
 
 
@@ -137,7 +146,7 @@ class _Reply:
             left -= self._read()
             if left < 0 and not message.has_headers:
                 detail = f"its headers have more than {_MOST_OF_A_HEAD:,} bytes"
-                raise httpx2.RemoteProtocolError(detail)
+                raise BrokenAnswerError(detail)
             if time.monotonic() > until:
                 raise TimeoutError(f"no headers within {grace():.0f} s")
         self.status = message.status
@@ -172,7 +181,7 @@ class _Reply:
         elif message.has_headers and message.until_closed:
             message.ended = True
         else:
-            raise httpx2.RemoteProtocolError("the connection ended before the answer")
+            raise BrokenAnswerError("the connection ended before the answer")
         return len(data)
 
 
@@ -227,12 +236,12 @@ class _Message:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Errors of sockets and of the parser, as those of httpx2 that say the same."""
+    """Errors of sockets and of the parser, as what they are to a Wire."""
     try:
         yield
     except TimeoutError as error:
-        raise httpx2.ReadTimeout(str(error)) from error
+        raise TooLateError(str(error)) from error
     except (HttpParserError, HttpParserUpgrade) as error:
-        raise httpx2.RemoteProtocolError(str(error) or type(error).__name__) from error
+        raise BrokenAnswerError(str(error) or type(error).__name__) from error
     except OSError as error:
-        raise httpx2.ReadError(str(error)) from error
+        raise WireError(str(error)) from error

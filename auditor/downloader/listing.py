@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlencode
 
-from httpx2 import URL, InvalidURL
 from huggingface_hub import constants
 
 from auditor.containers.words import quoted
@@ -13,6 +12,7 @@ from auditor.downloader.http import Answer, Session
 from auditor.downloader.hub import endpoint
 from auditor.downloader.patience import PassingError
 from auditor.downloader.request import id_fault
+from auditor.downloader.wire import Address, BadAddressError
 from auditor.errors import Reason, SourceError
 
 # Bytes of one page: a thousand models of twenty files each have 1 MB.
@@ -76,6 +76,6 @@ def _following(answer: Answer) -> str | None:
 
 def _of_the_hub(address: str) -> bool:
     try:
-        return URL(address).origin == URL(endpoint()).origin
-    except (InvalidURL, ValueError):  # ValueError: it names no host
+        return Address.of(address).origin == Address.of(endpoint()).origin
+    except BadAddressError:
         return False

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Never, TypeVar
 
-from huggingface_hub.utils import parse_ratelimit_headers  # type: ignore[attr-defined] # no __all__
-
+from auditor.downloader.rate_limits import rate_limit
 from auditor.errors import Reason, SourceError
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
     else:
         zoned = until if until.tzinfo else until.replace(tzinfo=UTC)
         return max(0.0, (zoned - datetime.now(UTC)).total_seconds())
-    limit = parse_ratelimit_headers(headers)
+    limit = rate_limit(headers)
     spent = limit is not None and limit.remaining == 0
     return float(limit.reset_in_seconds) if limit and spent and status == _TOO_MANY else None
 

@@ -4,18 +4,33 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol, Self
 
-import httpx2
 from huggingface_hub import constants
 
 _PORTS = {"http": 80, "https": 443}
 _LAST_PORT = 65535
 
 # An address that is what it looks like. Any other (a user, a name beyond ASCII, dots to climb by)
-# is httpx2's to read, which takes 40 us; these are nearly all, and take two.
+# is httpx2's to read, which takes 40 us, and 35 ms to load; these are nearly all, and take two.
 _PATH = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
 _PLAIN = re.compile(rf"(https?)://([a-z0-9][a-z0-9.-]*)(?::([1-9][0-9]{{0,4}}))?(/{_PATH})")
 _PLAIN_PATH = re.compile(rf"/(?!/){_PATH}")
 _CLIMBS = "/."
+
+
+class WireError(Exception):
+    """No answer, or a part of one: there is no connection, or none any more."""
+
+
+class TooLateError(WireError):
+    """It did not come in time."""
+
+
+class BrokenAnswerError(WireError):
+    """It is no HTTP, or ends before its end."""
+
+
+class BadAddressError(WireError):
+    """Nothing can be asked for there."""
 
 
 class Address(NamedTuple):
@@ -28,27 +43,33 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Raises httpx2.InvalidURL for what is none."""
+        """Raises BadAddressError for what is none."""
         plain = _PLAIN.fullmatch(url)
         if plain and _CLIMBS not in url:
             scheme, host, port, target = plain.groups()
             number = int(port) if port else _PORTS[scheme]
             if number <= _LAST_PORT:
                 return cls(scheme, host, number, target)
-        return cls._read(httpx2.URL(url))
+        return cls._read(url, "")
 
     @classmethod
-    def _read(cls, url: httpx2.URL) -> Self:
-        port = url.port or _PORTS.get(url.scheme, 0)
-        return cls(url.scheme, url.raw_host.decode("ascii"), port, url.raw_path.decode("ascii"))
+    def _read(cls, url: str, base: str) -> Self:
+        import httpx2  # noqa: PLC0415 - what it is spared for is said above
+
+        try:
+            read = httpx2.URL(base).join(url) if base else httpx2.URL(url)
+        except httpx2.InvalidURL as error:
+            raise BadAddressError(str(error)) from error
+        port = read.port or _PORTS.get(read.scheme, 0)
+        return cls(read.scheme, read.raw_host.decode("ascii"), port, read.raw_path.decode("ascii"))
 
     def joined(self, location: str) -> Self:
-        """The address that a redirect names; raises httpx2.InvalidURL where it names none."""
+        """The address that a redirect names; raises BadAddressError where it names none."""
         if _PLAIN_PATH.fullmatch(location) and _CLIMBS not in location:
             return self._replace(target=location)
         if _PLAIN.fullmatch(location):
             return self.of(location)
-        return self._read(httpx2.URL(self.url).join(location))
+        return self._read(location, self.url)
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -74,7 +95,7 @@ class Reply(Protocol):
     headers: Mapping[str, str]  # names in lower case; values of one name joined by ", "
 
     def pieces(self) -> Iterator[bytes]:
-        """The body as it comes; raises what httpx2 raises where it breaks off."""
+        """The body as it comes; raises WireError where it breaks off."""
 
     def close(self) -> None:
         """No more of the body is wanted."""
@@ -86,7 +107,7 @@ class Wire(Protocol):
     def ask(self, address: Address, headers: Mapping[str, str]) -> Reply:
         """The answer to a GET, a redirect being one: headers within `grace`, or a time-out.
 
-        Raises what httpx2 raises where there is no answer.
+        Raises WireError where there is no answer.
         """
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, MutableSequence
 from enum import IntEnum
 from multiprocessing.context import BaseContext
 
-from huggingface_hub.utils import parse_ratelimit_headers  # type: ignore[attr-defined] # no __all__
+from auditor.downloader.rate_limits import rate_limit
 
 WINDOW = 300.0  # seconds; the Hub counts in windows of five minutes
 _KINDS = ("api", "resolvers")
@@ -84,7 +84,7 @@ class Budget:
 
     def note(self, headers: Mapping[str, str]) -> None:
         """What an answer of the Hub says of its window."""
-        limit = parse_ratelimit_headers(headers)
+        limit = rate_limit(headers)
         if limit is None or limit.resource_type not in _KINDS:
             self._untold()
             return
