@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from hashlib import sha256
 
 from auditor.containers.sparse import Part
 from auditor.downloader.snapshot import Component, FileHead, Snapshot, TextFile
@@ -39,6 +40,24 @@ def dump_own(snapshot: Snapshot) -> bytes:
 def dump_shared(snapshot: Snapshot) -> bytes:
     """The rest of what `dump` writes: `joined` puts the two together."""
     return json.dumps(_shared(snapshot), sort_keys=True).encode()
+
+
+def fingerprint(snapshot: Snapshot) -> bytes | None:
+    """The same for two snapshots if and only if `dump_shared` is; None: only that can tell.
+
+    Of a usual checkpoint: 15 us for a header of 22 kB, where the text and its digest take 50.
+    """
+    parts = (snapshot.index, snapshot.packing, snapshot.manifest, snapshot.base)
+    if any(parts) or snapshot.twins or snapshot.components:
+        return None
+    if any(head.parts for head in snapshot.heads):
+        return None
+    heads = [(head.name, head.size, len(head.head)) for head in snapshot.heads]
+    said = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
+    digest = sha256(f"{said!r}\n".encode())
+    for head in snapshot.heads:
+        digest.update(head.head)
+    return digest.digest()
 
 
 def _own(snapshot: Snapshot) -> dict[str, object]:

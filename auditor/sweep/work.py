@@ -21,7 +21,7 @@ from auditor.downloader.request import HubModel
 from auditor.downloader.select import INDEX, WEIGHTS, config_alone
 from auditor.downloader.snapshot import Snapshot, Source
 from auditor.downloader.stored import joined
-from auditor.downloader.storing import dump_own, dump_shared
+from auditor.downloader.storing import dump_own, dump_shared, fingerprint
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.alike import Alike, recorded
@@ -137,12 +137,13 @@ class Auditor:
 
     def _shared(self, snapshot: Snapshot) -> Shared:
         """What a snapshot has in common with others, packed once."""
-        text = dump_shared(snapshot)
-        digest = digest_of(text)
-        known = self._packed.get(digest)
+        key = fingerprint(snapshot)
+        known = self._packed.get(key) if key else None
         if known is None:
-            known = Shared(digest, pack(text))
-            self._packed.put(digest, known, len(known.content))
+            text = dump_shared(snapshot)
+            known = Shared(digest_of(text), pack(text))
+            if key:
+                self._packed.put(key, known, len(known.content))
         return known
 
     def _examined(self, snapshot: Snapshot, rest: bytes) -> Recorded:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from auditor.downloader import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile, dump, load
 from auditor.downloader.snapshot import Component
 from auditor.downloader.stored import is_snapshot, joined
-from auditor.downloader.storing import dump_own, dump_shared
+from auditor.downloader.storing import dump_own, dump_shared, fingerprint
 from auditor.errors import UsageError
 
 NAMES = st.from_regex(r"[a-z]{1,3}(/[a-zé]{1,3})?\.(json|safetensors)", fullmatch=True)
@@ -26,6 +26,12 @@ def in_order(values):
     return st.lists(values, max_size=4, unique_by=lambda value: value.name).map(
         lambda found: tuple(sorted(found, key=lambda value: value.name))
     )
+
+
+def shared_of(snapshot):
+    """The fields that `dump_shared` writes."""
+    names = ("origin", "index", "heads", "unopened", "partial", "manifest", "components")
+    return {name: getattr(snapshot, name) for name in names}
 
 
 HEADS = in_order(st.builds(FileHead, name=NAMES, size=SIZES, head=CONTENT))
@@ -91,6 +97,24 @@ def test_snapshots_that_differ_by_name_commit_config_and_files_share_the_rest(sn
     assert dump_shared(other) == dump_shared(snapshot)
     again = joined(dump_own(other), dump_shared(snapshot), "x.json")
     assert again == load(dump(other), "x.json")
+
+
+@given(SNAPSHOTS, SNAPSHOTS)
+def test_a_fingerprint_is_the_same_where_what_is_shared_is_and_nowhere_else(one, other):
+    for each in (other, replace(other, model=one.model, **shared_of(one))):
+        prints = fingerprint(one), fingerprint(each)
+        if None not in prints:
+            assert (prints[0] == prints[1]) == (dump_shared(one) == dump_shared(each))
+
+
+@given(SNAPSHOTS)
+def test_a_usual_checkpoint_has_a_fingerprint_that_any_change_of_a_header_changes(snapshot):
+    usual = replace(snapshot, index=None, manifest=None, components=())
+    assert fingerprint(usual) is not None
+    for at, head in enumerate(usual.heads):
+        other = replace(head, head=head.head + b" ")
+        heads = (*usual.heads[:at], other, *usual.heads[at + 1 :])
+        assert fingerprint(replace(usual, heads=heads)) != fingerprint(usual)
 
 
 @given(
