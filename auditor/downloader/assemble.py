@@ -1,6 +1,6 @@
 """Config, index and headers of one selection, read side by side from any reader."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -73,7 +73,7 @@ def assemble(
         manifest = reads.submit(_text, reader, listing, selection.manifest, MAX_MANIFEST).result()
         parts = _meant(selection.parts, manifest)
         begun += [_begin(reads, reader, listing, part.selection) for part in parts]
-        for future in as_completed([future for one in begun for future in one.first]):
+        for future in _as_they_end([future for one in begun for future in one.first]):
             future.result()  # the first to fail speaks, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
         _bounded([future for one in models for future in one.heads])
@@ -208,11 +208,16 @@ def _twin(reader: Reader, file: RepoFile) -> FileHead | None:
 def _bounded(futures: Sequence[Future[FileHead]]) -> None:
     """Wait for the heads, as long as all of them together are bounded."""
     total = 0
-    for future in as_completed(futures):
+    for future in _as_they_end(futures):
         total += future.result().length
         if total > MAX_HEADS:
             detail = f"the headers of {len(futures)} files have more than {MAX_HEADS:,} bytes"
             raise SourceError(Reason.TOO_LARGE, detail)
+
+
+def _as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:
+    """as_completed, which takes 17 us even where all have ended: of a pool that works at once."""
+    return futures if all(future.done() for future in futures) else as_completed(futures)
 
 
 class _Part(Executor):

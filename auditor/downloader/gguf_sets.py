@@ -7,7 +7,6 @@ one that is there is taken, and where there are several the user has to say whic
 
 import re
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 
 from auditor.containers.words import quoted
 from auditor.downloader.words import listed
@@ -26,7 +25,7 @@ def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
     """The models among the names, sorted."""
     found: dict[tuple[str, str], list[str]] = {}
     for name in names:
-        last = PurePosixPath(name).name.lower()
+        last = name.rpartition("/")[2].lower()
         if last.endswith(ENDING) and not any(word in last for word in _NO_MODELS):
             shard = _SHARD.fullmatch(name)
             found.setdefault((shard[1], shard[2]) if shard else (name, ""), []).append(name)

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from pathlib import PurePosixPath
 
 from auditor.containers.manifest import MODULES, PIPELINE
 from auditor.containers.words import quoted
@@ -136,7 +135,7 @@ def describing(names: Collection[str], where: str) -> Selection:
 
 def is_weights(name: str) -> bool:
     """Whether a file holds (or indexes) weights, judged by its name alone."""
-    last = PurePosixPath(name).name.lower()
+    last = name.rpartition("/")[2].lower()
     if last.startswith(_NOT_WEIGHTS):
         return False
     return last.endswith(_WEIGHT_ENDINGS) or variant_of(last) is not None
@@ -177,5 +176,5 @@ def _nothing(names: Iterable[str], where: str) -> SourceError:
 
 
 def _is_paperwork(name: str) -> bool:
-    last = PurePosixPath(name).name.lower()
+    last = name.rpartition("/")[2].lower()
     return last.startswith((".git", *_PAPERWORK))

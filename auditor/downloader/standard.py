@@ -7,7 +7,6 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
@@ -60,7 +59,7 @@ def variants(names: Iterable[str]) -> tuple[str, ...]:
 
 def variant_of(path: str) -> str | None:
     """`fp16` of `unet/diffusion_pytorch_model.fp16.safetensors`; None: it is of no variant."""
-    match = _VARIANT.fullmatch(PurePosixPath(path).name)
+    match = _VARIANT.fullmatch(path.rpartition("/")[2])
     return match and (match["one"] or match["other"] or match["index"])
 
 
