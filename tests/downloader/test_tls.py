@@ -1,0 +1,125 @@
+"""What is asked for over TLS: certificates are judged, and nobody is led back to plain HTTP."""
+
+import shutil
+import socketserver
+import ssl
+import subprocess
+import threading
+from contextlib import contextmanager
+
+import pytest
+from huggingface_hub import close_session, constants
+
+from auditor.downloader import hub
+from auditor.downloader.fetching import silent
+from auditor.downloader.http import Session
+from auditor.downloader.lean import Lean
+from auditor.downloader.request import HubModel
+from auditor.errors import Reason, SourceError
+
+OPENSSL = shutil.which("openssl")
+COMMIT = "a" * 40
+MODEL = HubModel(id="o/n", revision=COMMIT)
+
+pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl here to make a certificate")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """One for 127.0.0.1 that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    made = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    said = ("-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1")
+    written = ("-keyout", str(key), "-out", str(cert))
+    subprocess.run(  # noqa: S603 - our own command
+        [OPENSSL, "req", "-x509", *made, *said, *written], check=True, capture_output=True
+    )
+    return cert, key
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        while line := self.rfile.readline():
+            while self.rfile.readline().strip():
+                pass
+            self.server.connections.add(self.client_address[1])
+            self.wfile.write(self.server.answers[line.decode().split()[1]])
+
+
+@contextmanager
+def serving(certificate, answers):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Handler) as server:
+        server.daemon_threads = True
+        server.answers, server.connections = answers, set()
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None  # a client that hangs up is what is tested
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server, f"https://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def answer(body, status="200 OK", **headers):
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", f"X-Repo-Commit: {COMMIT}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+@pytest.fixture(params=["lean", "huggingface_hub"])
+def session(request, machine, certificate):
+    """A session over either wire, by which the certificate is trusted."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        machine.delenv(name, raising=False)
+        machine.delenv(name.upper(), raising=False)
+    machine.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 2)
+    machine.setenv("SSL_CERT_FILE", str(certificate[0]))
+    close_session()
+    wire = Lean() if request.param == "lean" else None
+    yield lambda: Session(MODEL, None, silent, wire=wire)
+    if wire:
+        wire.close()
+    close_session()
+
+
+def test_a_body_comes_over_tls_and_its_connection_serves_again(session, certificate):
+    answers = {"/a": answer(b"x" * 200_000), "/b": answer(b"y")}
+    take = hub.whole_body(10**6, None)
+    with serving(certificate, answers) as (server, url):
+        asked = session()
+        bodies = [asked.get(f"{url}{path}", take) for path in ("/a", "/b", "/a")]
+        assert len(server.connections) == 1
+    assert bodies == [b"x" * 200_000, b"y", b"x" * 200_000]
+
+
+def test_a_certificate_that_nobody_vouches_for_ends_it_at_once(session, certificate, machine):
+    machine.delenv("SSL_CERT_FILE")
+    close_session()
+    with (
+        serving(certificate, {}) as (_, url),
+        pytest.raises(SourceError, match="shows a certificate that is not trusted") as error,
+    ):
+        session().get(f"{url}/a", hub.whole_body(10, None))
+    assert error.value.reason is Reason.UNREACHABLE
+
+
+def test_a_redirect_from_https_to_http_is_not_followed(session, certificate):
+    leads = answer(b"", "302 Found", Location="http://127.0.0.1:9/a")
+    with (
+        serving(certificate, {"/a": leads}) as (_, url),
+        pytest.raises(SourceError, match="redirects from https to 'http'") as error,
+    ):
+        session().get(f"{url}/a", hub.whole_body(10, None))
+    assert error.value.reason is Reason.BAD_RESPONSE
+
+
+def test_a_server_that_speaks_no_tls_is_an_address_without_an_answer(session, hub):
+    plain = hub.url.replace("http://", "https://")
+    with pytest.raises(SourceError, match="no connection to 127") as error:
+        session().get(f"{plain}/a", lambda answer: answer)
+    assert error.value.reason is Reason.UNREACHABLE
