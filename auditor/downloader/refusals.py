@@ -45,12 +45,12 @@ def refused(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> Sour
 
 def failed(url: str, error: WireError) -> SourceError | UsageError:
     """The error for a request that got no answer, or lost it half-way."""
-    host = urlsplit(url).hostname or "the server"
+    if isinstance(error, BadAddressError):
+        return UsageError(f"{quoted(url)} cannot be asked for: {error}")
+    host = urlsplit(url).hostname
     if hopeless := next(filter(None, (_hopeless(host, cause) for cause in _causes(error))), None):
         return SourceError(Reason.UNREACHABLE, hopeless)
     match error:
-        case BadAddressError():
-            return UsageError(f"{quoted(url)} cannot be asked for: {error}")
         case TooLateError():
             return PassingError(Reason.TIMED_OUT, f"{host} did not answer in time")
         case BrokenAnswerError():
@@ -59,7 +59,7 @@ def failed(url: str, error: WireError) -> SourceError | UsageError:
             return PassingError(Reason.UNREACHABLE, f"no connection to {host}: {error}")
 
 
-def _hopeless(host: str, cause: BaseException) -> str | None:
+def _hopeless(host: str | None, cause: BaseException) -> str | None:
     """What no further attempt would mend."""
     if isinstance(cause, socket.gaierror):
         return f"{host} cannot be found ({cause.strerror}): is this machine on the network?"
