@@ -11,6 +11,7 @@ import typer
 
 from auditor.cli.console import CLEAN, FINDINGS, UNAUDITED, USAGE, FailOn, keep_quiet, say
 from auditor.containers.words import quoted
+from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     The same command goes on where it was stopped. Exit codes: 0 all reconciled, 1 findings,
     2 usage, 3 some could not be audited; the worst wins.
     """
-    from auditor.sweep import runner  # noqa: PLC0415 - 0.1 s that other commands do not need
+    with reading_variables():
+        from auditor.sweep import runner  # noqa: PLC0415 - 0.1 s that other commands do not need
 
     if not any((source, author, tags, library, search, top, sort)):
         raise UsageError(

@@ -1,6 +1,7 @@
 """fetch: from what the user wrote to a Snapshot, whichever source speaks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -87,13 +88,20 @@ def _of_model(
 
 
 def _from_hub(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snapshot:
-    try:
+    with reading_variables():
         from auditor.downloader import hub  # noqa: PLC0415 - 0.1 s that a folder never needs
-    except ValueError as error:  # as it is loaded, huggingface_hub reads its variables
-        detail = "huggingface_hub cannot read an HF_ variable of this machine (HF_ENDPOINT, say)"
-        raise UsageError(f"{detail}: {error}") from None
 
     return hub.read(model, token, say, choose)
+
+
+@contextmanager
+def reading_variables() -> Iterator[None]:
+    """Around an import of huggingface_hub, which reads its variables as it is loaded."""
+    try:
+        yield
+    except ValueError as error:
+        detail = "huggingface_hub cannot read an HF_ variable of this machine (HF_ENDPOINT, say)"
+        raise UsageError(f"{detail}: {error}") from None
 
 
 def _hub_alone(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snapshot:

@@ -265,6 +265,7 @@ def usable_token(given: str | None) -> str | None:
     """The token to send: the one given, else the stored one, unless that is forbidden."""
     if given is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         return None
+    endpoint()  # huggingface_hub's utilities cannot be loaded while there is a wrong one
     from huggingface_hub import get_token  # noqa: PLC0415 - 40 ms that a sweep's processes save
     from huggingface_hub.errors import HfHubHTTPError, OIDCError  # noqa: PLC0415 - the same
 

@@ -61,6 +61,8 @@ class Address(NamedTuple):
         except httpx2.InvalidURL as error:
             raise BadAddressError(str(error)) from error
         port = read.port or _PORTS.get(read.scheme, 0)
+        if port > _LAST_PORT:
+            raise BadAddressError(f"Invalid port: {port}; {_LAST_PORT} is the last")
         return cls(read.scheme, read.raw_host.decode("ascii"), port, read.raw_path.decode("ascii"))
 
     def joined(self, location: str) -> Self:

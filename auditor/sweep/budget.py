@@ -1,7 +1,8 @@
 """The budget of requests that all processes of a sweep share: the Hub's own count, and a limit."""
 
 import time
-from collections.abc import Callable, Mapping, MutableSequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from multiprocessing.context import BaseContext
 
@@ -16,6 +17,7 @@ _SPARED, _MOST_SPARED = 20, 50
 _PROBE = 0.25  # seconds between requests while the Hub has not said what is left
 _ROUNDING = 1.0  # seconds: `t` is whole, so that the window may last so much longer
 _STEP = 1.0  # seconds of one sleep: a window that others open earlier is seen
+_ABANDONED = 0.5  # seconds
 
 
 class _Field(IntEnum):
@@ -65,12 +67,26 @@ class Budget:
         """From now on, one `share`-th of all that there is: what is left, the quota, `most`."""
         self._share = max(1, share)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else counts meanwhile, unless whoever did has died in the middle of it.
+
+        A process that is killed releases nothing; counting takes microseconds, so that a lock
+        which is held for longer is nobody's, and is given back for it.
+        """
+        self._lock.acquire(timeout=_ABANDONED)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):  # another one who waited as long has given it back already
+                self._lock.release()
+
     def take(self, path: str) -> float:
         """Wait until a request may go; the seconds waited."""
         numbers = self._kinds["/resolve/" in path]
         waited = 0.0
         while True:
-            with self._lock:
+            with self._alone():
                 wait = max(self._wait(numbers), self._own_wait())
                 if wait <= 0:
                     self._spend(numbers)
@@ -89,7 +105,7 @@ class Budget:
             self._untold()
             return
         until = self._clock() + limit.reset_in_seconds
-        with self._lock:
+        with self._alone():
             numbers = self._kinds[_KINDS.index(limit.resource_type)]
             state, known = numbers[_Field.STATE], numbers[_Field.UNTIL]
             if state == _State.TOLD and until < known - 2 * _ROUNDING:
@@ -106,7 +122,7 @@ class Budget:
 
     def hold(self, seconds: float) -> None:
         """Someone waits so long because a server asked for it: `blocked` says so."""
-        with self._lock:
+        with self._alone():
             self._resumes.value = max(float(self._resumes.value), self._clock() + seconds)
 
     def blocked(self) -> float:
@@ -115,7 +131,7 @@ class Budget:
 
     def _untold(self) -> None:
         """An answer without the headers: of a mirror. What was never told is not waited for."""
-        with self._lock:
+        with self._alone():
             for numbers in self._kinds:
                 if numbers[_Field.STATE] == _State.NOTHING:
                     numbers[_Field.STATE] = _State.UNTOLD

@@ -343,8 +343,8 @@ MACHINES = (
         HF_ENDPOINT="http://a b",
     ),
     machine("half an endpoint", USAGE, "an HF_ variable .*IPv6", HF_ENDPOINT="http://[::1"),
-    machine("a port too high", USAGE, "an HF_ variable .*Port", HF_ENDPOINT="http://a:99999"),
-    machine("a port of letters", USAGE, "an HF_ variable .*Port", HF_ENDPOINT="http://a:x"),
+    machine("a port too high", USAGE, "HF_ENDPOINT is .*port", HF_ENDPOINT="http://a:99999"),
+    machine("a port of letters", USAGE, "HF_ENDPOINT is .*port", HF_ENDPOINT="http://a:x"),
     machine(
         "an endpoint that rings", USAGE, r"HF_ENDPOINT is '.*\\x07", HF_ENDPOINT="http://a\x07"
     ),

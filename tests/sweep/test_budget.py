@@ -1,6 +1,8 @@
 """The budget of requests, by a clock of the test's own."""
 
 import multiprocessing
+import os
+import signal
 
 import pytest
 from hypothesis import given
@@ -147,3 +149,20 @@ def test_a_wait_that_ends_early_is_shown_no_longer():
     server.budget._sleep = reopened  # noqa: SLF001 - the clock is the test's own
     server.ask()
     assert server.budget.blocked() == 0.0
+
+
+def _die_counting(budget):
+    budget._lock.acquire()  # noqa: SLF001 - as in the middle of counting
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_dies_while_it_counts_stops_nobody():
+    context = multiprocessing.get_context("spawn")
+    budget = Budget(context)
+    process = context.Process(target=_die_counting, args=(budget,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert budget.take(FILE) == 0.0
+    assert budget._lock.acquire(timeout=0)  # noqa: SLF001 - it is free again, and only once
+    assert not budget._lock.acquire(timeout=0)  # noqa: SLF001

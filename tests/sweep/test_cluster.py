@@ -48,7 +48,7 @@ def workers(count, **options):
         threads_per_worker=2,
         processes=True,
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # None takes 8787, which another test may have
         **options,
     ) as running:
         yield running

@@ -1,6 +1,7 @@
 """The command line of a sweep: what it takes, what it says, how it ends."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -101,3 +102,12 @@ def test_what_cannot_be_asked_for_is_said_in_one_line(options, message, sweep):
     code, out, said = sweep(*options)
     assert (code, out, said.count("\n")) == (2, "", 1)
     assert message in said.lower().replace("invalid value", "invalid value")
+
+
+@pytest.mark.parametrize("options", [(), ("--plan",)], ids=["sweep", "plan"])
+@pytest.mark.parametrize("given", ["http://a:99999", "http://a:x", "http://[::1", "ftp://a"])
+def test_an_endpoint_that_is_none_is_said_in_one_line(given, options, sweep, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", given)
+    code, out, said = sweep("--author", "o", *options)
+    assert (code, out) == (2, "")
+    assert re.fullmatch("audit: .*HF_ENDPOINT.*\n", said)
