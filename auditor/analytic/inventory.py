@@ -28,6 +28,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.dims import Dim, counted, dim, product, summed
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role, Symbol
+from auditor.errors import CheckpointError
 
 Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same value
 
@@ -125,6 +126,9 @@ class _Listing:
 
     def tensor(self, name: str, shape: Shape, role: Role) -> None:
         sizes = tuple(dim(size).value for size in shape)
+        if min(sizes, default=0) < 0:
+            implied = ", ".join(f"{size} = {dim(size).value}" for size in shape)
+            raise CheckpointError(f"{name} would have a negative size: ({implied})")
         self.tensors.append(ExpectedTensor(name, sizes, prod(sizes), role))
 
     def module(self, block: Module | Repeat | Stack, name: str) -> _Size:

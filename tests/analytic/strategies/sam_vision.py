@@ -22,7 +22,10 @@ def vision_values(draw: st.DrawFn) -> Values:
         "num_pos_feats": draw(sizes(6)),
         "mlp_dim": draw(st.none() | sizes(9)),
     }
-    return draw(some_of(values, frozenset({"hidden_size", "num_attention_heads"})))
+    found = draw(some_of(values, frozenset({"hidden_size", "num_attention_heads"})))
+    if "patch_size" not in found:  # 16: an image of less has no patch, and no class can be built
+        found.pop("image_size", None)
+    return found
 
 
 VALUES = {"sam_vision_model": vision_values()}
