@@ -102,6 +102,14 @@ def test_a_config_that_implies_no_model_is_the_checkpoints_fault(values, message
         catalogue.expect(config_of(**values), "BertModel")
 
 
+def test_a_size_below_nothing_is_the_checkpoints_fault():
+    values = {"image_size": 4, "patch_size": 16, "window_size": 0, "num_hidden_layers": 1}
+    config = Config(values={"model_type": "sam_vision_model", **values})
+    message = r"^attn\.rel_pos_h would have a negative size: \(2\*floor\(.*\) - 1 = -1, D/H = 64\)$"
+    with pytest.raises(CheckpointError, match=message):
+        catalogue.expect(config, "SamVisionModel")
+
+
 @pytest.fixture
 def registry(monkeypatch) -> dict[object, object]:
     """A copy of the registry that a test may add to; everything is imported before."""
@@ -113,14 +121,6 @@ def registry(monkeypatch) -> dict[object, object]:
 
 
 @pytest.mark.usefixtures("registry")
-def test_a_size_below_nothing_is_the_checkpoints_fault():
-    values = {"image_size": 4, "patch_size": 16, "window_size": 0, "num_hidden_layers": 1}
-    config = Config(values={"model_type": "sam_vision_model", **values})
-    message = r"^attn\.rel_pos_h would have a negative size: \(2\*floor\(.*\) - 1 = -1, D/H = 64\)$"
-    with pytest.raises(CheckpointError, match=message):
-        catalogue.expect(config, "SamVisionModel")
-
-
 def test_two_keys_that_share_a_letter_are_the_family_authors_fault():
     @catalogue.architecture("BertBoth", BERT)
     def both(c: Config) -> Module:
