@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from hub import Hub
-from huggingface_hub import constants
+from huggingface_hub import close_session, constants
 from hypothesis import settings
+
+from auditor.downloader import patience
 
 LEAKS = ("HF_", "HUGGING", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "FORCE_COLOR")
 
@@ -25,6 +27,19 @@ def hub() -> Iterator[Hub]:
     """A Hub on loopback, empty."""
     with Hub() as running:
         yield running
+
+
+@pytest.fixture
+def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """The Hub of the `hub` fixture is the Hub that this process knows; it has no token or cache."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
+    yield hub
+    close_session()
 
 
 @pytest.fixture

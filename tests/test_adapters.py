@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 from builders import safetensors_bytes
-from hub import Hub
-from huggingface_hub import close_session, constants
+from huggingface_hub import constants
 
 import auditor
 from auditor import Reason, Report, Unaudited
 from auditor.audit import examine
-from auditor.downloader import dump, fetch, load, patience
+from auditor.downloader import dump, fetch, load
 from auditor.reconciler.findings import BadConfig, Beside, MisShaped, Missing, Unexpected, Unused
 
 CONFIG, FILE, WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"
@@ -53,18 +52,6 @@ TENSORS = {
 OWN = 128  # 2 layers of r * (in + out) = 2 * (8 + 24)
 # 12 D^2 + 13 D a layer, a row for each word and place, and a norm, for D = 8.
 WHOLE = 2 * (12 * 8 * 8 + 13 * 8) + (40 + 10) * 8 + 2 * 8
-
-
-@pytest.fixture
-def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
-    yield hub
-    close_session()
 
 
 def coded(value: object) -> bytes:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from builders import safetensors_bytes
 from hub import Hub, ServerError
-from huggingface_hub import close_session, constants
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -41,7 +40,7 @@ import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.audit import examine
 from auditor.cli.console import FailOn, exit_code
-from auditor.downloader import Fetched, dump, fetch, load, patience
+from auditor.downloader import Fetched, dump, fetch, load
 from auditor.formats import as_json
 from auditor.reconciler.findings import (
     AbsentPart,
@@ -54,19 +53,6 @@ from auditor.reconciler.findings import (
 from auditor.reconciler.ignore import Ignore
 
 SCHEMA = Path(as_json.__file__).parent / "report.schema.json"
-
-
-@pytest.fixture
-def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """The Hub of the `hub` fixture is the Hub that this machine knows."""
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    yield hub
-    close_session()
 
 
 def parts(outcome: Report | Unaudited) -> dict[str, Report | Unaudited]:

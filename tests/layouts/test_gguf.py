@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from gguf_files import STRING, U32, Tensor, gguf_bytes, read
 from gguf_models import ARCHITECTURES, FIXED, Values, expectation, metadata, tensors
-from huggingface_hub import constants
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 
@@ -160,11 +159,10 @@ def test_its_metadata_are_explained_as_a_config_is(name, tmp_path):
     assert explained.reason is Reason.NO_WEIGHTS
 
 
-def test_of_a_repository_on_the_hub_a_tag_says_which_is_explained(hub, monkeypatch):
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+def test_of_a_repository_on_the_hub_a_tag_says_which_is_explained(at_hub):
     for layers in (1, 2):
         values, stored = whole("llama", num_hidden_layers=layers)
-        hub.add(f"o/{layers}", {"m-Q4_K_M.gguf": gguf_bytes(metadata(values), stored)})
+        at_hub.add(f"o/{layers}", {"m-Q4_K_M.gguf": gguf_bytes(metadata(values), stored)})
     one, two = (explain(f"o/{layers}:Q4_K_M") for layers in (1, 2))
     assert one.expected is not None
     assert two.expected is not None
