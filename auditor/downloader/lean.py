@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Self
+from typing import Self
 from urllib.request import getproxies
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -32,20 +32,58 @@ from auditor.downloader.wire import (
 _AT_ONCE = 64 * 1024  # bytes of one read
 _MOST_OF_A_HEAD = 64 * 1024  # bytes of status and headers; the Hub's have about 1 kB
 _FINAL = 200  # the first status that is not an interim one
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _SENDABLE = re.compile(r"[\x20-\x7e]*")
 
 
-class _Line(NamedTuple):
-    """One connection to one origin."""
+class _Line:
+    """One connection to one origin; it waits in `_await` and nowhere else.
 
-    origin: tuple[str, str, int]
-    sock: socket.socket
+    A socket with a time-out asks the kernel to wait before each call, needed or not, and each time
+    another thread of the process takes over: a sweep took a tenth longer.
+    """
 
-    def speaks(self) -> bool:
-        """Whether there is something to read; of a connection nobody uses: that it is closed."""
-        poll = select.poll()  # select.select ends at 1,024 files, selectors take 10 us more
-        poll.register(self.sock, select.POLLIN)
-        return bool(poll.poll(0))
+    def __init__(self, sock: socket.socket, origin: tuple[str, str, int]) -> None:
+        self.origin = origin
+        self._sock = sock
+        self._patience = patience()
+        self._poll = select.poll()  # select.select ends at 1,024 files, selectors take 10 us more
+        sock.settimeout(0.0)
+
+    def send(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[self._sock.send(data) :]
+            except _NOT_YET as error:
+                self._await(error, select.POLLOUT)
+
+    def receive(self) -> bytes:
+        """What has come, after a wait if nothing has; nothing at the connection's end."""
+        if not isinstance(self._sock, ssl.SSLSocket):  # which may hold more than poll knows of
+            self._await(None, select.POLLIN)
+        while True:
+            try:
+                return self._sock.recv(_AT_ONCE)
+            except _NOT_YET as error:
+                self._await(error, select.POLLIN)
+
+    def is_open(self) -> bool:
+        """Whether a connection that nobody uses can be used again."""
+        self._poll.register(self._sock, select.POLLIN)
+        return not self._poll.poll(0)  # there is nothing to read but its end
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def _await(self, error: OSError | None, event: int) -> None:
+        """Wait until it can be read or written; TLS may need the other of the two first."""
+        if isinstance(error, ssl.SSLWantReadError):
+            event = select.POLLIN
+        elif isinstance(error, ssl.SSLWantWriteError):
+            event = select.POLLOUT
+        self._poll.register(self._sock, event)
+        if not self._poll.poll(self._patience * 1000):
+            raise TimeoutError("timed out")
 
 
 class Lean:
@@ -68,7 +106,7 @@ class Lean:
         reply = _Reply(self, line, address)
         try:
             with _translated():
-                line.sock.sendall(asked)
+                line.send(asked)
                 reply.begin()
         except BaseException:
             reply.close()
@@ -83,7 +121,7 @@ class Lean:
     def close(self) -> None:
         with self._lock:
             for line in (line for kept in self._idle.values() for line in kept):
-                line.sock.close()
+                line.close()
             self._idle.clear()
 
     def _kept(self, origin: tuple[str, str, int]) -> _Line | None:
@@ -92,9 +130,9 @@ class Lean:
             with self._lock:
                 kept = self._idle.get(origin)
                 line = kept.pop() if kept else None
-            if line is None or not line.speaks():
+            if line is None or line.is_open():
                 return line
-            line.sock.close()
+            line.close()
 
     def _connected(self, address: Address) -> _Line:
         try:
@@ -106,7 +144,7 @@ class Lean:
             raise TooLateError(str(error)) from error
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
             raise WireError(str(error)) from error
-        return _Line(address.origin, sock)
+        return _Line(sock, address.origin)
 
     def _secured(self, sock: socket.socket, host: str) -> socket.socket:
         import httpx2  # noqa: PLC0415 - 35 ms; it knows which certificates are trusted here
@@ -170,11 +208,11 @@ class _Reply:
         if message.ended and message.may_be_followed:
             self._lean.keep(self._line)
         else:
-            self._line.sock.close()
+            self._line.close()
 
     def _read(self) -> int:
         """Read once, and parse it; the number of bytes."""
-        data = self._line.sock.recv(_AT_ONCE)
+        data = self._line.receive()
         message = self._message
         if data and message.parser:
             message.parser.feed_data(data)
