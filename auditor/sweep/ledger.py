@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import astuple
 from typing import NamedTuple
 
@@ -213,6 +214,10 @@ class Ledger(Tallies):
         """How many models the night's plan has."""
         query = "SELECT count(*) FROM planned WHERE plan = ?"
         return int(self._database.execute(query, (night.plan,)).fetchone()[0])
+
+    def together(self) -> AbstractContextManager[object]:
+        """What is written within is one transaction."""
+        return self._writing()
 
     def record(
         self,

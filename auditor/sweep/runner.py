@@ -2,15 +2,16 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Protocol, Self
 
 from auditor.downloader.hub import endpoint, usable_token
 from auditor.sweep.alike import recorded
 from auditor.sweep.budget import Budget
-from auditor.sweep.crew import CONTEXT, Crew
+from auditor.sweep.crew import CONTEXT, Crew, Token
 from auditor.sweep.ledger import Ledger, Waiting
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
@@ -81,30 +82,23 @@ def sweep(
     cluster is lost; what goes wrong with one model is that model's outcome.
     """
     endpoint()
-    usable = usable_token(token)
+    usable = cache(partial(usable_token, token))
     since = time.monotonic()
     now = versions()
-    described = json.dumps([dict(one.described) for one in settings.selections], sort_keys=True)
     budget = Budget(CONTEXT, settings.policy.max_requests)
     with (
         Ledger.open(settings.output.store, create=True) as ledger,
-        progress or Quiet() as shown,
         _auditors(settings, usable, budget, scheduler) as crew,
     ):
-        started = ledger.begin(night or today(), described, now)
         if not ledger.has_outcomes(now):
-            crew.start()  # while the Hub is asked which models there are
-        goes_on = started.plan is not None
-        with Selector(settings.policy, usable, budget) as selector:
-            if goes_on:
-                _resolve(ledger, started, selector)
-                current = started
-            else:
-                current = _frozen(ledger, started, settings, selector, shown)
-        first = ledger.somewhere(current) if goes_on else ""
-        audited = _audit(ledger, current, first, crew, shown)
-        ledger.finish(current)
-        dropped = _dropped(settings, current)
+            crew.start()  # before there are threads, and while the Hub is asked for its models
+        with progress or Quiet() as shown:
+            with Selector(settings.policy, usable(), budget) as selector:
+                started = ledger.begin(night or today(), _described(settings), now)
+                current = _planned(ledger, started, settings, selector, shown)
+            first = ledger.somewhere(current) if started.plan is not None else ""
+            audited = _audit(ledger, current, first, crew, shown)
+            ledger.finish(current)
         return Swept(
             night=current,
             models=ledger.count(current),
@@ -112,7 +106,7 @@ def sweep(
             seconds=time.monotonic() - since,
             tally=ledger.tally(current.night),
             alarms=ledger.alarms(current.night),
-            dropped=dropped,
+            dropped=_dropped(settings, current),
         )
 
 
@@ -122,18 +116,30 @@ def _dropped(settings: Settings, night: Night) -> int:
     return prune(output.store, night=night.night, keep=output.keep) if output.keep else 0
 
 
-def _auditors(
-    settings: Settings, token: str | None, budget: Budget, scheduler: str | None
-) -> Auditors:
+def _auditors(settings: Settings, token: Token, budget: Budget, scheduler: str | None) -> Auditors:
     if scheduler is None:
         return Crew(settings.policy, token, budget)
     from auditor.sweep.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
 
-    return Cluster(scheduler, settings.policy, token)
+    return Cluster(scheduler, settings.policy, token())
 
 
 def today() -> str:
     return datetime.now(UTC).date().isoformat()
+
+
+def _described(settings: Settings) -> str:
+    return json.dumps([dict(one.described) for one in settings.selections], sort_keys=True)
+
+
+def _planned(
+    ledger: Ledger, night: Night, settings: Settings, selector: Selector, shown: Progress
+) -> Night:
+    """The night with its plan, which is frozen unless an earlier run has done that."""
+    if night.plan is None:
+        return _frozen(ledger, night, settings, selector, shown)
+    _resolve(ledger, night, selector)
+    return night
 
 
 def _frozen(
@@ -173,18 +179,28 @@ def _audit(ledger: Ledger, night: Night, first: str, crew: Auditors, shown: Prog
         return 0  # and no process is started for nothing
     crew.start()
     audited = 0
-    for done in _done(crew, ledger.waiting(night, first=first), shown):
-        name, commit, record = done.model, done.commit_sha, done.recorded
-        if done.passing:
-            ledger.fail(night, name, commit, record, passing=True)
-        else:
-            ledger.record(night, name, commit, record, snapshot=done.snapshot)
-        audited += 1
-        shown.done(done.verdict)
+    for arrived in _done(crew, ledger.waiting(night, first=first), shown):
+        _record(ledger, night, arrived)
+        audited += len(arrived)
+        for done in arrived:
+            shown.done(done.verdict)
     return audited
 
 
-def _done(crew: Auditors, waiting: Iterator[Waiting], shown: Progress) -> Iterator[Done]:
+def _record(ledger: Ledger, night: Night, arrived: Sequence[Done]) -> None:
+    """Write what has arrived; models that are neighbours, as these are, share pages of a store."""
+    if not arrived:
+        return
+    with ledger.together():
+        for done in arrived:
+            name, commit, record = done.model, done.commit_sha, done.recorded
+            if done.passing:
+                ledger.fail(night, name, commit, record, passing=True)
+            else:
+                ledger.record(night, name, commit, record, snapshot=done.snapshot)
+
+
+def _done(crew: Auditors, waiting: Iterator[Waiting], shown: Progress) -> Iterator[list[Done]]:
     """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
     more = True
     while more or crew.under_way:
@@ -193,7 +209,14 @@ def _done(crew: Auditors, waiting: Iterator[Waiting], shown: Progress) -> Iterat
             more = one is not None
             if one is not None:
                 crew.submit(one)
-        yield from crew.finished(_LOOK)
+        arrived: list[Done] = []
+        try:
+            for done in crew.finished(_LOOK):
+                arrived.append(done)  # noqa: PERF402 - not lost where the next one is an error
+        except Exception:
+            yield arrived
+            raise
+        yield arrived
         shown.waiting(crew.blocked())
 
 

@@ -29,11 +29,12 @@ From Python a report needs `Store.open(path)`, `nights()`, `night(name)`, `resul
 `Result.outcome`; results come in order of model ids, one at a time, and may be as many as there
 are models on the Hub. The night before: `previous(night)`.
 
-Every outcome is a transaction of its own, in WAL mode: kill -9 costs at most the audits that were
-under way. Writers wait for each other for a minute; what two sweeps both find out is written once.
-Nights are dropped where a sweep is told how many to keep (pruning.py), and never otherwise.
-A power failure may cost the last few outcomes (synchronous=NORMAL) and never the file. A store of
-an earlier version is taken over when it is opened (opening.py).
+Outcomes are written as they arrive, those that arrive together in one transaction, in WAL mode:
+kill -9 costs at most the audits that were under way. Writers wait for each other for a minute; what
+two sweeps both find out is written once. Nights are dropped where a sweep is told how many to keep
+(pruning.py), and never otherwise. A power failure may cost the last few outcomes
+(synchronous=NORMAL) and never the file. A store of an earlier version is taken over when it is
+opened (opening.py).
 """
 
 import sqlite3
@@ -181,7 +182,13 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, begun as a writer: a reader that turns writer may find itself late."""
+        """One transaction, begun as a writer: a reader that turns writer may find itself late.
+
+        Within another one it is a part of that.
+        """
+        if self._database.in_transaction:
+            yield self._database
+            return
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield self._database

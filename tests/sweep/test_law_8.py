@@ -15,7 +15,7 @@ from sweep_models import healthy, planted
 from sweep_stores import contents
 
 MODELS = 40
-OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "1", "--at-once", "4")
+OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "2", "--at-once", "4")
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 
 
@@ -111,6 +111,25 @@ def test_the_processes_of_a_killed_sweep_end_by_themselves(models, tmp_path):
     ended(process)  # its stderr, which they inherit, ends when the last of them has
     assert children
     assert not [pid for pid in children if _runs(pid)]
+
+
+def test_a_process_that_dies_is_replaced_and_takes_nothing_with_it(models, undisturbed, tmp_path):
+    alarm = After(requests=30)
+    models.misbehave(fault=alarm)
+    store = tmp_path / "one_died.sqlite"
+    process = started(store)
+    alarm.event.wait()
+    copies = [pid for pid in _children(process.pid) if _command(pid) == _command(process.pid)]
+    assert len(copies) == 2  # they share its memory; the third child tracks what they share
+    os.kill(copies[0], signal.SIGKILL)
+    assert ended(process)[0] == 3
+    models.behave()
+    assert contents(store) == undisturbed
+
+
+def _command(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - no file
+        return file.read()
 
 
 def _children(pid):
