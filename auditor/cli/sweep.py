@@ -72,7 +72,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         int | None, typer.Option(min=1, show_default="one a core", help="Processes that audit.")
     ] = None,
     at_once: Annotated[
-        int | None, typer.Option(min=1, show_default="8", help="Models at once in each process.")
+        int | None, typer.Option(min=1, show_default="16", help="Models at once in each process.")
     ] = None,
     deadline: Annotated[
         float | None, typer.Option(min=1, show_default="120", help="Seconds of network a model.")
