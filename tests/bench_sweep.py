@@ -2,8 +2,9 @@
 
 Whole processes against nginx on loopback, in turn: a cold sweep, which reads and reconciles every
 model and keeps it, and get_safetensors_metadata from a pool of threads, which reads and counts the
-same headers. Then a second night on which nothing has changed, and memory by number of models.
-A bench and not a gate: it ends with 0 whatever the figures are.
+same headers; then a second night on which nothing has changed. Of models that are alike, of models
+that are not, and at the Hub's distance, where both wait for most of the time. Then memory by number
+of models. A bench and not a gate: it ends with 0 whatever the figures are.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -27,9 +28,26 @@ MODELS = 2000
 SIZES = (200, 2000, 10_000)
 BASES = 20  # of which the models are fine-tunes; and once as many bases as models
 
-# Of the peer, and of each of our processes: no distance is to be bridged here, and more threads
-# only wait for each other. The peer: 486 models/s with 4, 462 with 8, 431 with 16, 375 with 32.
+# Of the peer, and of each of our processes: where no distance is to be bridged, more threads only
+# wait for each other. The peer: 486 models/s with 4, 462 with 8, 431 with 16, 375 with 32.
 THREADS = 4
+
+# Seconds by which answers come later at the Hub's distance; what each of our processes has under
+# way there, which is the default, and what the peer has, which is as many as our two.
+DISTANCE = 0.15
+FAR, PEER_FAR = 16, 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What is swept, and from how far."""
+
+    title: str
+    models: int
+    bases: int
+    distance: float = 0.0
+    at_once: int = THREADS
+    threads: int = THREADS  # of the peer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +79,9 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as bytecode:
         cold = [
-            _cold(title, options.models, bases, options.runs, Path(bytecode))
-            for title, bases in (
-                (f"{options.models:,} models of {BASES} bases", BASES),
-                (f"{options.models:,} models, none like another", options.models),
-            )
+            # At a distance a run takes half a minute, and all take as long.
+            _cold(setup, 1 if setup.distance else options.runs, Path(bytecode))
+            for setup in _setups(options.models)
         ]
         memory = {size: _memory(size, Path(bytecode)) for size in options.sizes}
     for one in cold:
@@ -75,8 +91,8 @@ def main() -> None:
     names = ("huggingface_hub", "hf-audit")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     _say(
-        f"{options.runs} pairs after one to warm up; {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
+        f"{options.runs} pairs after one to warm up, 1 at a distance; {platform.system()} "
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
         f"python {platform.python_version()}, {versions}"
     )
     if options.json:
@@ -84,25 +100,36 @@ def main() -> None:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def _cold(title: str, models: int, bases: int, runs: int, bytecode: Path) -> Cold:
+def _setups(models: int) -> Iterator[Setup]:
+    title = f"{models:,} models of {BASES} bases"
+    yield Setup(title=title, models=models, bases=BASES)
+    yield Setup(title=f"{models:,} models, none like another", models=models, bases=models)
+    far = f"{title}, every answer {DISTANCE * 1000:.0f} ms later"
+    yield Setup(
+        title=far, models=models, bases=BASES, distance=DISTANCE, at_once=FAR, threads=PEER_FAR
+    )
+
+
+def _cold(setup: Setup, runs: int, bytecode: Path) -> Cold:
+    models = setup.models
     ours, peer, second = [], [], []
     shares, asked, asked_again = [], [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder, models, bases)
-        with nginx(folder, models, PAGE) as server:
+        write(folder, models, setup.bases)
+        with nginx(folder, models, PAGE, setup.distance) as server:
             for number in range(runs + 1):
                 store = folder / f"{number}.sqlite"
                 before, cpu = server.requests(), server.cpu()
-                ours.append(run(_sweep(store, "n1"), bytecode, server.url))
+                ours.append(run(_sweep(store, "n1", setup.at_once), bytecode, server.url))
                 shares.append((server.cpu() - cpu) / ours[-1].wall)
                 asked.append(server.requests() - before)
                 before = server.requests()
-                second.append(run(_sweep(store, "n2"), bytecode, server.url))
+                second.append(run(_sweep(store, "n2", setup.at_once), bytecode, server.url))
                 asked_again.append(server.requests() - before)
-                peer.append(run(_peer(models), bytecode, server.url))
+                peer.append(run(_peer(models, setup.threads), bytecode, server.url))
     return Cold(
-        title=title,
+        title=setup.title,
         ours=tuple(ours[1:]),
         peer=tuple(peer[1:]),
         server=median(shares[1:]),
@@ -112,18 +139,18 @@ def _cold(title: str, models: int, bases: int, runs: int, bytecode: Path) -> Col
     )
 
 
-def _sweep(store: Path, night: str) -> tuple[str, ...]:
+def _sweep(store: Path, night: str, at_once: int) -> tuple[str, ...]:
     kept = ("--store", str(store), "--night", night)
-    return AUDIT, "sweep", "--author", AUTHOR, *kept, "--at-once", str(THREADS), "--quiet"
+    return AUDIT, "sweep", "--author", AUTHOR, *kept, "--at-once", str(at_once), "--quiet"
 
 
-def _peer(models: int) -> tuple[str, ...]:
+def _peer(models: int, threads: int) -> tuple[str, ...]:
     """Every header, parsed and counted, from a pool of threads."""
     code = (
         "from concurrent.futures import ThreadPoolExecutor\n"
         "from huggingface_hub import get_safetensors_metadata\n"
         f"ids = [f'{AUTHOR}/m{{number:05}}' for number in range({models})]\n"
-        f"with ThreadPoolExecutor({THREADS}) as pool:\n"
+        f"with ThreadPoolExecutor({threads}) as pool:\n"
         "    found = pool.map(get_safetensors_metadata, ids)\n"
         "    print(sum(sum(one.parameter_count.values()) for one in found))\n"
     )
@@ -135,7 +162,7 @@ def _memory(models: int, bytecode: Path) -> int:
         folder = Path(name)
         write(folder, models, BASES)
         with nginx(folder, models, PAGE) as server:
-            return peak(_sweep(folder / "sweep.sqlite", "n1"), bytecode, server.url)
+            return peak(_sweep(folder / "sweep.sqlite", "n1", THREADS), bytecode, server.url)
 
 
 def _described(cold: Cold, models: int) -> str:

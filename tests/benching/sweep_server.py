@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benching.distance import relayed
+
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 
 # The commit of an answer is the one that was asked for, as on the Hub; 'main' has one of zeros.
@@ -36,7 +38,7 @@ http {{
     }}
     location ~ ^/(?<repo>[^/]+/[^/]+)/resolve/[^/]+/(?<file>.+\\.safetensors)$ {{
       add_header X-Repo-Commit $commit always; add_header ETag '"x"' always;
-      return 302 http://127.0.0.1:{storage}/models/$repo/$file?range=$http_range;
+      return 302 {weights}/models/$repo/$file?range=$http_range;
     }}
     location ~ ^/(?<repo>[^/]+/[^/]+)/resolve/[^/]+/(?<file>.+)$ {{
       add_header X-Repo-Commit $commit always; try_files /models/$repo/$file =404;
@@ -50,8 +52,9 @@ http {{
 class Nginx:
     """A running server."""
 
-    def __init__(self, url: str, pid: int) -> None:
+    def __init__(self, url: str, status: str, pid: int) -> None:
         self.url = url
+        self._status = status
         self._pid = pid
 
     def log(self) -> tuple[Any, ...]:
@@ -60,7 +63,7 @@ class Nginx:
 
     def requests(self) -> int:
         """Requests since the start, those for this number not counted."""
-        with urllib.request.urlopen(f"{self.url}/status") as answer:  # noqa: S310 - our own
+        with urllib.request.urlopen(self._status) as answer:  # noqa: S310 - our own
             counted = int(answer.read().split(b"\n")[2].split()[2])
         self._asked = getattr(self, "_asked", 0) + 1
         return counted - self._asked
@@ -76,10 +79,14 @@ class Nginx:
 
 
 @contextmanager
-def nginx(root: Path, count: int, page: int) -> Iterator[Nginx]:
-    """A server over what sweep_models.write wrote, ended on the way out."""
+def nginx(root: Path, count: int, page: int, distance: float = 0.0) -> Iterator[Nginx]:
+    """A server over what sweep_models.write wrote, ended on the way out.
+
+    At a distance its answers come so many seconds later.
+    """
     hub, storage = _free_port(), _free_port()
-    url = f"http://127.0.0.1:{hub}"
+    fronts = {_free_port(): hub, _free_port(): storage} if distance else {}
+    url, weights = (f"http://127.0.0.1:{port}" for port in fronts or (hub, storage))
     starts = range(page, count, page)
     following = " ".join(
         f'"{start - page or ""}" \'<{url}/api/models?cursor={start}>; rel="next"\';'
@@ -87,14 +94,15 @@ def nginx(root: Path, count: int, page: int) -> Iterator[Nginx]:
     )
     config = root / "nginx.conf"
     user = "user root;" if os.geteuid() == 0 else ""  # else it serves as nobody, who may not read
-    places = {"root": root, "hub": hub, "storage": storage}
+    places = {"root": root, "hub": hub, "storage": storage, "weights": weights}
     config.write_text(_CONFIG.format(user=user, following=following, **places))
     process = subprocess.Popen(  # noqa: S603 - our own command
         [NGINX, "-c", str(config), "-e", str(root / "error.log")], stderr=subprocess.DEVNULL
     )
     try:
         _wait_for(hub, process)
-        yield Nginx(url, process.pid)
+        with relayed(fronts, distance):
+            yield Nginx(url, f"http://127.0.0.1:{hub}/status", process.pid)
     finally:
         process.terminate()
         process.wait()
