@@ -7,10 +7,10 @@ from typing import Any
 
 from auditor.formats import as_json
 from auditor.report import Report, Unaudited
-from auditor.sweep.ledger import Found, Ledger
-from auditor.sweep.packing import Kept, pack
-from auditor.sweep.schema import SUMMARY
-from auditor.sweep.store import Planned, Recorded, Summary, Versions
+from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.packing import Kept, pack
+from auditor.sweep.store.reading import Planned, Recorded, Summary, Versions
+from auditor.sweep.store.schema import SUMMARY
 
 Outcome = Mapping[str, Any]
 VERSIONS = Versions(auditor="1.0", catalogue="abc")

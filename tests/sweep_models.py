@@ -7,7 +7,7 @@ from math import prod
 from builders import safetensors_bytes
 from checkpoints import config_bytes, expect, stored_by
 
-from auditor.sweep.store import Result
+from auditor.sweep.store.reading import Result
 
 Files = dict[str, bytes]
 WEIGHTS, CONFIG = "model.safetensors", "config.json"

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from auditor.sweep.packing import merged
+from auditor.sweep.store.packing import merged
 
 TABLES = ("nights", "planned", "listings", "snapshots", "outcomes", "failures", "contents")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.downloader.heads import FIRST_READ
-from auditor.sweep.budget import WINDOW, spared
+from auditor.sweep.workers.budget import WINDOW, spared
 
 
 @dataclass(frozen=True, kw_only=True)

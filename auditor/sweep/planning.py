@@ -10,15 +10,15 @@ from auditor.downloader.hub import usable_token
 from auditor.downloader.select import ADAPTER_CONFIG, select
 from auditor.downloader.selection import Selection as Files
 from auditor.errors import SourceError
-from auditor.sweep.budget import Budget
 from auditor.sweep.costs import Load
-from auditor.sweep.crew import CONTEXT
-from auditor.sweep.ledger import Found
 from auditor.sweep.progress import Progress, Quiet
 from auditor.sweep.selection import PAGE, Selection, Selector
 from auditor.sweep.settings import Settings
-from auditor.sweep.store import Store, Versions
+from auditor.sweep.store.ledger import Found
+from auditor.sweep.store.reading import Store, Versions
 from auditor.sweep.versions import versions
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.crew import CONTEXT
 
 _INDEX = re.compile(r"(?P<start>.+)\.(?P<ending>safetensors|bin)\.index(\.[^.]+)?\.json")
 _SHARD = re.compile(r"-\d{1,6}-of-\d{1,6}[.\w]*$")

@@ -34,9 +34,9 @@ class Policy:
 
     processes: int = field(default_factory=_cores)
 
-    # Models under way in each process. The Hub answers in 50 to 200 ms, three times a model: 16 keep
-    # a core half busy, and more gain nothing at the rate that the Hub's plans allow. Where answers
-    # come at once fewer do better, for threads are in each other's way: 4 by a tenth on loopback.
+    # Models under way in each process. The Hub answers in 50 to 200 ms, three times a model: 16
+    # keep a core half busy, and more gain nothing at the rate that the Hub's plans allow. Where
+    # answers come at once fewer do better, which are less in each other's way: 4 by a tenth.
     at_once: int = 16
 
     # Shards under way in each process, of all its models.

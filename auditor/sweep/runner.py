@@ -9,19 +9,19 @@ from functools import cache, partial
 from typing import Protocol, Self
 
 from auditor.downloader.hub import endpoint, usable_token
-from auditor.sweep.alike import recorded
-from auditor.sweep.budget import Budget
-from auditor.sweep.crew import CONTEXT, Crew, Token
-from auditor.sweep.ledger import Ledger, Waiting
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
-from auditor.sweep.pruning import prune
 from auditor.sweep.selection import Page, Selector
 from auditor.sweep.settings import Settings
-from auditor.sweep.store import Night
-from auditor.sweep.tallies import Alarms
+from auditor.sweep.store.ledger import Ledger, Waiting
+from auditor.sweep.store.pruning import prune
+from auditor.sweep.store.reading import Night
+from auditor.sweep.store.tallies import Alarms
 from auditor.sweep.versions import versions
-from auditor.sweep.work import Done
+from auditor.sweep.workers.alike import recorded
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.crew import CONTEXT, Crew, Token
+from auditor.sweep.workers.work import Done
 
 _LOOK = 0.5  # seconds between looks at the budget and at processes that are stuck
 
@@ -119,7 +119,7 @@ def _dropped(settings: Settings, night: Night) -> int:
 def _auditors(settings: Settings, token: Token, budget: Budget, scheduler: str | None) -> Auditors:
     if scheduler is None:
         return Crew(settings.policy, token, budget)
-    from auditor.sweep.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
+    from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
 
     return Cluster(scheduler, settings.policy, token())
 

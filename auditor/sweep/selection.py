@@ -16,11 +16,11 @@ from auditor.downloader.lean import Lean
 from auditor.downloader.request import HubModel, id_fault, parse_id
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
-from auditor.sweep.budget import Budget
-from auditor.sweep.ledger import Found
 from auditor.sweep.policy import Policy
-from auditor.sweep.store import Planned
-from auditor.sweep.work import Allowance, require_online, unaudited
+from auditor.sweep.store.ledger import Found
+from auditor.sweep.store.reading import Planned
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.work import Allowance, require_online, unaudited
 
 PAGE = 1000  # models a request: the most that the Hub lists
 _AT_ONCE = 16  # requests for single models

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from auditor.sweep.store import Versions
+from auditor.sweep.store.reading import Versions
 
 _PACKAGE = Path(__file__).parent.parent
 

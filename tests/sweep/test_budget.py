@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.sweep.budget import WINDOW, Budget
+from auditor.sweep.workers.budget import WINDOW, Budget
 
 FILE, API = "/o/n/resolve/main/config.json", "/api/models"
 

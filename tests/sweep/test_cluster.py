@@ -18,12 +18,13 @@ from sweep_models import FAULTS, healthy, planted
 from sweep_stores import contents
 
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.sweep import cluster, runner, station, work
-from auditor.sweep.budget import Budget, spared
-from auditor.sweep.ledger import Waiting
+from auditor.sweep import runner
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import Selection
-from auditor.sweep.store import Store, Versions
+from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.store.reading import Store, Versions
+from auditor.sweep.workers import cluster, station, work
+from auditor.sweep.workers.budget import Budget, spared
 
 distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
 

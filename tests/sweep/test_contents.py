@@ -16,12 +16,12 @@ from sweep_stores import contents
 
 from auditor.errors import UsageError
 from auditor.sweep import runner, versions
-from auditor.sweep.ledger import Found, Ledger, Waiting
-from auditor.sweep.packing import Kept, Shared, digest_of, merged, pack, unpack
-from auditor.sweep.recent import Recent
 from auditor.sweep.reporting.night import Wanted, write
 from auditor.sweep.selection import Selection
-from auditor.sweep.store import Planned
+from auditor.sweep.store.ledger import Found, Ledger, Waiting
+from auditor.sweep.store.packing import Kept, Shared, digest_of, merged, pack, unpack
+from auditor.sweep.store.reading import Planned
+from auditor.sweep.workers.recent import Recent
 
 OURS = Selection(author="sweep")
 JSON = st.recursive(
@@ -104,7 +104,7 @@ def packed(monkeypatch):
         return pack(text)
 
     for module in ("alike", "work"):
-        monkeypatch.setattr(f"auditor.sweep.{module}.pack", counted)
+        monkeypatch.setattr(f"auditor.sweep.workers.{module}.pack", counted)
     return lengths
 
 

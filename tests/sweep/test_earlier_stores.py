@@ -13,10 +13,10 @@ import pytest
 from nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, unaudited
 
 from auditor.errors import UsageError
-from auditor.sweep.ledger import Found, Ledger
-from auditor.sweep.packing import Kept, Shared, digest_of, pack, unpack
-from auditor.sweep.schema import VERSION
-from auditor.sweep.store import Planned, Store, Versions
+from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
+from auditor.sweep.store.reading import Planned, Store, Versions
+from auditor.sweep.store.schema import VERSION
 
 SQL = (Path(__file__).parent.parent / "data" / "sweep" / "store-1.sql").read_text()
 A, B = finding("missing", "a"), finding("unexpected", "b")
@@ -130,8 +130,8 @@ def test_it_goes_on_with_rows_that_share(earlier):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from auditor.sweep import opening
-from auditor.sweep.store import Store
+from auditor.sweep.store import opening
+from auditor.sweep.store.reading import Store
 opening._blind_parts = lambda _content: os.kill(os.getpid(), signal.SIGKILL)
 Store.open(Path(sys.argv[1]))
 """

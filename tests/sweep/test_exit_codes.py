@@ -10,9 +10,9 @@ from auditor.cli import console, sweep
 from auditor.errors import Reason
 from auditor.reconciler.findings import Buffer, Missing, Unexpected
 from auditor.report import Report, Unaudited
-from auditor.sweep.alike import recorded
-from auditor.sweep.ledger import Found, Ledger
-from auditor.sweep.store import Planned
+from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.reading import Planned
+from auditor.sweep.workers.alike import recorded
 
 ERROR = Missing(tensors=(expected("a", 2),), reason="it is not stored")
 WARNING = Unexpected(tensors=(stored("b", 2),), reason="no class has it")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sweep_models import healthy
 
 from auditor.sweep import costs, planning, runner
-from auditor.sweep.budget import Budget
 from auditor.sweep.costs import QUOTAS, Load, Quota, hours
 from auditor.sweep.selection import Selection
 from auditor.sweep.versions import versions
+from auditor.sweep.workers.budget import Budget
 
 OURS = Selection(author="sweep")
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"

@@ -18,11 +18,11 @@ from sweep_models import healthy, planted
 from sweep_stores import TABLES, contents
 
 from auditor.sweep import runner
-from auditor.sweep.ledger import Found, Ledger
-from auditor.sweep.packing import Kept, Shared, digest_of, pack
-from auditor.sweep.pruning import Pruner, prune
 from auditor.sweep.selection import Selection
-from auditor.sweep.store import Planned, Store, Versions
+from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.packing import Kept, Shared, digest_of, pack
+from auditor.sweep.store.pruning import Pruner, prune
+from auditor.sweep.store.reading import Planned, Store, Versions
 
 OURS = Selection(author="sweep")
 OLD, NEW = (Versions(auditor="1", catalogue=name) for name in ("old", "new"))
@@ -272,7 +272,7 @@ def test_one_that_is_killed_in_the_middle_has_dropped_nothing(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from auditor.sweep import pruning
+from auditor.sweep.store import pruning
 def kill(statement):
     if "DELETE FROM contents" in statement:
         os.kill(os.getpid(), signal.SIGKILL)

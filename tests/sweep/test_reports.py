@@ -20,11 +20,11 @@ from nightly_stores import COMMIT, finding, outcome_of, plain, store_of, unaudit
 
 from auditor.errors import UsageError
 from auditor.formats import as_csv
-from auditor.sweep.nights import Nights
 from auditor.sweep.reporting import files, page
 from auditor.sweep.reporting.files import TABLES
 from auditor.sweep.reporting.night import Wanted, write
 from auditor.sweep.reporting.tables import every, finding_rows, model_row, module_rows
+from auditor.sweep.store.nights import Nights
 
 FIRST, SECOND, THIRD = "2026-11-19", "2026-11-20", "2026-11-21"
 A, B = finding("missing", "a.weight"), finding("unexpected", "b.{0-3}")
@@ -280,7 +280,7 @@ def test_a_residual_alarms_whatever_is_accepted(tmp_path):
     )
 )
 def test_without_a_baseline_a_report_alarms_as_the_sweep_did(outcomes, tmp_path_factory):
-    from auditor.sweep.ledger import Ledger  # noqa: PLC0415 - the other side, for this law alone
+    from auditor.sweep.store.ledger import Ledger  # noqa: PLC0415 - the other side, for this law alone
 
     tmp_path = tmp_path_factory.mktemp("law")
     made = [make(f"o/{number}") for number, make in enumerate(outcomes)]

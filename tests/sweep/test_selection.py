@@ -4,10 +4,10 @@ import pytest
 from hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
 
 from auditor.errors import Reason, SourceError
-from auditor.sweep.budget import Budget
-from auditor.sweep.crew import CONTEXT
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import Found, Refused, Selection, Selector
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.crew import CONTEXT
 
 FILES = {"config.json": b"{}"}
 

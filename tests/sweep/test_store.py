@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.errors import UsageError
-from auditor.sweep.ledger import Found, Ledger
-from auditor.sweep.packing import Kept, Shared, digest_of, pack, unpack
-from auditor.sweep.schema import SUMMARY, VERSION
-from auditor.sweep.store import Planned, Recorded, Store, Summary, Versions
+from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
+from auditor.sweep.store.reading import Planned, Recorded, Store, Summary, Versions
+from auditor.sweep.store.schema import SUMMARY, VERSION
 
 NOW = Versions(auditor="1", catalogue="a")
 LATER = Versions(auditor="1", catalogue="b")

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from auditor.sweep.nights import Compared
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import (
     Change,
@@ -15,7 +14,8 @@ from auditor.sweep.reporting.changes import (
     of_model,
 )
 from auditor.sweep.reporting.tables import Outcome, Row, every
-from auditor.sweep.store import Result
+from auditor.sweep.store.nights import Compared
+from auditor.sweep.store.reading import Result
 
 
 class State(StrEnum):

@@ -12,7 +12,6 @@ from typing import Any
 
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
-from auditor.sweep.nights import Nights
 from auditor.sweep.reporting.baseline import Baseline, Entry, read
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, rows
 from auditor.sweep.reporting.judged import judged
@@ -21,8 +20,9 @@ from auditor.sweep.reporting.sarif import Sarif
 from auditor.sweep.reporting.summary import Summary
 from auditor.sweep.reporting.tables import Row
 from auditor.sweep.settings import REPORTS
-from auditor.sweep.store import Night
-from auditor.sweep.tallies import Alarms
+from auditor.sweep.store.nights import Nights
+from auditor.sweep.store.reading import Night
+from auditor.sweep.store.tallies import Alarms
 from auditor.writing import beside
 
 

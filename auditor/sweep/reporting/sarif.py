@@ -17,7 +17,7 @@ from auditor.formats.printable import printable
 from auditor.reconciler.findings import Finding
 from auditor.sweep.reporting.changes import Change, Matched, identity
 from auditor.sweep.reporting.judged import ALARMING, Judged
-from auditor.sweep.store import Night
+from auditor.sweep.store.reading import Night
 
 VERSION = "2.1.0"
 _SCHEMA = (

@@ -7,8 +7,8 @@ from typing import Any
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.judged import ALARMING, Judged, State
 from auditor.sweep.reporting.tables import part
-from auditor.sweep.store import Night
-from auditor.sweep.tallies import Alarms
+from auditor.sweep.store.reading import Night
+from auditor.sweep.store.tallies import Alarms
 
 SCHEMA = 1
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
@@ -43,7 +43,7 @@ class Summary:
         self._findings(judged)
 
     def _alarm(self, judged: Judged) -> None:
-        """What of the model there is to be alarmed about, as auditor.sweep.tallies has it."""
+        """What of the model there is to be alarmed about, as auditor.sweep.store.tallies has it."""
         severities = {match.finding["severity"] for match in judged.alarms}
         outcome = judged.outcome or {}
         bad_request = outcome.get("reason") == "bad-request"

@@ -1,4 +1,4 @@
-"""The tables of a store, as SQL; store.py's docstring says what they mean."""
+"""The tables of a store, as SQL; what they mean, the package says."""
 
 APPLICATION = 0x48664175  # "HfAu": what `file` and SQLite show of a store's first page
 VERSION = 2

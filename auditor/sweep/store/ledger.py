@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
-from auditor.sweep.packing import Kept, Shared, pack
-from auditor.sweep.schema import SUMMARY
-from auditor.sweep.store import Night, Planned, Recorded, Versions, now
-from auditor.sweep.tallies import Tallies
+from auditor.sweep.store.packing import Kept, Shared, pack
+from auditor.sweep.store.reading import Night, Planned, Recorded, Versions, now
+from auditor.sweep.store.schema import SUMMARY
+from auditor.sweep.store.tallies import Tallies
 
 _BATCH = 64  # models a query; each may bring a snapshot of some kB
 _COLUMNS = (*SUMMARY, "recorded", "content", "shared")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
-from auditor.sweep.packing import unpack
-from auditor.sweep.schema import APPLICATION, FROM_1, TABLES, VERSION
+from auditor.sweep.store.packing import unpack
+from auditor.sweep.store.schema import APPLICATION, FROM_1, TABLES, VERSION
 
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:

@@ -22,11 +22,11 @@ from typing import Any, Self
 
 from auditor.containers.words import quoted
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.sweep.ledger import Waiting
 from auditor.sweep.policy import Policy
-from auditor.sweep.station import Batch, Refused, audit, terms
-from auditor.sweep.waits import News, Waits
-from auditor.sweep.work import Done, failed
+from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.workers.station import Batch, Refused, audit, terms
+from auditor.sweep.workers.waits import News, Waits
+from auditor.sweep.workers.work import Done, failed
 
 # Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
 # seconds, beside which the 5 ms that Dask needs for a task are nothing.

@@ -15,13 +15,13 @@ from threading import Lock
 from auditor.containers.words import quoted
 from auditor.downloader.hub import endpoint, usable_token
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.sweep.budget import Budget
-from auditor.sweep.crew import CONTEXT
-from auditor.sweep.ledger import Waiting
 from auditor.sweep.policy import Policy
-from auditor.sweep.store import Versions
+from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.store.reading import Versions
 from auditor.sweep.versions import versions
-from auditor.sweep.work import Auditor, Done, failed
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.crew import CONTEXT
+from auditor.sweep.workers.work import Auditor, Done, failed
 
 _LOOK = 0.5  # seconds between looks at models that are stuck
 _MOST_STATIONS = 4  # sweeps with another policy each, at once on one cluster

@@ -24,13 +24,13 @@ from auditor.downloader.stored import joined
 from auditor.downloader.storing import dump_own, dump_shared, fingerprint
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.report import Unaudited
-from auditor.sweep.alike import Alike, recorded
-from auditor.sweep.budget import WINDOW, Budget
-from auditor.sweep.ledger import Waiting
-from auditor.sweep.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.policy import PASSING, Policy
-from auditor.sweep.recent import Recent
-from auditor.sweep.store import Recorded
+from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
+from auditor.sweep.store.reading import Recorded
+from auditor.sweep.workers.alike import Alike, recorded
+from auditor.sweep.workers.budget import WINDOW, Budget
+from auditor.sweep.workers.recent import Recent
 
 T = TypeVar("T")
 

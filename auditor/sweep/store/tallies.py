@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from auditor.sweep.store import Store
+from auditor.sweep.store.reading import Store
 
 
 class Alarms(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
-from auditor.sweep.store import Night, Result, Store
+from auditor.sweep.store.reading import Night, Result, Store
 
 
 class Compared(NamedTuple):

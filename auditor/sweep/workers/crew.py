@@ -21,10 +21,10 @@ from multiprocessing.process import BaseProcess
 from typing import Self
 
 from auditor.errors import Reason
-from auditor.sweep.budget import Budget
-from auditor.sweep.ledger import Waiting
 from auditor.sweep.policy import Policy
-from auditor.sweep.work import Auditor, Done, failed
+from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.work import Auditor, Done, failed
 
 # Where this process has one thread, the others are copies of it: they import nothing, for which new
 # ones take 0.12 s each, and share its memory. Where it has more, rich's or a caller's, whose locks

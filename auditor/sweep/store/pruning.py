@@ -8,7 +8,7 @@ that no night refers to. Each key is looked up in the newest plan first, which n
 
 from pathlib import Path
 
-from auditor.sweep.ledger import Ledger
+from auditor.sweep.store.ledger import Ledger
 
 # What is left to refer to a row: plans that are frozen, and those that a selection is filling.
 _KEPT = """

@@ -12,9 +12,9 @@ from auditor.downloader.snapshot import Fetched, RepoFile, Snapshot
 from auditor.formats import as_json
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
-from auditor.sweep.packing import Kept, Shared, digest_of, pack
-from auditor.sweep.recent import Recent
-from auditor.sweep.store import Recorded, Summary
+from auditor.sweep.store.packing import Kept, Shared, digest_of, pack
+from auditor.sweep.store.reading import Recorded, Summary
+from auditor.sweep.workers.recent import Recent
 
 # Keys of a config.json that say who wrote it. No family and no rule reads one; a test changes
 # them and looks for a difference.
