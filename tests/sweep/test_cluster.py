@@ -3,6 +3,7 @@
 import dataclasses
 import multiprocessing
 import os
+import random
 import re
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import threading
 from contextlib import contextmanager, suppress
 
 import pytest
-from hub import After, Quota
+from hub import After, Quota, Stall
 from hypothesis import given
 from hypothesis import strategies as st
 from sweep_models import FAULTS, healthy, planted
@@ -138,12 +139,13 @@ def test_a_model_that_ends_its_worker_is_the_only_one_that_is_not_audited(at_hub
 
 
 def test_a_scheduler_that_goes_away_takes_nothing_with_it(models, plain, settings):
-    half_way = After(requests=200)
-    models.misbehave(fault=half_way)
+    batches_are_back = After(requests=300)  # 100 models: two batches and a part of two more
+    models.misbehave(fault=batches_are_back)
+    models.misbehave(fault=Stall(), path="*m00119/*")  # and the sweep is not over yet
     with workers(1) as running:
 
         def close():
-            half_way.event.wait()
+            batches_are_back.event.wait()
             running.close(timeout=5)
 
         closer = threading.Thread(target=close)
@@ -326,6 +328,9 @@ def test_without_dask_one_line_says_what_to_install(at_hub, settings, monkeypatc
         runner.sweep(settings(OURS), night="n1", scheduler="tcp://127.0.0.1:1")
 
 
+FILE = "/o/n/resolve/main/config.json"
+
+
 class Server:
     """Counts the requests of one window, and tells each worker what is left for all."""
 
@@ -337,6 +342,7 @@ class Server:
         context = multiprocessing.get_context("spawn")
         budget = Budget(context, clock=lambda: 1.0, sleep=self._stop)
         budget.divide(workers)
+        budget.take(FILE)
         budget.note(self._told())
         return budget
 
@@ -352,7 +358,7 @@ class Server:
     def ask(self, worker):
         """Let a worker ask, unless its budget has it wait."""
         with suppress(TimeoutError):
-            self.budgets[worker].take("/o/n/resolve/main/config.json")
+            self.budgets[worker].take(FILE)
             self.spent += 1
             self.budgets[worker].note(self._told())
 
@@ -368,6 +374,53 @@ def test_shares_of_a_budget_are_together_no_more_than_the_whole(quota, workers, 
     for worker in [*range(workers)] * (quota // workers):
         server.ask(worker)
     assert server.spent <= quota
+
+
+class Distance(Server):
+    """The same from far away: requests are under way, and answers come in any order."""
+
+    def __init__(self, quota, workers, draw):
+        self.now, self.draw = 1.0, draw
+        self.under_way = []  # (worker, what the Hub says, when it arrives)
+        super().__init__(quota, workers)
+
+    def _share(self, workers):
+        context = multiprocessing.get_context("spawn")
+        budget = Budget(context, clock=lambda: self.now, sleep=self._stop)
+        budget.divide(workers)
+        budget.take(FILE)
+        budget.note(self._told())
+        return budget
+
+    def send(self, worker):
+        with suppress(TimeoutError):
+            self.budgets[worker].take(FILE)
+            self.spent += 1
+            self.under_way.append((worker, self._told(), self.now + self.draw.uniform(0.05, 0.3)))
+
+    def pass_time(self, seconds):
+        self.now += seconds
+        arrived = [one for one in self.under_way if one[2] <= self.now]
+        self.draw.shuffle(arrived)
+        for one in arrived:
+            self.under_way.remove(one)
+            self.budgets[one[0]].note(one[1])
+
+
+@given(workers=st.integers(2, 8), at_once=st.sampled_from([4, 8, 16]), seed=st.integers(0))
+def test_nor_are_they_with_requests_under_way_and_workers_that_were_idle(workers, at_once, seed):
+    """Of a quota with 25 requests for each under way: Team's has as many for 50 workers of 16."""
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    server = Distance(25 * at_once * workers, workers, draw)
+    while server.now < 30.0:  # before the window ends
+        busy = draw.sample(range(workers), draw.randint(1, workers))
+        for _ in range(draw.randint(1, 60)):
+            for worker in busy:
+                there = sum(one[0] == worker for one in server.under_way)
+                for _ in range(at_once - there):
+                    server.send(worker)
+            server.pass_time(draw.uniform(0.01, 0.1))
+    assert 0.5 * server.quota < server.spent <= server.quota
 
 
 @given(**SIZES)
