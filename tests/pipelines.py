@@ -8,6 +8,7 @@ from builders import safetensors_bytes
 from checkpoints import TINY
 from hub import Hub
 
+from auditor import Report, Unaudited
 from auditor.analytic import Role, catalogue, read_config
 
 Files = dict[str, bytes]
@@ -134,3 +135,18 @@ def written(path: Path, files: Files) -> str:
 def asked(hub: Hub) -> int:
     """Requests to the Hub itself, redirects to its storage left out."""
     return sum(record.origin == "hub" for record in hub.log)
+
+
+# --- what came of them ------------------------------------------------------------------------
+
+
+def parts(outcome: Report | Unaudited) -> dict[str, Report | Unaudited]:
+    return {str(part.component): part for part in outcome.parts}
+
+
+def verdicts(outcome: Report | Unaudited) -> dict[str, str]:
+    return {name: part.verdict for name, part in parts(outcome).items()}
+
+
+def kinds(outcome: Report | Unaudited) -> list[type]:
+    return [type(finding) for finding in outcome.findings]
