@@ -35,6 +35,7 @@ Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same
 # Layers of more tensors are written out anew for each model: of 59 checkpoints' layers all have
 # fewer (31 at the most), but for those of more than a hundred experts.
 _MOST_KEPT = 256
+_MOST_REPEATED = 1024  # tensors of all layers together that are kept; Llama-2-70B has 720
 _MOST_TERMS = 64  # of a formula that is kept; SamModel's has 37, the most of all classes here
 
 
@@ -142,8 +143,7 @@ class _Listing:
             case Repeat(count, body):
                 pattern, each = self.pattern(body)
                 size = _each(lambda sizes: count * sizes[0], [each])
-                for number in range(count.value):
-                    self.copy(pattern, f"{name}.{number}")
+                self.repeat(pattern, name, count.value)
             case Stack(count, layers):
                 size = self.stack(count, layers, name)
         added = self.tensors[first:] if not size.total.terms else ()
@@ -192,6 +192,14 @@ class _Listing:
         self.modules.update(pattern.modules(here, levels))
         self.tensors.extend(pattern.tensors(here))
 
+    def repeat(self, pattern: "_Pattern", name: str, count: int) -> None:
+        """List what was listed once, under the numbers below that name."""
+        levels = None if self.depth is None else self.depth - name.count(".") - 2
+        write = _repeated if count * len(pattern) <= _MOST_REPEATED else _repeated.__wrapped__
+        tensors, modules = write(pattern, name, count, levels)
+        self.tensors += tensors
+        self.modules.update(modules)
+
     def formula(self, total: Dim) -> ModuleFormula:
         text = _text if len(total.terms) <= _MOST_TERMS else _text.__wrapped__
         return ModuleFormula(total.value, text(total, self.replacements))
@@ -210,6 +218,20 @@ def _pattern(
     return _Pattern(once), size
 
 
+@lru_cache(maxsize=64)
+def _repeated(
+    pattern: "_Pattern", name: str, count: int, levels: int | None
+) -> tuple[tuple[ExpectedTensor, ...], Mapping[str, ModuleFormula]]:
+    """Models of one size have the same layers, whatever their vocabularies."""
+    tensors: list[ExpectedTensor] = []
+    modules: dict[str, ModuleFormula] = {}
+    for number in range(count):
+        here = f"{name}.{number}"
+        tensors += pattern.tensors(here)
+        modules.update(pattern.modules(here, levels))
+    return tuple(tensors), modules
+
+
 # The constructor without its frame of Python: 12 instead of 19 ms for 90,000.
 _expected: Callable[[tuple[object, ...]], ExpectedTensor] = partial(tuple.__new__, ExpectedTensor)
 
@@ -222,6 +244,9 @@ class _Pattern:
         self._names = tuple(map(".".__add__, names))
         self._listed = {f".{key}" if key else "": of for key, of in once.modules.items()}
         self._modules: dict[int | None, Mapping[str, ModuleFormula]] = {None: self._listed}
+
+    def __len__(self) -> int:
+        return len(self._names)
 
     def tensors(self, here: str) -> Iterator[ExpectedTensor]:
         return map(_expected, zip(map(here.__add__, self._names), *self._rest, strict=True))
