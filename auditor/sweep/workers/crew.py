@@ -30,7 +30,7 @@ from auditor.sweep.workers.work import Auditor, Done, failed
 # ones take 0.12 s each, and share its memory. Where it has more, rich's or a caller's, whose locks
 # a copy would inherit, they are new ones. Not a server of forks: it would keep the HF_ variables of
 # the first sweep for those that follow. Locks are such that both can share them.
-CONTEXT, _COPYING = get_context("spawn"), get_context("fork")
+CONTEXT = get_context("spawn")
 
 # Objects made before cycles are looked for among them. A model makes ten thousand, nearly all of
 # which go when it is done, and looking for cycles among every 700 takes a tenth of the time.
@@ -172,7 +172,7 @@ class Crew:
         ours = (here, *(worker.pipe for worker in self._workers))
         process: BaseProcess
         if _has_one_thread():
-            process = _COPYING.Process(
+            process = get_context("fork").Process(
                 target=_serve, args=(there, self._policy, self._budget, ours), daemon=True
             )
         else:
