@@ -7,13 +7,12 @@ from typing import NamedTuple
 from auditor.analytic import Config
 from auditor.analytic.choose import Refusal
 from auditor.analytic.kv_cache import kv_cache
-from auditor.containers.words import named
 from auditor.downloader.select import ADAPTER_CONFIG
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.examining.case import Case, no_weights, report, unaudited, without_expectation
 from auditor.expecting import Implied, Opinion, implied, of_diffusers, of_module, second_opinion
-from auditor.layouts import known, unpack
+from auditor.layouts import unknown, unpack
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared
@@ -122,8 +121,9 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
         files = () if declared else case.snapshot.files
         sizes = listed_size_rule(files, expected, config.dtype)
         return no_weights(case, expected, detail, *found.opinion.findings, *sizes)
-    if declared is not None and not known(declared.method):
-        detail = f"the weights are packed by {named(declared.method)}: its layout is not known here"
+    packer = unknown(declared) if declared is not None else None
+    if packer is not None:
+        detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
     tensors, shapes = case.found.tensors, shapes_of(expected)
     try:

@@ -13,11 +13,12 @@ from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
 
+from auditor.containers.words import named
 from auditor.layouts.packing import PLAIN, Declared, Fault, Implied, Layout, Stored, Unpacked
 from auditor.layouts.plain import is_float, learned
 from auditor.tensors import StoredTensor
 
-__all__ = ["is_float", "known", "learned", "unpack"]
+__all__ = ["is_float", "learned", "unknown", "unpack"]
 
 # The value of quant_method -> the module of its layout, which is imported when it is needed.
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -25,6 +26,8 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "gptq": "gptq",
         "marlin": "gptq",
         "awq": "awq",
+        "auto-round": "auto_round",  # behind those whose marks it has: undeclared, it is theirs
+        "intel/auto-round": "auto_round",
         "bitsandbytes": "bitsandbytes",
         "bitsandbytes_4bit": "bitsandbytes",
         "bitsandbytes_8bit": "bitsandbytes",
@@ -50,9 +53,11 @@ METHODS: Mapping[str, str] = MappingProxyType(
 _PACKED = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "F4", "F8_E4M3", "F8_E5M2"})
 
 
-def known(method: str) -> bool:
-    """Whether weights of a `quant_method` can be unpacked here."""
-    return method in METHODS
+def unknown(declared: Declared) -> str | None:
+    """What a config says that no layout here unpacks: a quant_method, or a mode of one."""
+    if declared.method not in METHODS:
+        return named(declared.method)
+    return _layout(METHODS[declared.method]).unread(declared)
 
 
 def unpack(

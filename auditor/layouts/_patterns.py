@@ -39,6 +39,15 @@ def begins(expression: str) -> Node | None:
     return node if at_end else Sequence((node, _ANY))
 
 
+def searched(expression: str) -> Node | None:
+    """What `re.search` accepts: a name that has the expression somewhere in it.
+
+    None where the expression uses syntax that is not read here.
+    """
+    node = begins(expression)
+    return node if node is None or expression.startswith("^") else Sequence((_ANY, node))
+
+
 def skipped(keys: Iterable[str], names: Iterable[str]) -> frozenset[str] | None:
     """The names that transformers' skip lists (modules_to_not_convert) stand for.
 

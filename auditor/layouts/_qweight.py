@@ -17,6 +17,8 @@ GEMM, GEMV, GEMV_FAST = "gemm", "gemv", "gemv_fast"
 TILE = 16  # rows of inputs that Marlin keeps in one row of words
 _MARLIN_BITS = (4, 8)
 _WORDS = frozenset({"I8", "I16", "I32", "I64", "U8", "U16", "U32"})
+# Linears of GPT-2 and its like, which a plain checkpoint stores as (in, out).
+CONV1D = frozenset({"c_attn", "c_fc", "c_proj", "q_attn"})
 
 
 class Parts(NamedTuple):
@@ -39,12 +41,12 @@ class Reading(NamedTuple):
     complaints: tuple[tuple[str, str], ...]  # a member's last name, and what does not fit
 
 
-def form_of(members: Members) -> str | None:
+def form_of(members: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | None:
     """The form that the shapes of a module have; None where they have none, or say too little.
 
     (rows, columns) of qweight, (r, c) of scales: GPTQ has columns = c and packs the rows; GEMM has
     columns * 32/bits = c; GEMV has rows = r, as qzeros have, and GEMV_FAST zeros that are floats.
-    A word of Marlin holds parts of 16 rows: columns = 16 * bits/32 * c.
+    A word of Marlin holds parts of 16 rows: columns = 16 * bits/32 * c. `gemm`: bits of that form.
     """
     stored_zeros = members.get("qzeros", members.get("scaled_zeros"))
     if stored_zeros is not None and (stored_zeros.dtype or "").startswith(("F", "BF")):
@@ -60,7 +62,7 @@ def form_of(members: Members) -> str | None:
     tests = (
         (GEMV, by_outputs and zeros is not None and zeros[1] * 8 == width),
         (GPTQ, qweight[1] == width),
-        (GEMM, any(words == width * bits for bits in (4, 8, 2, 3))),
+        (GEMM, any(words == width * bits for bits in gemm)),
         (MARLIN, any(words == width * TILE * bits for bits in _MARLIN_BITS)),
     )
     return next((form for form, fits in tests if fits), None)
@@ -99,6 +101,50 @@ def best(readings: Sequence[Reading], expected: Shape | None) -> Reading:
 
 def _is_strange(shape: Shape, expected: Shape | None) -> bool:
     return expected is not None and expected not in {shape, shape[::-1]}
+
+
+def rows_packed(parts: Parts, bits: int, group: int | None, expected: Shape | None) -> Reading:
+    """GPTQ's (in * bits/word, out), scales (groups, out), zeros (groups, out * bits/word)."""
+    rows, outputs = parts.qweight
+    inputs = _inputs(parts, bits, expected)
+    size, complaints = grouped(parts.scales, "scales", (outputs, inputs), group)
+    said = list(complaints)
+    if parts.g_idx not in {None, (inputs,)}:
+        holds = f"qweight {parts.qweight} holds {parts.word}/{bits} * {rows:,} = {inputs:,} inputs"
+        said.append(("g_idx", f"g_idx is {parts.g_idx}, {holds}"))
+    groups = parts.scales[0] if parts.scales else -(-inputs // size)
+    zeros = (groups, -(-outputs * bits // parts.word))
+    if parts.zeros not in {None, zeros}:
+        words = f"{outputs:,} outputs * {bits}/{parts.word} in {zeros[0]:,} groups are {zeros}"
+        said.append(("qzeros", f"qzeros are {parts.zeros}, {words}"))
+    return Reading(GPTQ, bits, (outputs, inputs), size, tuple(said))
+
+
+def _inputs(parts: Parts, bits: int, expected: Shape | None) -> int:
+    """Rows * word / bits; where the last word is not full, as g_idx or the architecture says."""
+    rows = parts.qweight[0]
+    told = [shape[-1] for shape in (parts.g_idx, expected) if shape]
+    fit = (inputs for inputs in told if -(-inputs * bits // parts.word) == rows)
+    return next(fit, rows * parts.word // bits)
+
+
+def turned(reading: Reading, expected: Shape | None) -> Reading:
+    """A Conv1D is (in, out) in a plain checkpoint."""
+    shape = reading.shape[::-1]
+    return reading._replace(shape=shape) if expected == shape else reading
+
+
+def columns_packed(parts: Parts, bits: int, group: int | None) -> Reading:
+    """GEMM's (in, out * bits/word), scales (groups, out), zeros (groups, out * bits/word)."""
+    inputs, columns = parts.qweight
+    shape = (columns * parts.word // bits, inputs)
+    size, complaints = grouped(parts.scales, "scales", shape, group)
+    zeros = (parts.scales[0] if parts.scales else -(-inputs // size), columns)
+    return Reading(GEMM, bits, shape, size, (*complaints, *compared("qzeros", parts.zeros, zeros)))
+
+
+def compared(last: str, shape: Shape | None, needed: Shape) -> tuple[tuple[str, str], ...]:
+    return () if shape in {None, needed} else ((last, f"{last} are {shape}, not {needed}"),)
 
 
 def marlin(parts: Parts, bits: int, group: int | None) -> Reading:

@@ -27,8 +27,9 @@ from auditor.layouts._qweight import (
     Parts,
     Reading,
     best,
+    columns_packed,
+    compared,
     form_of,
-    grouped,
     left_plain,
     marlin,
     orphans,
@@ -221,23 +222,14 @@ def _doubts(reading: Reading, settings: _Settings, *, floats: bool) -> list[tupl
     return doubts
 
 
-def _gemm(parts: Parts, bits: int, group: int | None) -> Reading:
-    inputs, columns = parts.qweight
-    shape = (columns * parts.word // bits, inputs)
-    size, complaints = grouped(parts.scales, "scales", shape, group)
-    zeros = (parts.scales[0] if parts.scales else -(-inputs // size), columns)
-    said = _compared("qzeros", parts.zeros, zeros)
-    return Reading(GEMM, bits, shape, size, (*complaints, *said))
-
-
 def _gemv(parts: Parts, bits: int, group: int | None) -> Reading:
     outputs, columns = parts.qweight
     inputs = columns * parts.word // bits
     size = _group(inputs, group)
     words = _words(inputs, size)
     said = (
-        *_compared("scales", parts.scales, (outputs, words * _PER_WORD)),
-        *_compared("qzeros", parts.zeros, (outputs, words)),
+        *compared("scales", parts.scales, (outputs, words * _PER_WORD)),
+        *compared("qzeros", parts.zeros, (outputs, words)),
     )
     return Reading(GEMV, bits, (outputs, inputs), size, said)
 
@@ -248,13 +240,13 @@ def _gemv_fast(parts: Parts, bits: int, group: int | None) -> Reading:
     outputs = rows * 4
     size = _group(inputs, group)
     padded = (_words(inputs, size) * _PER_WORD, outputs)
-    said = [*_compared("scales", parts.scales, padded), *_compared("qzeros", parts.zeros, padded)]
+    said = [*compared("scales", parts.scales, padded), *compared("qzeros", parts.zeros, padded)]
     if parts.word != 16:  # noqa: PLR2004 - I16
         said.append(("qweight", f"a word has {parts.word} bits, gemv_fast has 16"))
     return Reading(GEMV_FAST, bits, (outputs, inputs), size, tuple(said))
 
 
-_READERS = {GEMM: _gemm, GEMV: _gemv, GEMV_FAST: _gemv_fast, MARLIN: marlin}
+_READERS = {GEMM: columns_packed, GEMV: _gemv, GEMV_FAST: _gemv_fast, MARLIN: marlin}
 
 
 def _group(inputs: int, group: int | None) -> int:
@@ -267,10 +259,6 @@ def _words(inputs: int, group: int) -> int:
     multiple = {64: 2, 32: 4}.get(group, 1)
     words = -(-(inputs // group) // _PER_WORD)
     return -(-words // multiple) * multiple
-
-
-def _compared(last: str, shape: Shape | None, needed: Shape) -> tuple[tuple[str, str], ...]:
-    return () if shape in {None, needed} else ((last, f"{last} are {shape}, not {needed}"),)
 
 
 LAYOUT = Layout(name="awq", methods=("awq",), recognises=recognises, unpack=unpack)

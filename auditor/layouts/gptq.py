@@ -21,19 +21,21 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from auditor.layouts._qweight import (
+    CONV1D,
     GPTQ,
     MARLIN,
     Parts,
     Reading,
     best,
     form_of,
-    grouped,
     left_plain,
     marlin,
     orphans,
     parts_of,
+    rows_packed,
     take,
     told,
+    turned,
 )
 from auditor.layouts._settings import integer
 from auditor.layouts.packing import (
@@ -59,8 +61,6 @@ _NOTES: Mapping[str, str] = {
     "workspace": "workspace of the Marlin kernel",
     "g_idx_sort_indices": "g_idx_sort_indices, the order of the inputs",
 }
-# Linears of GPT-2 and its like, which a plain checkpoint stores as (in, out).
-_CONV1D = frozenset({"c_attn", "c_fc", "c_proj", "q_attn"})
 
 
 def recognises(stored: Stored) -> bool:
@@ -176,13 +176,13 @@ class _Reader:
 
     def of(self, module: str, weight: str, parts: Parts) -> Reading:
         """The architecture is asked only where the module does not explain itself."""
-        conv = module.rpartition(".")[2] in _CONV1D
+        conv = module.rpartition(".")[2] in CONV1D
         reading = self._read(weight, parts, None)
         if conv or reading.complaints or parts.qweight[0] * parts.word % reading.bits:
             expected = self._implied(below(module))
             reading = self._read(weight, parts, expected)
             reading = reading._replace(complaints=_renamed(reading, weight))
-            return _turned(reading, expected) if conv else reading
+            return turned(reading, expected) if conv else reading
         return reading
 
     def _read(self, weight: str, parts: Parts, expected: Shape | None) -> Reading:
@@ -200,19 +200,13 @@ def _renamed(reading: Reading, weight: str) -> tuple[tuple[str, str], ...]:
     return tuple((names.get(last, last), reason) for last, reason in reading.complaints)
 
 
-def _turned(reading: Reading, expected: Shape | None) -> Reading:
-    """A Conv1D is (in, out) in a plain checkpoint."""
-    turned = reading.shape[::-1]
-    return reading._replace(shape=turned) if expected == turned else reading
-
-
 def _readings(
     parts: Parts, settings: _Settings, expected: Shape | None, *, tiled: bool
 ) -> list[Reading]:
     """One for each number of bits, that which is declared first."""
     order = sorted(_BITS, key=lambda bits: bits != settings.bits)  # stable
     group = None if settings.uneven else settings.group
-    rows = [_rows(parts, bits, group, expected) for bits in order]
+    rows = [rows_packed(parts, bits, group, expected) for bits in order]
     tiles = [marlin(parts, bits, group) for bits in order if bits in {4, 8}]
     readings = [*tiles, *rows] if tiled or settings.format == MARLIN else [*rows, *tiles]
     return [
@@ -230,30 +224,6 @@ def _doubts(reading: Reading, settings: _Settings) -> list[tuple[str, str]]:
         declares = f"{settings.where} declares the format {settings.format}"
         doubts.append(("qweight", f"{declares}, the shapes are those of {reading.form}"))
     return doubts
-
-
-def _rows(parts: Parts, bits: int, group: int | None, expected: Shape | None) -> Reading:
-    rows, outputs = parts.qweight
-    inputs = _inputs(parts, bits, expected)
-    size, complaints = grouped(parts.scales, "scales", (outputs, inputs), group)
-    said = list(complaints)
-    if parts.g_idx not in {None, (inputs,)}:
-        holds = f"qweight {parts.qweight} holds {parts.word}/{bits} * {rows:,} = {inputs:,} inputs"
-        said.append(("g_idx", f"g_idx is {parts.g_idx}, {holds}"))
-    groups = parts.scales[0] if parts.scales else -(-inputs // size)
-    zeros = (groups, -(-outputs * bits // parts.word))
-    if parts.zeros not in {None, zeros}:
-        words = f"{outputs:,} outputs * {bits}/{parts.word} in {zeros[0]:,} groups are {zeros}"
-        said.append(("qzeros", f"qzeros are {parts.zeros}, {words}"))
-    return Reading(GPTQ, bits, (outputs, inputs), size, tuple(said))
-
-
-def _inputs(parts: Parts, bits: int, expected: Shape | None) -> int:
-    """Rows * word / bits; where the last word is not full, as g_idx or the architecture says."""
-    rows = parts.qweight[0]
-    told = [shape[-1] for shape in (parts.g_idx, expected) if shape]
-    fit = (inputs for inputs in told if -(-inputs * bits // parts.word) == rows)
-    return next(fit, rows * parts.word // bits)
 
 
 LAYOUT = Layout(name="gptq", methods=("gptq", "marlin"), recognises=recognises, unpack=unpack)

@@ -102,6 +102,8 @@ class Layout:
     unpack: Callable[[Stored, Declared | None, Implied], Unpacked]
     # Whether a declaration asks for a mode that keeps plain weights in the file, packed on loading.
     stores_plain: Callable[[Declared], bool] = lambda _declared: False
+    # What a declaration says that its weights are packed as, where that is not read here.
+    unread: Callable[[Declared], str | None] = lambda _declared: None
     # Whether its writer says so in the config; where not, silence is no contradiction.
     declares: bool = True
 

@@ -4,7 +4,9 @@ Importing hqq warns, which is an error here, and transformers imports hqq wherev
 these libraries may stand in a folder that only those processes see, named by AUDITOR_PACKERS:
 
     pip install --no-deps --target FOLDER torchao==0.18.0 optimum-quanto==0.2.7 ninja==1.13.2 \
-        hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0
+        hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0 \
+        auto-round==0.16.1 py-cpuinfo==9.0.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 \
+        xxhash==4.1.0
 """
 
 import os

@@ -30,6 +30,7 @@ MODULES = (
 # A layout's file -> the names that it knows, below a module.
 MARKS = {
     "aqlm": ("codes", "codebooks", "scales"),
+    "auto_round": ("qweight", "qzeros", "scales", "g_idx", "act_scales", "w_bf16_to_fp8_scale"),
     "awq": ("qweight", "qzeros", "scaled_zeros", "scales"),
     "bitnet": ("weight", "weight_scale", "rms_norm.weight"),
     "bitsandbytes": (
@@ -169,6 +170,8 @@ DTYPES = st.sampled_from((*DTYPE_BITS, "Q4_K", "unheard-of"))
 # A layout's file -> the keys that it reads, at any depth.
 KEYS = {
     "aqlm": "in_group_size out_group_size num_codebooks nbits_per_codebook",
+    "auto_round": "bits group_size packing_format backend data_type extra_config dynamic "
+    "block_name_to_quantize to_quant_block_names mlp.up_proj .*mlp.*",
     "awq": "bits w_bit group_size q_group_size version format zero_point modules_to_not_convert",
     "bitnet": "modules_to_not_convert linear_class quantization_mode use_rms_norm",
     "bitsandbytes": "load_in_4bit load_in_8bit llm_int8_skip_modules llm_int8_has_fp16_weight",
@@ -190,10 +193,10 @@ KEYS = {
     "group_num group_size outlier_size up_proj",
 }
 WORDS = """
-    128x128 4x AFFINE FP8 Linear MIXED_PRECISION NVFP4 W4A16_AWQ affine autobitlinear bitlinear
-    block channel deepseek_v3 dynamic fp4 gemm gemv gemv_fast gpt_oss gptq granitemoe group int int4
-    llama marlin mixtral mxfp4 nvfp4 offline pack-quantized phi re:.*mlp re:( static tensor
-    tensor_group *.mlp* model.layers.0.mlp
+    128x128 4x AFFINE FP8 Linear MIXED_PRECISION NVFP4 W4A16_AWQ affine auto_round auto_round:awq
+    autobitlinear bitlinear block channel deepseek_v3 dynamic fp4 gemm gemv gemv_fast gpt_oss gptq
+    granitemoe group int int4 llama marlin mixtral mxfp4 nvfp4 offline pack-quantized phi re:.*mlp
+    re:( static tensor tensor_group *.mlp* model.layers.0.mlp
 """.split()  # noqa: SIM905 - a paragraph of words
 NUMBERS = st.sampled_from((-1, 0, 1, 2, 3, 4, 5, 8, 16, 32, 64, 128, 2**24, 2**31, 2**70))
 LEAVES = (

@@ -1,0 +1,203 @@
+"""What AutoRound's config says: how integers are packed, and the settings of each module.
+
+`packing_format` names the packing; up to 0.4 `backend` did, with a kernel behind it, as in
+auto_round:gptq:exllamav2. Packed are the linears below `block_name_to_quantize` (up to 0.4
+`to_quant_block_names`, or `quant_block_list`), and what `extra_config` names: its values take the
+place of bits and group_size, and more than 8 bits mean plain. A key of it that is no module's name
+is an expression to search for; of several the first counts. From auto_round/inference/
+convert_model.py of auto-round 0.16.1, and auto_round/export of 0.2, 0.3.1, 0.4.7 and 0.6.0.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+from auditor.containers.words import described, named, quoted
+from auditor.layouts._patterns import matched, searched
+from auditor.layouts._qweight import GEMM, GPTQ
+from auditor.layouts._settings import integer, mapping
+from auditor.layouts.packing import Declared, Ledger, Stored
+
+BITS = (4, 8, 2, 3, 5, 6, 7)  # the likeliest first: the order decides where shapes do not
+PLAIN = (16, 32)  # bits of a layer that is left as it is
+
+_GROUPS = range(-1, 2**31)
+_PREFIXES = ("auto_round", "autoround")  # of a packing_format
+_AWQ = frozenset({"awq", "auto_awq", "gemm"})
+_FORMS = _AWQ | {"gptq", "auto_gptq", "gptqmodel", "auto"}
+_KERNELS = frozenset({"exllama", "exllamav2", "triton", "tritonv2", "cuda"})
+_BLOCKS = ("block_name_to_quantize", "to_quant_block_names", "quant_block_list")
+# Lists of other writers, which the loader reads too: what they say of a module is not told here.
+_LISTS = ("dynamic", "modules_to_not_convert", "modules_in_block_to_quantize")
+_KEYS = 2_000  # of extra_config that name no module, read in 0.1 s
+_RUNS = 8  # of such keys with the same settings; each takes up to a second
+_COMPARED = 100_000_000  # characters of names times blocks, in 0.1 s
+_NUMBERED = re.compile(r"\w+\.[0-9].*")
+
+
+class Scheme(NamedTuple):
+    """What the config says of a module; None: it is not told."""
+
+    bits: int | None  # one of PLAIN: the module is not packed
+    group: int | None  # -1: all inputs together
+    where: str
+
+
+_UNSAID = Scheme(None, None, "")
+
+
+# --- how integers are packed ------------------------------------------------------------------
+
+
+def unread(declared: Declared) -> str | None:
+    """`auto-round with the packing_format 'mlx'`; None where integers are packed in words."""
+    key, packing = _packing(declared)
+    form = _form(packing) if isinstance(packing, str) else GPTQ
+    kind = next(filter(_is_no_integer, _data_types(declared)), None)
+    if form is not None and kind is None:
+        return None
+    said = [] if packing is None else [f"the {key} {_shown(packing)}"]
+    said += [] if kind is None else [f"the data_type {_shown(kind)}"]
+    return f"{named(declared.method)} with {' and '.join(said)}"
+
+
+def declared_form(declared: Declared | None, ledger: Ledger) -> tuple[str | None, str]:
+    """GPTQ or GEMM, None where none is told, and the words of the config for it."""
+    if declared is None:
+        return None, ""
+    key, packing = _packing(declared)
+    if packing is None:
+        return GPTQ, f"{declared.where} declares no packing_format, which means gptq"
+    if not isinstance(packing, str):
+        ledger.fault(f"{key} of {declared.where} is {described(packing)}; a string is needed")
+        return None, ""
+    return _form(packing), f"{declared.where} declares the {key} {quoted(packing)}"
+
+
+def _packing(declared: Declared) -> tuple[str, object]:
+    """The key that says how integers are packed, and its value."""
+    key = "packing_format" if declared.settings.get("packing_format") is not None else "backend"
+    return key, declared.settings.get(key)
+
+
+def _form(packing: str) -> str | None:
+    """GPTQ or GEMM; None where the packing is another."""
+    words = packing.replace("-", "_").split(":")
+    inner = frozenset(words[1:] if words[0] in _PREFIXES else words)
+    if not inner <= _FORMS | _KERNELS:
+        return None
+    return GPTQ if inner.isdisjoint(_AWQ) else GEMM
+
+
+def _data_types(declared: Declared) -> Iterator[object]:
+    """Of all layers together, and of those that have their own and are packed."""
+    yield declared.settings.get("data_type")
+    for own in mapping(declared.settings.get("extra_config")).values():
+        if mapping(own).get("bits") not in PLAIN:
+            yield mapping(own).get("data_type")
+
+
+def _is_no_integer(kind: object) -> bool:
+    return kind is not None and not (isinstance(kind, str) and kind.startswith("int"))
+
+
+def _shown(value: object) -> str:
+    return quoted(value) if isinstance(value, str) else described(value)
+
+
+# --- the settings of a module -----------------------------------------------------------------
+
+
+class Schemes:
+    """Finds what the config says of a module."""
+
+    def __init__(self, declared: Declared | None, stored: Stored, ledger: Ledger) -> None:
+        self.own: dict[str, Scheme] = {}  # of the modules that extra_config names
+        self._default, self._outside = _UNSAID, _UNSAID
+        self._found: list[tuple[Scheme, frozenset[str]]] = []
+        self._vague: frozenset[str] | None = frozenset()  # ends of names; None: of all
+        self._blocks: tuple[str, ...] = ()
+        if declared is not None:
+            self._read(declared, stored, ledger)
+
+    def of(self, module: str) -> Scheme:
+        if module in self.own:
+            return self.own[module]
+        found = next((scheme for scheme, names in self._found if module in names), None)
+        if found is not None:
+            return found
+        if self._vague is None or _tail(module) in self._vague:
+            return _UNSAID
+        inside = not self._blocks or any(block in f".{module}" for block in self._blocks)
+        return self._default if inside else self._outside
+
+    def _read(self, declared: Declared, stored: Stored, ledger: Ledger) -> None:
+        self._default = _scheme(declared, _UNSAID, ledger)
+        rest: list[tuple[str, Scheme]] = []
+        for key, scheme in _entries(declared, self._default, ledger):
+            if key in stored.modules:
+                self.own[key] = scheme
+            else:
+                rest.append((key, scheme))
+        key, blocks = _blocks(declared)
+        self._outside = Scheme(PLAIN[0], None, f"{key} of {declared.where}")
+        self._blocks = tuple({f".{_tail(block, last=True)}" for block in blocks if block})
+        work = sum(map(len, stored.modules)) * len(self._blocks)
+        too_much = work > _COMPARED or len(rest) > _KEYS
+        if too_much or any(declared.settings.get(name) for name in _LISTS):
+            self._vague = None
+        else:
+            self._search(rest, stored)
+
+    def _search(self, rest: list[tuple[str, Scheme]], stored: Stored) -> None:
+        """By the keys that name no module. Some may name one as it was before a renaming."""
+        self._vague = frozenset(_tail(key) for key, _ in rest)
+        for scheme, keys in groupby(rest, lambda pair: pair[1]):
+            names = matched((searched(key) for key, _ in keys), stored.modules)
+            if names is None or len(self._found) == _RUNS:
+                self._vague = None
+                return
+            self._found.append((scheme, names))
+
+
+def _scheme(declared: Declared, default: Scheme, ledger: Ledger) -> Scheme:
+    bits = integer(declared, "bits", (*BITS, *PLAIN), ledger, default=default.bits)
+    group = integer(declared, "group_size", _GROUPS, ledger, default=default.group)
+    return Scheme(bits, group, declared.where)
+
+
+def _entries(declared: Declared, default: Scheme, ledger: Ledger) -> Iterator[tuple[str, Scheme]]:
+    """The layers of extra_config; one without settings says nothing."""
+    extra, where = declared.settings.get("extra_config"), f"extra_config of {declared.where}"
+    if extra is not None and not isinstance(extra, Mapping):
+        ledger.fault(f"{where} is {described(extra)}; an object is needed")
+    for key, own in mapping(extra).items():
+        if not isinstance(own, Mapping):
+            ledger.fault(f"a layer in {where} is {described(own)}; an object is needed")
+        elif own:
+            layer = Declared(method=declared.method, settings=own, where=where)
+            yield key, _scheme(layer, default, ledger)
+
+
+def _blocks(declared: Declared) -> tuple[str, tuple[str, ...]]:
+    """The key that names the blocks, and their names; none where it names none."""
+    for key in _BLOCKS:
+        value = declared.settings.get(key)
+        lists = value if isinstance(value, list) else [value]
+        flat = [name for one in lists for name in (one if isinstance(one, list) else [one])]
+        names = [part.strip() for name in flat if isinstance(name, str) for part in name.split(",")]
+        if any(names):
+            return key, tuple(names)
+    return _BLOCKS[0], ()
+
+
+def _tail(name: str, *, last: bool = False) -> str:
+    """`layers.1.mlp` of `language_model.model.layers.1.mlp`: what is before it is often renamed.
+
+    `last`: without a number, the last part.
+    """
+    found = _NUMBERED.search(name)
+    if found:
+        return found.group()
+    return name.rpartition(".")[2] if last else name
