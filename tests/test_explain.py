@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pipelines import stable_diffusion, written
 from test_cli import run
 
 from auditor.analytic import catalogue
@@ -68,6 +69,13 @@ def test_a_config_that_explains_nothing_says_why(tmp_path: Path, values, code, s
     done = run("explain", _config(tmp_path, values))
     assert done.returncode == code
     assert said in done.stdout + done.stderr
+
+
+def test_of_a_pipeline_the_folders_that_can_be_explained_are_named(tmp_path: Path) -> None:
+    done = run("explain", written(tmp_path, stable_diffusion()))
+    said = "has no config.json; there is one in 'text_encoder', 'unet', 'vae': name such a folder\n"
+    assert (done.returncode, done.stdout, done.stderr.endswith(said)) == (3, "", True)
+    assert run("explain", str(tmp_path / "text_encoder")).returncode == 0
 
 
 def test_weights_that_cannot_be_read_do_not_matter_to_explain(tmp_path: Path) -> None:

@@ -123,7 +123,10 @@ def config_alone(names: Collection[str], where: str) -> Selection:
     for config in (CONFIG, ADAPTER_CONFIG):
         if config in names:
             return Selection(config=config)
-    raise SourceError(Reason.NO_CONFIG, f"{where} has no {CONFIG}")
+    ending = f"/{CONFIG}"
+    folders = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
+    inside = f"; there is one in {listed(folders)}: name such a folder" if folders else ""
+    raise SourceError(Reason.NO_CONFIG, f"{where} has no {CONFIG}{inside}")
 
 
 def describing(names: Collection[str], where: str) -> Selection:
