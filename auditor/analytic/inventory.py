@@ -35,7 +35,7 @@ Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same
 # Layers of more tensors are written out anew for each model: of 59 checkpoints' layers all have
 # fewer (31 at the most), but for those of more than a hundred experts.
 _MOST_KEPT = 256
-_MOST_REPEATED = 1024  # tensors of all layers together that are kept; Llama-2-70B has 720
+_MOST_REPEATED = 2048  # tensors and modules of all layers that are kept; Llama-2-70B has 1,760
 _MOST_TERMS = 64  # of a formula that is kept; SamModel's has 37, the most of all classes here
 
 
@@ -246,7 +246,8 @@ class _Pattern:
         self._modules: dict[int | None, Mapping[str, ModuleFormula]] = {None: self._listed}
 
     def __len__(self) -> int:
-        return len(self._names)
+        """Tensors and modules: a layer without tensors lists itself."""
+        return len(self._names) + len(self._listed)
 
     def tensors(self, here: str) -> Iterator[ExpectedTensor]:
         return map(_expected, zip(map(here.__add__, self._names), *self._rest, strict=True))
