@@ -2,7 +2,6 @@
 
 import gc
 import sys
-from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -27,22 +26,25 @@ _COMMANDS = {
 _OF_ALL = {"-h", "--help", "--version"}
 
 
-class _DefaultToCheck(TyperGroup):
-    """`audit bert-base-chinese` is `audit check bert-base-chinese`."""
+class _WithHelp(TyperGroup):
+    """Without arguments it prints its help, on standard output."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args:
             typer.echo(ctx.get_help())
             ctx.exit(USAGE)
-        if args[0] not in {*_COMMANDS, *_OF_ALL}:
-            args = ["check", *args]
         return super().parse_args(ctx, args)
 
 
-def _app(args: Sequence[str]) -> typer.Typer:
+def _complete(args: list[str]) -> list[str]:
+    """`audit bert-base-chinese` is `audit check bert-base-chinese`."""
+    return ["check", *args] if args and args[0] not in {*_COMMANDS, *_OF_ALL} else args
+
+
+def _app(args: list[str]) -> typer.Typer:
     """The program, with the command that these arguments call, or with all for its help."""
     made = typer.Typer(
-        cls=_DefaultToCheck,
+        cls=_WithHelp,
         name="audit",
         subcommand_metavar="MODEL... | COMMAND [ARGS]...",
         add_completion=False,
@@ -50,15 +52,9 @@ def _app(args: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_audit)
-    for name in _called(args):
+    for name in args[:1] if args and args[0] in _COMMANDS else _COMMANDS:
         made.command()(getattr(import_module(f"auditor.cli.{_COMMANDS[name]}"), name))
     return made
-
-
-def _called(args: Sequence[str]) -> Iterable[str]:
-    if not args or args[0] in _OF_ALL:
-        return _COMMANDS
-    return [args[0] if args[0] in _COMMANDS else "check"]
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with one positional
@@ -94,7 +90,8 @@ def main() -> None:
     prepare()
     try:
         with guarded():  # for --help and --version, which typer prints
-            code = _app(sys.argv[1:])(standalone_mode=False)
+            args = _complete(sys.argv[1:])
+            code = _app(args)(args, standalone_mode=False)
             sys.stdout.flush()
     except typer.Exit as early:
         code = early.exit_code

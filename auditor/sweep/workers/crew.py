@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Self
 
@@ -169,16 +170,14 @@ class Crew:
 
     def _started(self) -> _Worker:
         here, there = CONTEXT.Pipe()
-        ours = (here, *(worker.pipe for worker in self._workers))
-        process: BaseProcess
+        context: BaseContext = CONTEXT
+        inherited: tuple[Connection, ...] = ()
         if _has_one_thread():
-            process = get_context("fork").Process(
-                target=_serve, args=(there, self._policy, self._budget, ours), daemon=True
-            )
-        else:
-            process = CONTEXT.Process(
-                target=_serve, args=(there, self._policy, self._budget), daemon=True
-            )
+            context = get_context("fork")
+            inherited = (here, *(worker.pipe for worker in self._workers))
+        process = context.Process(  # type: ignore[attr-defined] # typeshed has it in each kind
+            target=_serve, args=(there, self._policy, self._budget, inherited), daemon=True
+        )
         process.start()
         there.close()
         worker = _Worker(process=process, pipe=here)
@@ -195,7 +194,7 @@ def _has_one_thread() -> bool:
 
 
 def _serve(
-    pipe: Connection, policy: Policy, budget: Budget, inherited: Iterable[Connection] = ()
+    pipe: Connection, policy: Policy, budget: Budget, inherited: Iterable[Connection]
 ) -> None:
     """Audit what comes through the pipe until it closes, which it does when the sweep dies.
 
