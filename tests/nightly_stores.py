@@ -1,5 +1,6 @@
-"""Stores of made-up nights, whose outcomes are given as reports or as their JSON objects."""
+"""Stores of made-up nights, given as reports or as their JSON objects; and what is told of them."""
 
+import csv
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from auditor.formats import as_json
 from auditor.report import Report, Unaudited
+from auditor.sweep.reporting.night import Wanted, write
 from auditor.sweep.store.ledger import Found, Ledger
 from auditor.sweep.store.packing import Kept, pack
 from auditor.sweep.store.reading import Planned, Recorded, Summary, Versions
@@ -109,3 +111,30 @@ def recorded(outcome: Outcome) -> Recorded:
         "expected": expected.get("parameters"),
     }
     return Recorded(Summary(**known), Kept(pack(json.dumps(outcome).encode())))
+
+
+# --- their reports ----------------------------------------------------------------------------
+
+FIRST, SECOND, THIRD = "2026-11-19", "2026-11-20", "2026-11-21"
+A, B = finding("missing", "a.weight"), finding("unexpected", "b.{0-3}")
+
+
+def written(tmp_path, nights, *, night=None, **wanted):
+    """The reports of a store of these nights, and the folder they are in."""
+    store = tmp_path / "sweep.sqlite"
+    if not store.exists():
+        store_of(store, nights)
+    folder = tmp_path / "out"
+    return write(store, night=night, wanted=Wanted(folder=folder, **wanted)), folder
+
+
+def table(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, strict=True))
+
+
+def baseline(tmp_path, *entries):
+    """A file that accepts these."""
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps({"accept": list(entries)}))
+    return path

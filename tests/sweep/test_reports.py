@@ -4,19 +4,30 @@ import csv
 import io
 import json
 import sqlite3
-import subprocess
 import sys
 import zlib
 from contextlib import closing
 from dataclasses import replace
-from datetime import date
 from itertools import pairwise
 
 import pytest
 from formats.examples import EXAMPLES, HOSTILE, every_kind, gated, pipeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nightly_stores import COMMIT, finding, outcome_of, plain, store_of, unaudited
+from nightly_stores import (
+    COMMIT,
+    FIRST,
+    SECOND,
+    THIRD,
+    A,
+    B,
+    outcome_of,
+    plain,
+    store_of,
+    table,
+    unaudited,
+    written,
+)
 
 from auditor.errors import UsageError
 from auditor.formats import as_csv
@@ -25,23 +36,6 @@ from auditor.sweep.reporting.files import TABLES
 from auditor.sweep.reporting.night import Wanted, write
 from auditor.sweep.reporting.tables import every, finding_rows, model_row, module_rows
 from auditor.sweep.store.nights import Nights
-
-FIRST, SECOND, THIRD = "2026-11-19", "2026-11-20", "2026-11-21"
-A, B = finding("missing", "a.weight"), finding("unexpected", "b.{0-3}")
-
-
-def written(tmp_path, nights, *, night=None, **wanted):
-    """The reports of a store of these nights, and the folder they are in."""
-    store = tmp_path / "sweep.sqlite"
-    if not store.exists():
-        store_of(store, nights)
-    folder = tmp_path / "out"
-    return write(store, night=night, wanted=Wanted(folder=folder, **wanted)), folder
-
-
-def table(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, strict=True))
 
 
 def changes(folder):
@@ -198,97 +192,6 @@ def test_models_come_in_the_order_of_ids_whatever_their_letters(tmp_path):
     assert all(one < other for one, other in pairwise(found))
 
 
-# --- baseline and alarms --------------------------------------------------------------------
-
-
-def baseline(tmp_path, *entries):
-    path = tmp_path / "baseline.json"
-    path.write_text(json.dumps({"accept": list(entries)}))
-    return path
-
-
-def half(name, *findings):
-    """A pipeline of which one component has these findings, and one could not be audited."""
-    parts = [
-        plain(name, *findings, component="unet"),
-        unaudited(name, "unknown-architecture", component="vae"),
-    ]
-    return plain(name, parts=parts, residual=None, verdict="findings")
-
-
-def test_a_component_that_is_not_audited_alarms_once_what_is_found_beside_it_is_accepted(tmp_path):
-    known = {"model": "o/*", "reason": "known"}
-    found, unseen = {"kind": "unexpected", **known}, {"kind": "unknown-architecture", **known}
-    nights = {THIRD: [half("o/a", B)]}
-    assert written(tmp_path, nights)[0].alarms == (0, 1, 0, 0, 0, 1)
-    half_way, _ = written(tmp_path, nights, baseline=baseline(tmp_path, found))
-    assert half_way.alarms == (0, 0, 1, 0, 0, 0)
-    assert half_way.summary["states"]["unaudited"] == 1
-    report, _ = written(tmp_path, nights, baseline=baseline(tmp_path, found, unseen))
-    assert report.alarms == (0, 0, 0, 0, 0, 0)
-    assert report.summary["states"]["accepted"] == 1
-
-
-def test_what_the_baseline_accepts_does_not_alarm(tmp_path):
-    known = {"model": "o/*", "reason": "known"}
-    accepts = baseline(tmp_path, {"kind": "missing", **known}, {"kind": "gated", **known})
-    nights = {THIRD: [plain("o/a", A), unaudited("o/b")]}
-    assert written(tmp_path, nights)[0].alarms == (1, 0, 1, 0, 0, 0)
-    report, folder = written(tmp_path, nights, baseline=accepts)
-    assert report.alarms == (0, 0, 0, 0, 0, 0)
-    assert report.summary["baseline"] == {"entries": 2, "accepted": 1, "excused": 1, "notes": []}
-    assert [row["accepted"] for row in table(folder / "changes.csv")] == ["known"]
-
-
-def test_an_entry_expires_by_the_nights_own_date(tmp_path):
-    entry = {"kind": "missing", "model": "*", "reason": "known", "expires": SECOND}
-    nights = {SECOND: [plain("o/a", A)], THIRD: [plain("o/a", A)]}
-    accepts = baseline(tmp_path, entry)
-    assert written(tmp_path, nights, night=SECOND, baseline=accepts)[0].alarms.errors == 0
-    late, _ = written(tmp_path, nights, night=THIRD, baseline=accepts)
-    assert late.alarms.errors == 1
-    [note] = late.summary["baseline"]["notes"]
-    assert note.startswith(f"expired on {SECOND}: missing of '*'")
-
-
-def test_a_residual_alarms_whatever_is_accepted(tmp_path):
-    entry = {"kind": "missing", "model": "*", "reason": "known"}
-    nights = {THIRD: [plain("o/a", A, residual=3)]}
-    report, _ = written(tmp_path, nights, baseline=baseline(tmp_path, entry))
-    assert report.alarms.errors == 1
-
-
-@settings(max_examples=15)  # each makes a store
-@given(
-    outcomes=st.lists(
-        st.sampled_from(
-            [
-                plain,
-                lambda name: plain(name, A),
-                lambda name: plain(name, B),
-                lambda name: plain(name, A, B),
-                lambda name: plain(name, residual=1),
-                unaudited,
-                lambda name: unaudited(name, "bad-request"),
-                half,
-                lambda name: half(name, A),
-                lambda name: half(name, B),
-                lambda name: plain(name, verdict=None),
-            ]
-        ),
-        max_size=6,
-    )
-)
-def test_without_a_baseline_a_report_alarms_as_the_sweep_did(outcomes, tmp_path_factory):
-    from auditor.sweep.store.ledger import Ledger  # noqa: PLC0415 - the other side, for this law alone
-
-    tmp_path = tmp_path_factory.mktemp("law")
-    made = [make(f"o/{number}") for number, make in enumerate(outcomes)]
-    report, _ = written(tmp_path, {THIRD: made})
-    with Ledger.open(tmp_path / "sweep.sqlite") as ledger:
-        assert report.alarms == ledger.alarms(THIRD)
-
-
 # --- files ----------------------------------------------------------------------------------
 
 NIGHTS = {
@@ -429,73 +332,3 @@ def test_a_night_whose_name_leads_elsewhere_needs_a_folder(night, tmp_path, monk
     with pytest.raises(UsageError, match=r"the night '.*' is no name for a folder: say -o"):
         write(store)
     write(store, wanted=Wanted(folder=tmp_path / "out"))
-
-
-def test_a_name_that_is_no_date_expires_by_when_the_night_started(tmp_path):
-    store = store_of(tmp_path / "sweep.sqlite", {"n1": [plain("o/a", A)]})
-    with closing(sqlite3.connect(store)) as database:
-        database.execute("UPDATE nights SET started = '2026-11-20T23:00:00+00:00'")
-        database.commit()
-    entry = {"kind": "missing", "model": "*", "reason": "r", "expires": str(date(2026, 11, 19))}
-    report, _ = written(tmp_path, {}, baseline=baseline(tmp_path, entry))
-    assert report.alarms.errors == 1
-
-
-# --- the command ----------------------------------------------------------------------------
-
-START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
-
-
-def command(tmp_path, *options):
-    done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-c", START, "report", *options],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
-    nights = {SECOND: [plain("o/a", A)], THIRD: [plain("o/a", A), plain("o/b", B)]}
-    store_of(tmp_path / "sweep.sqlite", nights)
-    code, out, said = command(tmp_path)
-    assert (code, out) == (1, "")
-    line = "2 models (1 new, 1 open); findings: 1 new, 0 changed, 1 still-open, 0 fixed"
-    assert said == f"audit: wrote 'reports/nightly/{THIRD}': {line}\n"
-    names = {path.name for path in (tmp_path / "reports/nightly" / THIRD).iterdir()}
-    tables = {f"{name}.csv" for name in TABLES}
-    assert names == {*tables, "summary.json", "index.html"}
-    accepts = [
-        {"kind": kind, "model": "*", "reason": "r"} for kind in ("missing", "unexpected", "tied")
-    ]
-    path = str(baseline(tmp_path, *accepts))
-    code, out, said = command(tmp_path, "sweep.sqlite", "--baseline", path, "--night", THIRD)
-    assert (code, out) == (0, "")
-    assert said.startswith("audit: baseline: accepts nothing tonight: tied of '*' ('r')\n")
-    assert command(tmp_path, "--fail-on", "never", "-q", "-o", "x") == (0, "", "")
-
-
-WRONG = {
-    ("none.sqlite",): "there is no store 'none.sqlite'",
-    ("--night", "x"): "there is no night 'x' in this store",
-    ("--baseline", "none.toml"): "'none.toml', a baseline, cannot be read",
-    ("--depth", "-1"): "invalid value for '--depth'",
-}
-
-
-@pytest.mark.parametrize(("options", "message"), WRONG.items(), ids=map(" ".join, WRONG))
-def test_what_cannot_be_reported_is_said_in_one_line(options, message, tmp_path):
-    store_of(tmp_path / "sweep.sqlite", NIGHTS)
-    code, out, said = command(tmp_path, *options)
-    assert (code, out, said.count("\n")) == (2, "", 1)
-    assert message in said
-
-
-def test_a_folder_that_cannot_be_written_to_is_said_in_one_line(tmp_path):
-    store_of(tmp_path / "sweep.sqlite", NIGHTS)
-    (tmp_path / "file").write_text("")
-    code, _, said = command(tmp_path, "-o", "file")
-    assert (code, said.count("\n")) == (3, 1)
-    assert "cannot write" in said
