@@ -8,8 +8,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from auditor.analytic import Config, Expectation, catalogue, sentence
+from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.choose import Choice, Classes, Refusal, choose
+from auditor.analytic.loaders import Loader
 from auditor.containers.words import quoted
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.reconciler.disputes import disputes
@@ -57,6 +59,7 @@ def implied(
     target: str | None,
     chosen: Callable[[Choice], None],
     *,
+    loader: Loader | None = None,
     depth: int | None = None,
 ) -> Implied | Refusal:
     """The expectation of the first source that knows the architecture.
@@ -67,13 +70,17 @@ def implied(
     which no model can be built.
     """
     further = None if depth is None else depth + 1
-    found = _by(catalogue, config, target, chosen, further)
+
+    def asked(classes: Source) -> Choice | Refusal:
+        return choose(config, target, classes, loader)
+
+    found = _by(catalogue, asked, chosen, further)
     if isinstance(found, Implied) or found.reason is not Reason.UNKNOWN_ARCHITECTURE:
         return found
     oracle = _oracle()
     if oracle is None:
         return found._replace(detail=f"{found.detail}; {_EXTRA} would let transformers answer")
-    return _by(oracle, config, target, chosen, further)
+    return _by(oracle, asked, chosen, further)
 
 
 def of_module(config: Config, kind: str) -> Implied | Refusal:
@@ -99,13 +106,12 @@ def of_diffusers(config: Config) -> Refusal | None:
 
 def _by(
     source: Source,
-    config: Config,
-    target: str | None,
+    asked: Callable[[Source], Choice | Refusal],
     chosen: Callable[[Choice], None],
     depth: int | None,
 ) -> Implied | Refusal:
     try:
-        choice = choose(config, target, source)
+        choice = asked(source)
         if isinstance(choice, Refusal):
             return choice
         chosen(choice)
@@ -121,7 +127,8 @@ def _by(
         each = (_siblings(source, kind.config, kind.model_type) for kind in choice.kin)
         return tuple(chain.from_iterable(each))
 
-    return Implied(expectation, Family(declared=declared, siblings=siblings))
+    family = Family(declared=declared, siblings=siblings, spares=choice.spares)
+    return Implied(expectation, family)
 
 
 def _siblings(source: Source, config: Config, model_type: str) -> Iterator[Sibling]:
@@ -139,8 +146,8 @@ def _siblings(source: Source, config: Config, model_type: str) -> Iterator[Sibli
 
 
 def require(target: str) -> None:
-    """Raise UsageError for a class that no source knows."""
-    if catalogue.known(target):
+    """Raise UsageError for a class that no source knows; what an auto class is, the model says."""
+    if catalogue.known(target) or is_auto(target):
         return
     oracle = _oracle()
     if oracle is None:
