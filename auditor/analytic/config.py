@@ -65,6 +65,7 @@ class Config:
     family: Family | None = None  # the config class, which knows defaults and synonyms
     path: str = ""  # of a config inside a config: "text_config."
     assumed: bool = False  # the whole object is a default of the config around it
+    apart: bool = False  # a head that the config says is not tied is a tensor of its own
     # The one thing that changes: which defaults were asked for, so that a report can say what an
     # expectation rests on. A nested config shares it with the one around it.
     _defaulted: set[str] = field(default_factory=set, compare=False, repr=False)
@@ -111,6 +112,15 @@ class Config:
         """Whether the config itself has the key, and not as null."""
         name = self._name(key)
         return any(self.values.get(spelt) is not None for spelt in (*self._aliases(name), name))
+
+    @property
+    def denies_ties(self) -> bool:
+        """Whether the config says that embeddings and head are not tied.
+
+        Some classes (T5's) tie them whatever it says. Loading keeps them apart all the same where
+        both are stored, as published checkpoints of T5 v1.1 do; a fresh model has one of them.
+        """
+        return self.values.get("tie_word_embeddings") is False
 
     def length(self, key: str) -> int:
         """How many integers a list has; one that stands alone, which may be negative, is one."""

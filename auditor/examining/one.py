@@ -1,5 +1,6 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -116,7 +117,12 @@ def _expected(
     else:
         chosen = partial(case.know_choice, said=notes)
         found = _of_diffusers(case, config) or implied(
-            config, target or says.target, chosen, loader=says.loader, depth=case.depth
+            config,
+            target or says.target,
+            chosen,
+            loader=says.loader,
+            depth=case.depth,
+            stored=_stored_names(case),
         )
     if isinstance(found, Refusal):
         return found
@@ -127,6 +133,14 @@ def _expected(
     _ = config.dtype  # one that is none ends here, not later
     case.know(expected=expected_side(expectation), kv_cache=kv_cache(expectation, config.values))
     return _Expected(config, found, declared, opinion)
+
+
+def _stored_names(case: Case) -> Collection[str] | None:
+    """The names of what is stored, in files that were read or not; None: nothing is here."""
+    if case.found.empty:
+        return None
+    hidden = (name for item in case.found.unread for name in item.names or ())
+    return {*(tensor.name for tensor in case.found.tensors), *hidden}
 
 
 def _of_diffusers(case: Case, config: Config) -> Refusal | None:
