@@ -151,7 +151,7 @@ def _unchecked(found: Contents, dtype: str | None, unpacked: Unpacked) -> Iterat
         elif unpacked is not PLAIN:
             yield "the total size: what packed weights take, only their headers tell"
     if dtype is None:
-        yield "the dtype: the config declares none"
+        yield "the dtype: the config declares none for the whole model"
     if found.unread:
         yield f"{found.unread_files} weight file(s) that could not be read"
 
