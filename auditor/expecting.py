@@ -64,13 +64,13 @@ def implied(  # noqa: PLR0913 - what is asked for, and what is known of the file
     *,
     loader: Loader | None = None,
     depth: int | None = None,
-    stored: Collection[str] | None = (),
+    stored: Callable[[], Collection[str] | None] = tuple,
 ) -> Implied | Refusal:
     """The expectation of the first source that knows the architecture.
 
     Its modules are known down to `depth` (None: all), and one further: a file without the base
     model's prefix has them one level higher.
-    `chosen` is told the class as soon as there is one. `stored` are the names in the files, which
+    `chosen` is told the class as soon as there is one. `stored` says the names in the files, which
     decide about a head that the config says is not tied; None: there are no files. Raises
     CheckpointError for a config from which no model can be built.
     """
@@ -189,6 +189,10 @@ def require_oracle() -> None:
         raise UsageError(f"a second opinion needs torch and transformers: {_EXTRA}")
 
 
+def _parameters(expectation: Expectation) -> frozenset[str]:
+    return frozenset(one.name for one in expectation.tensors if one.role is Role.PARAMETER)
+
+
 class Opinion(NamedTuple):
     """What a second opinion came to."""
 
@@ -205,6 +209,5 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
         second = oracle.expect(config, expectation.target)
     except (CheckpointError, SourceError) as error:
         return Opinion(unchecked=(f"a second opinion: {error}",))
-    ours = {tensor.name for tensor in expectation.tensors if tensor.role is Role.PARAMETER}
-    second = untied(second, heads_apart(config, second, ours))
+    second = untied(second, heads_apart(config, second, lambda: _parameters(expectation)))
     return Opinion(findings=tuple(disputes(expectation, second)))

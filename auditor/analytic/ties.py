@@ -5,7 +5,7 @@ say false and store both matrices, and loading keeps both; where one is stored, 
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -16,20 +16,22 @@ _INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # of a tower, which sha
 
 
 def heads_apart(
-    config: Config, expectation: Expectation, stored: Collection[str] | None
+    config: Config, expectation: Expectation, stored: Callable[[], Collection[str] | None]
 ) -> tuple[str, ...]:
     """The tied heads that are tensors of their own: both they and their sources are `stored`.
 
-    None: nothing is known of what is stored, and the config's word stands.
+    It is asked for where there is such a head; None: nothing is known of what is stored, and the
+    config's word stands.
     """
     if not config.denies_ties:
         return ()
-    heads = (
+    heads = [
         tensor
         for tensor in expectation.tensors
         if tensor.role is Role.TIED and not _INPUTS.search(tensor.name)
-    )
-    both = (head for head in heads if stored is None or {head.name, head.tied_to} <= set(stored))
+    ]
+    names = stored() if heads else ()
+    both = (head for head in heads if names is None or {head.name, head.tied_to} <= set(names))
     return tuple(head.name for head in both)
 
 

@@ -122,7 +122,7 @@ def _expected(
             chosen,
             loader=says.loader,
             depth=case.depth,
-            stored=_stored_names(case),
+            stored=partial(_stored_names, case),
         )
     if isinstance(found, Refusal):
         return found
