@@ -27,6 +27,7 @@ MAX_MARKS = 10_000  # set and not gone back to: pickle itself recurses a thousan
 MAX_HANDED = 1_000_000  # values in the arguments of all calls, ten of which each tensor has
 MAX_TEXT = 1024 * 1024  # bytes of one string
 
+_FILLED = frozenset({list, Pairs, Octets, Group})  # what can be filled once it is made
 _DEEPEST = 4  # levels of a call's arguments that are kept as they were when it was made
 
 
@@ -43,7 +44,7 @@ class Machine(Reader):
         self.kept: list[Persistent] = []
         self.objects = 0
         self.handed = 0
-        self.unhashable: dict[int, object] = {}  # tuples that hold what is not, by id
+        self.unhashable: dict[int, object] = {}  # tuples that hold what can be filled, by id
 
     # --- stack and memo ---
 
@@ -124,13 +125,14 @@ class Machine(Reader):
             raise FaultError("pops from an empty stack")
         items = self.stack[len(self.stack) - count :]
         del self.stack[len(self.stack) - count :]
-        self.make_tuple(items)
+        self.push(self.tuple_with(items))
 
-    def make_tuple(self, items: list[object]) -> None:
+    def tuple_with(self, items: list[object]) -> tuple[object, ...]:
         made = tuple(items)
-        if any(map(self.is_unhashable, items)):
+        suspect = self.unhashable or not _FILLED.isdisjoint(map(type, items))
+        if suspect and any(map(self.is_unhashable, items)):
             self.unhashable[id(made)] = made
-        self.push(made)
+        return made
 
     def is_unhashable(self, value: object) -> bool:
         if isinstance(value, tuple):
@@ -204,7 +206,9 @@ class Machine(Reader):
                 raise FaultError(f"calls {kind(callee)}")
         if not isinstance(args, tuple):
             raise FaultError(f"calls with {kind(args)} where a tuple of arguments belongs")
-        call = Call(how, callee, self.as_it_is(args, _DEEPEST))
+        if id(args) in self.unhashable:  # else nothing in it can be filled
+            args = self.as_it_is(args, _DEEPEST)
+        call = Call(how, callee, args)
         self.calls.append(call)
         self.push(call)
 
@@ -232,17 +236,17 @@ class Machine(Reader):
         keywords, args = self.pop(), self.pop()
         if not (isinstance(args, tuple) and isinstance(keywords, Pairs)):
             raise FaultError(f"makes an object with {kind(args)} and {kind(keywords)}")
-        self.called("NEWOBJ_EX", self.pop(), (args, keywords))
+        self.called("NEWOBJ_EX", self.pop(), self.tuple_with([args, keywords]))
 
     def instance(self) -> None:
         items = self.to_mark()
-        self.called("INST", self.named_global("ascii"), tuple(items))
+        self.called("INST", self.named_global("ascii"), self.tuple_with(items))
 
     def object_of(self) -> None:
         items = self.to_mark()
         if not items:
             raise FaultError("pops from an empty stack")
-        self.called("OBJ", items[0], tuple(items[1:]))
+        self.called("OBJ", items[0], self.tuple_with(items[1:]))
 
     def build(self) -> None:
         state, target = self.pop(), self.top()

@@ -26,15 +26,11 @@ class Reader:
         self.end = len(data)  # of the frame, or of the data where there is none
         self.framed = False
 
-    def begin(self) -> int:
-        """The next opcode."""
-        if self.position == self.end:
-            if self.end == len(self.data):
-                raise TruncatedError
-            self.end, self.framed = len(self.data), False
-        self.at = self.position
-        self.position += 1
-        return self.data[self.at]
+    def leave_frame(self) -> None:
+        """At the end of a frame: behind it anything may follow, unless it is the end of all."""
+        if self.end == len(self.data):
+            raise TruncatedError
+        self.end, self.framed = len(self.data), False
 
     def take(self, count: int) -> bytes:
         start, self.position = self.position, self.position + count

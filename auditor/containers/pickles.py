@@ -36,9 +36,13 @@ def follow(data: bytes, start: int = 0) -> Ran:
 
 
 def _run(machine: Machine) -> object:
-    steps, begin = _STEPS, machine.begin
+    data, steps = machine.data, _STEPS
     for _ in range(MAX_OPCODES):
-        code = begin()
+        machine.at = machine.position
+        if machine.at == machine.end:
+            machine.leave_frame()
+        machine.position += 1
+        code = data[machine.at]
         if code == _STOP:
             return machine.stop()
         step = steps.get(code)
@@ -99,7 +103,7 @@ _STEPS: dict[int, _Step] = {
     ord("h"): lambda m: m.get(m.number(1)),
     ord("j"): lambda m: m.get(m.number(4)),
     # containers
-    ord("t"): lambda m: m.make_tuple(m.to_mark()),
+    ord("t"): lambda m: m.push(m.tuple_with(m.to_mark())),
     0x85: lambda m: m.tuple_of(1),
     0x86: lambda m: m.tuple_of(2),
     0x87: lambda m: m.tuple_of(3),
