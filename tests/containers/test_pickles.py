@@ -67,6 +67,7 @@ def test_a_plain_value_comes_out_as_it_went_in(value, protocol):
 def test_no_bytes_whatever_make_it_raise(content):
     ran = follow(content)
     assert ran.fault is None or "\n" not in ran.fault
+    strange(ran)
 
 
 @given(VALUES, st.sampled_from(PROTOCOLS), st.data())
@@ -74,7 +75,17 @@ def test_no_change_to_a_pickle_makes_it_raise(value, protocol, data):
     content = bytearray(pickle.dumps({"a": value, "b": Called("x")}, protocol=protocol))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    follow(bytes(content))
+    strange(follow(bytes(content)))
+
+
+@pytest.mark.parametrize("target", [b"]", b"}", b")", b"N", b"\x8f", b"(]t", b"Pa\n", b"cos\na\n"])
+@pytest.mark.parametrize(
+    "opcodes", [b"}b", b"Nb", b")R", b"(tb", b")\x81", b")}\x92", b"]a", b"]\x90"]
+)
+def test_no_opcode_on_any_value_makes_it_raise(target, opcodes):
+    """BUILD on a list was the one that did: a list is no key of a table of names."""
+    strange(follow(target + opcodes + b"."))
+    strange(follow(b"(" + target + opcodes + b"N}b."))
 
 
 @given(VALUES, st.sampled_from(PROTOCOLS), st.data())
