@@ -260,17 +260,6 @@ def test_a_socket_is_refused(tmp_path, monkeypatch):
             fetch("s.safetensors")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-@pytest.mark.parametrize("name", [CONFIG, ONE, "."])
-def test_what_may_not_be_read_is_named(folder, name):
-    (folder / name).chmod(0)
-    try:
-        with pytest.raises(SourceError, match="Permission denied"):
-            fetch(str(folder))
-    finally:
-        (folder / name).chmod(0o700)
-
-
 def test_other_things_in_the_folder_do_no_harm(folder):
     os.mkfifo(folder / "pipe")
     (folder / "dangling").symlink_to("nothing")
