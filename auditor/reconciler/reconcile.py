@@ -163,10 +163,14 @@ def _identified(
     strangers: tuple[Candidate, ...], loading: Loading, family: Family
 ) -> tuple[Stranger, ...]:
     """Asked for by the names that loading would look for, reported by those in the file."""
-    asked = (candidate.tensor._replace(name=candidate.name) for candidate in strangers)
+    asked = (
+        tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in strangers
+    )
     found = identify(asked, loading, family.siblings)
-    pairs = zip(found, strangers, strict=True)
-    return tuple(item._replace(tensor=candidate.tensor) for item, candidate in pairs)
+    return tuple(
+        item if item.tensor is tensor else item._replace(tensor=tensor)
+        for item, (tensor, _) in zip(found, strangers, strict=True)
+    )
 
 
 # --- ties -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
+from auditor.analytic.union import Union
 from auditor.layouts import learned
 from auditor.reconciler.findings import Buffer, Finding, Unexpected, Unused
 from auditor.reconciler.matching import Hit, Places, reported
@@ -34,21 +35,47 @@ def identify(
     tensors: Iterable[StoredTensor],
     loading: Loading,
     siblings: Callable[[], tuple[Sibling, ...]],
-) -> tuple[Stranger, ...]:
+) -> Iterator[Stranger]:
     """Ask every class of the family for each tensor; `loading` is the target class's."""
     family = tuple(
         (sibling.target, Places(sibling.names, sibling.prefix, sibling.loading))
         for sibling in siblings()
     )
-    found: list[Stranger] = []
+    may_be_known = _prefilter(family)
     for tensor in tensors:
         name = reported(tensor.name, loading)
-        if loading.is_buffer(name):
-            item = _buffer(tensor, Role.LEGACY, None)
+        buffer = loading.is_buffer(name)
+        silent = buffer or loading.leaves_out(name)
+        if buffer:
+            yield _buffer(tensor, Role.LEGACY, None)._replace(silent=silent)
+        elif may_be_known(tensor.name):
+            yield _identify(tensor, family)._replace(silent=silent)
         else:
-            item = _identify(tensor, family)
-        found.append(item._replace(silent=loading.leaves_out(name)))
-    return tuple(found)
+            yield Stranger(tensor, learned(tensor), Fate.UNEXPECTED.value, silent=silent)
+
+
+def _prefilter(family: tuple[tuple[str, Places], ...]) -> Callable[[str], bool]:
+    """Whether some class may know a name; where this is false, none does.
+
+    A family has ten classes and each of them four places to look: 66 us a name, 20 s of an audit
+    with 300,000 foreign ones. All names that `Places.of` looks for are looked for here at once.
+    """
+    known = Union(places.names for _, places in family)
+    kinds = dict.fromkeys((places.loading, places.prefix) for _, places in family)
+
+    def may_be(stored: str) -> bool:
+        for rules, prefix in kinds:
+            for name in {stored, reported(stored, rules)}:
+                if name in known:
+                    return True
+                if prefix and (
+                    f"{prefix}.{name}" in known
+                    or (name.startswith(prefix) and name[len(prefix) + 1 :] in known)
+                ):
+                    return True
+        return False
+
+    return may_be
 
 
 def _identify(tensor: StoredTensor, siblings: Iterable[tuple[str, Places]]) -> Stranger:
