@@ -23,11 +23,12 @@ class Union:
     def __contains__(self, name: str) -> bool:
         if any(name in listed for listed in self._listed):
             return True
-        state: _State | None = self._start
+        state = self._start
         for part in name.split(".", _DEEPEST):
-            state = state.step(part)
-            if state is None:
+            below = state.step(part)
+            if below is None:
                 return False
+            state = below
         return state.leaf
 
 
@@ -39,7 +40,10 @@ class _State:
     def __init__(self, blocks: Iterable[Block]) -> None:
         self._blocks = tuple({id(block): block for block in map(_body, blocks)}.values())
         self._children = frozenset(
-            name for block in self._blocks if isinstance(block, Module) for name, _ in block.children
+            name
+            for block in self._blocks
+            if isinstance(block, Module)
+            for name, _ in block.children
         )
         counts = [block.count.value for block in self._blocks if isinstance(block, Repeat | Stack)]
         self._counts = max(counts, default=0)

@@ -1,5 +1,6 @@
 """Config, index and headers of one selection, read side by side from any reader."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
-from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM
+from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM, bounded
 from auditor.downloader.selection import Part, Selection
 from auditor.downloader.snapshot import Component, FileHead, RepoFile, TextFile
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -19,10 +20,6 @@ T = TypeVar("T")
 # Bytes of config.json. Those of the corpus and of the Hub's usual models have a few kB; a map
 # of 22,000 class names (ImageNet) has 1.5 MB.
 MAX_CONFIG = 16 * 1024 * 1024
-
-# Bytes of all headers of one checkpoint, of several models together. The largest known
-# (DeepSeek-V3, 163 shards) have 11 MB; one file alone may have 100 MB.
-MAX_HEADS = 512 * 1024 * 1024
 
 # Reads at a time: enough to hide the round trips of a few hundred shards, few enough that a
 # mirror does not take it for an attack.
@@ -77,7 +74,8 @@ def assemble(
         for future in _as_they_end([future for one in begun for future in one.first]):
             future.result()  # the first to fail speaks, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
-        _bounded([future for one in models for future in one.heads])
+        heads = _as_they_end([future for one in models for future in one.heads])
+        deque(bounded(future.result() for future in heads), maxlen=0)
         found = [_contents(one) for one in models]
         components = (
             Component(folder=part.folder, **fields)
@@ -196,7 +194,7 @@ def _first_reads(index: TextFile) -> dict[str, int]:
 
 def _head(reader: Reader, file: RepoFile, first: int = FIRST_READ) -> FileHead:
     """A head, parsed while others are still on their way."""
-    head = reader.head(file, first)
+    [head] = bounded([reader.head(file, first)])
     _ = head.parsed
     return head
 
@@ -207,16 +205,6 @@ def _twin(reader: Reader, file: RepoFile) -> FileHead | None:
         return _head(reader, file)
     except SourceError:
         return None
-
-
-def _bounded(futures: Sequence[Future[FileHead]]) -> None:
-    """Wait for the heads, as long as all of them together are bounded."""
-    total = 0
-    for future in _as_they_end(futures):
-        total += future.result().length
-        if total > MAX_HEADS:
-            detail = f"the headers of {len(futures)} files have more than {MAX_HEADS:,} bytes"
-            raise SourceError(Reason.TOO_LARGE, detail)
 
 
 def _as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:

@@ -1,6 +1,6 @@
 """One model under examination, and the ways in which that ends."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,10 +28,16 @@ from auditor.reconciler.rules import (
     packed_size_rule,
 )
 from auditor.reconciler.said import where
+from auditor.reconciler.status import Fate
 from auditor.reconciler.twins import twin_findings, unread_twins
 from auditor.reconciler.weights import weights
 from auditor.report import Report, Unaudited, in_order, observed_side, residual
-from auditor.walker import Walk, walk
+from auditor.walker import Shallow, Walk, depth_within, walk
+
+# Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
+# What nothing expects is named in findings, and has rows for its outline.
+MOST_MODULES = 120_000
+MOST_STRANGE_MODULES = 10_000
 
 
 class Case(NamedTuple):
@@ -76,7 +82,10 @@ def report(
         unpacked=unpacked,
         shared=found.shared,
     )
-    walked = walk(reconciled.counted, depth=case.depth)
+    unexpected = Fate.UNEXPECTED.value
+    names = (one.tensor.name for one in reconciled.strangers if one.fate == unexpected)
+    shallow = _shallow(case, names, unexpected, MOST_STRANGE_MODULES)
+    walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
     layout = None if unpacked is PLAIN else unpacked.layout
     held = weights(reconciled, walked) if shapes else ()
     observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=held)
@@ -107,6 +116,17 @@ def report(
         residual=residual(observed, expectation.parameters, findings),
         **case.shared,
     )
+
+
+def _shallow(case: Case, names: Iterable[str], fate: int, most: int) -> Shallow | None:
+    """How deep modules of that fate are listed, which is said where it is not all the way."""
+    depth = depth_within(names, most)
+    if depth is None:
+        return None
+    whose = "of tensors that nothing expects " if fate else ""
+    note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
+    case.know(notes=(*case.shared.get("notes", ()), note))
+    return Shallow(fate, depth)
 
 
 def _rules(
@@ -202,7 +222,9 @@ def _know_stored(case: Case) -> None:
     if case.found.empty:
         return
     counted = ((tensor, learned(tensor), 0) for tensor in case.found.tensors)
-    walked = walk(counted, depth=case.depth)
+    names = (tensor.name for tensor in case.found.tensors)
+    shallow = _shallow(case, names, 0, MOST_MODULES)
+    walked = walk(counted, depth=case.depth, shallow=shallow)
     shapes = not case.found.names_only
     case.know(
         observed=observed_side(walked, case.snapshot, shapes=shapes),

@@ -28,6 +28,7 @@ from auditor.reconciler.findings import (
     Unsafe,
     Unused,
     WrongDtype,
+    count_of,
 )
 from auditor.reconciler.fold import fold
 from auditor.reconciler.modules import ModuleRow
@@ -174,7 +175,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "names": names,
         "folded": fold(names),
-        "count": len(names),
+        "count": count_of(finding),
         "parameters": finding.parameters,
         "reason": finding.reason,
         "explains": finding.explains,

@@ -50,6 +50,7 @@ class Family:
 
 
 _LEARNED = Role.PARAMETER
+_DIMENSIONS = 8  # of a shape, in a reason; five are the most that a model has
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
 
@@ -330,7 +331,9 @@ def _mis_shaped(answered: tuple[Hit, ...]) -> Iterator[Finding]:
 
 
 def shape_text(shape: object) -> str:
-    """`(768, 3072)`; also `(768,)` and `()`."""
+    """`(768, 3072)`; also `(768,)` and `()`. Of a shape of a million dimensions the first eight."""
+    if isinstance(shape, tuple) and len(shape) > _DIMENSIONS:
+        return f"({', '.join(map(str, shape[:_DIMENSIONS]))}, ...: {len(shape):,} dimensions)"
     return str(shape)
 
 

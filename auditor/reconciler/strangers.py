@@ -8,15 +8,16 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
 from auditor.analytic.union import Union
 from auditor.layouts import learned
-from auditor.reconciler.findings import Buffer, Finding, Unexpected, Unused
+from auditor.reconciler.findings import MOST_NAMED, Buffer, Finding, Unexpected, Unused, by_name
 from auditor.reconciler.matching import Hit, Places, reported
 from auditor.reconciler.status import Fate
-from auditor.tensors import StoredTensor, natural_key
+from auditor.tensors import StoredTensor
 
 BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
+_UNSAID = "; from_pretrained leaves it out without a word"
 
 
 class Stranger(NamedTuple):
@@ -125,11 +126,14 @@ def findings_of_strangers(strangers: Iterable[Stranger], target: str) -> Iterato
         key = (item.fate, item.used_by, copies, item.reason, item.silent)
         groups.setdefault(key, []).append(item.tensor)
     for (fate, used_by, copies, reason, silent), found in groups.items():
-        tensors = tuple(sorted(found, key=lambda item: (natural_key(item.name), item.file)))
-        unsaid = "; from_pretrained leaves it out without a word" if silent else ""
+        if fate == Fate.UNEXPECTED:
+            yield _unexpected(found, reason, silent=silent)
+            continue
+        tensors = by_name(found)
+        unsaid = _UNSAID if silent else ""
         if fate == Fate.BUFFER:
             yield Buffer(tensors=tensors, silent=silent, reason=reason or "")
-        elif fate == Fate.UNUSED:
+        else:
             yield Unused(
                 tensors=tensors,
                 used_by=used_by,
@@ -137,12 +141,21 @@ def findings_of_strangers(strangers: Iterable[Stranger], target: str) -> Iterato
                 silent=silent,
                 reason=f"{target} does not use it; {_listed(used_by)}{unsaid}",
             )
-        else:
-            yield Unexpected(
-                tensors=tensors,
-                silent=silent,
-                reason=(reason or "no class of this family has a tensor of this name") + unsaid,
-            )
+
+
+def _unexpected(found: list[StoredTensor], reason: str | None, *, silent: bool) -> Unexpected:
+    named = by_name(found, MOST_NAMED)
+    reason = reason or "no class of this family has a tensor of this name"
+    more = len(found) - len(named)
+    unnamed = f"; {more:,} more are counted and not named" if more else ""
+    parameters = sum(map(learned, found)) - sum(map(learned, named)) if more else 0
+    return Unexpected(
+        tensors=named,
+        more=more,
+        more_parameters=parameters,
+        silent=silent,
+        reason=reason + unnamed + (_UNSAID if silent else ""),
+    )
 
 
 def _listed(classes: tuple[str, ...]) -> str:
