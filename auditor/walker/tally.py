@@ -9,6 +9,7 @@ from typing import NamedTuple
 from auditor.layouts import is_float
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
+_USUAL = 128  # characters of a module's name; BERT's longest have 43, a mixture's 60
 MAX_DEPTH = 64  # a hostile name of 50,000 dots would ask for 50,000 prefixes; real ones have ten
 
 
@@ -136,24 +137,29 @@ def walk(
 def depth_within(names: Iterable[str], most: int) -> int | None:
     """How deep modules can be listed, so that the names are in `most` of them; None: all the way.
 
-    200,000 names of forty parts each would be in eight million modules.
+    200,000 names of forty parts each would be in eight million modules. Where their names are
+    long, they are fewer: a name of 16 MB with sixty dots at its end would be in sixty of 16 MB.
     """
-    parents = set(map(parent, names))
+    parents = {cut(parent(name), MAX_DEPTH) for name in names}
+    room = most * _USUAL
     modules: set[str] = set()
     for one in parents:
         module = one
-        while module and module not in modules and len(modules) <= most:
+        while module and module not in modules and room >= 0:
             modules.add(module)
+            room -= max(len(module), _USUAL)
             module = parent(module)
-        if len(modules) > most:
+        if room < 0:
             break
     else:
         return None
-    del modules
-    least, depth = 0, MAX_DEPTH  # the modules of a depth are no fewer than those above it
+    modules.clear()
+    least, depth = 0, MAX_DEPTH + 1
     while depth - least > 1:
         tried = (least + depth) // 2
-        if len({cut(module, tried) for module in parents}) * tried <= most:
+        cuts = {cut(module, tried) for module in parents}
+        # Those above them are no longer, and at each depth no more.
+        if sum(max(len(module), _USUAL) for module in cuts) * tried <= most * _USUAL:
             least = tried
         else:
             depth = tried

@@ -1,5 +1,6 @@
 """Tallies add up, at every depth and in every grouping."""
 
+import tracemalloc
 from math import prod
 
 from hypothesis import given
@@ -101,3 +102,12 @@ def test_forty_parts_of_a_hundred_thousand_names_are_not_made():
     assert depth_within(names, 10_000) == 0
     assert depth_within(names[:200], 10_000) is None
     assert depth_within(["a." * 40 + str(number) for number in range(100_000)], 10_000) is None
+
+
+def test_a_name_of_ten_thousand_parts_is_not_written_out_ten_thousand_times():
+    tracemalloc.start()
+    assert depth_within(["a." * 10_000 + "w"], 10_000) is None  # modules end at MAX_DEPTH
+    assert depth_within(["x" * 1_000_000 + "." * 60], 10_000) == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
