@@ -1,6 +1,7 @@
 import sys
 
 import pytest
+from bert_configs import config_of
 
 from auditor import oracle
 from auditor.analytic import ExpectedTensor, Role
@@ -172,3 +173,12 @@ def test_the_verbosity_of_transformers_is_left_as_it_was(capfd):
     oracle.inventory({"id2label": {"0": "a"}, "num_labels": 3, **TINY_BERT}, "BertLMHeadModel")
     assert logging.get_verbosity() == before
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.oracle
+def test_a_config_with_an_infinity_as_transformers_writes_it_is_built():
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "mamba_n_heads": 4, "mamba_d_head": 4}
+    tiny = {**sizes, "num_hidden_layers": 1, "vocab_size": 16, "intermediate_size": 8}
+    limit = {"time_step_limit": [0.0, {"__float__": "Infinity"}]}
+    bamba = oracle.inventory(config_of(**tiny, **limit).values, "BambaModel")
+    assert bamba == oracle.inventory(tiny, "BambaModel")
