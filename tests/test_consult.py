@@ -12,11 +12,12 @@ from auditor.consult import Oracle, Process
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.library import Library
 
-# As `inventory` of auditor.oracle does, without a library that takes seconds to import.
+# As `inventory` of auditor.oracle.build does, without a library that takes seconds to import.
 PRETENCE = """
 import sys
-from auditor import oracle
+from auditor.oracle import build, serving
 from auditor.analytic import ExpectedTensor
+from auditor.analytic.loading import PLAIN
 from auditor.errors import CheckpointError, Reason, SourceError
 
 def inventory(config, target):
@@ -24,11 +25,13 @@ def inventory(config, target):
     open(config["log"], "a").write(target + "\\n")
     {body}
     tensor = ExpectedTensor("a.weight", (2, config["size"]), 2 * config["size"])
-    return oracle.expectation(target, "pretence", "base", (tensor,))
+    return build.expectation(
+        target, model_type="pretence", prefix="base", tensors=(tensor,), loading=PLAIN
+    )
 
-oracle.inventory = inventory
-oracle.MOST_SECONDS = 1
-oracle.serve()
+serving.inventory = inventory
+serving.MOST_SECONDS = 1
+serving.serve()
 """
 
 

@@ -6,6 +6,8 @@ from parity_cases.words import Raised, Word, compared
 
 from auditor.analytic import catalogue
 from auditor.analytic.families import _loading as facts
+from auditor.analytic.loading import LEGACY
+from auditor.analytic.rules import Rule
 from auditor.reconciler.matching import places
 
 # An encoder, a decoder and two towers with buffers of old, fused experts, a model of models, and
@@ -34,40 +36,31 @@ def _keys() -> tuple[str, ...]:
 
 
 @pytest.mark.oracle
-def test_the_renames_are_those_of_the_library() -> None:
-    from transformers import conversion_mapping, core_model_loading  # noqa: PLC0415 - as above
+def test_the_rules_are_those_of_the_library() -> None:
+    """By class name and by model type; that they are combined as there, law 9 holds."""
+    from transformers import conversion_mapping as library  # noqa: PLC0415 - as above
 
-    legacy = {
-        pattern
-        for each in conversion_mapping.get_checkpoint_conversion_mapping("legacy")
-        for pattern in each.source_patterns
-    }
+    from auditor.oracle.rules import rule_of  # noqa: PLC0415 - as above
+
     theirs = {
-        key: tuple(
-            (pattern.replace("*.", r".*\."), target)
-            for each in conversion_mapping.get_checkpoint_conversion_mapping(key) or ()
-            if isinstance(each, core_model_loading.WeightRenaming)
-            for pattern, target in zip(each.source_patterns, each.target_patterns, strict=True)
-            if pattern not in legacy
-        )
+        key: _sorted([rule_of(each, None) for each in found])
         for key in _keys()
+        if (found := library.get_checkpoint_conversion_mapping(key))
     }
-    assert dict(facts.RENAMES) == {key: renames for key, renames in theirs.items() if renames}
+    ours = {
+        key: _sorted(
+            [one if isinstance(one, Rule) else Rule((one[0],), (one[1],)) for one in rules]
+        )
+        for key, rules in facts.RULES.items()
+    }
+    assert ours == theirs
+    legacy = library.get_checkpoint_conversion_mapping("legacy")
+    assert tuple(rule_of(each, None) for each in legacy) == LEGACY
 
 
-@pytest.mark.oracle
-def test_what_loading_leaves_out_is_what_the_classes_say() -> None:
-    from parity_cases.library import unexpected_patterns  # noqa: PLC0415 - as above
-
-    for model_type in catalogue.model_types():
-        if model_type == "transformer-2017":
-            continue
-        classes = catalogue.siblings(model_type)
-        theirs = {name: set(unexpected_patterns(name)) for name in classes}
-        of_type = set().union(*theirs.values())  # a class has those of the models inside it, too
-        for name in classes:
-            ours = {*facts.SILENT.get(name, ()), *facts.SILENT.get(model_type, ())}
-            assert theirs[name] <= ours <= of_type, name
+def _sorted(rules: list[Rule]) -> list[Rule]:
+    """Renames first, as they are applied; each kind in its order."""
+    return sorted(rules, key=lambda rule: bool(rule.operations))
 
 
 # --- older names ------------------------------------------------------------------------------

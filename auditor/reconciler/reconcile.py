@@ -27,7 +27,7 @@ from auditor.reconciler.findings import (
     Tied,
     by_name,
 )
-from auditor.reconciler.matching import Candidate, Hit, Step, match, places, reported
+from auditor.reconciler.matching import Candidate, Hit, Step, match, places
 from auditor.reconciler.status import Fate
 from auditor.reconciler.strangers import (
     BUFFERS,
@@ -334,7 +334,8 @@ def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
     for hit in answered:
         role = hit.expected.role
         if role in BUFFERS and not _misses(hit):
-            silent = role is Role.BUFFER or loading.leaves_out(reported(hit.stored.name, loading))
+            silent = role is Role.BUFFER or loading.takes(hit.expected.name)
+            silent = silent or all(map(loading.leaves_out, loading.reported(hit.stored.name)))
             groups.setdefault((role, silent), []).append(hit.stored)
     for role, silent in sorted(groups, reverse=True):
         tensors = by_name(groups[role, silent])

@@ -8,7 +8,7 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
 from auditor.layouts import learned
 from auditor.reconciler.findings import Buffer, Finding, Unexpected, Unused
-from auditor.reconciler.matching import Hit, Places, reported
+from auditor.reconciler.matching import Hit, Places
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor, natural_key
 
@@ -42,12 +42,12 @@ def identify(
     )
     found: list[Stranger] = []
     for tensor in tensors:
-        name = reported(tensor.name, loading)
-        if loading.is_buffer(name):
+        names = loading.reported(tensor.name)
+        if any(map(loading.is_buffer, names)):
             item = _buffer(tensor, Role.LEGACY, None)
         else:
             item = _identify(tensor, family)
-        found.append(item._replace(silent=loading.leaves_out(name)))
+        found.append(item._replace(silent=all(map(loading.leaves_out, names))))
     return tuple(found)
 
 
@@ -82,7 +82,7 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Stranger:
 
 def extra(hit: Hit, loading: Loading) -> Stranger:
     """A tensor that the target class itself says nobody here reads."""
-    silent = loading.leaves_out(reported(hit.stored.name, loading))
+    silent = all(map(loading.leaves_out, loading.reported(hit.stored.name)))
     return _extra(hit.stored, hit.expected)._replace(silent=silent)
 
 

@@ -8,7 +8,6 @@ from parity_cases.words import Word
 
 import auditor
 from auditor.analytic.loading import PLAIN
-from auditor.reconciler.matching import reported
 from auditor.reconciler.reconcile import Family, reconcile
 
 pytestmark = pytest.mark.oracle
@@ -24,7 +23,7 @@ def _told(info) -> Word:
 
 
 def _in_memory(name: str) -> tuple[str]:
-    return (reported(name, PLAIN),)
+    return (PLAIN.reported(name)[0],)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
