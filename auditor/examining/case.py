@@ -19,6 +19,7 @@ from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadConfig, Finding
 from auditor.reconciler.ignore import Ignore, split
 from auditor.reconciler.modules import compared, expected_only, stored_only
+from auditor.reconciler.predict import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.rules import (
     dtype_rule,
@@ -62,9 +63,16 @@ class Case(NamedTuple):
 # --- it is compared ---------------------------------------------------------------------------
 
 
-def report(
-    case: Case, dtype: str | None, implied: Implied, unpacked: Unpacked, opinion: Opinion
+def report(  # noqa: PLR0913 - what is expected, what is stored, and how
+    case: Case,
+    dtype: str | None,
+    implied: Implied,
+    unpacked: Unpacked,
+    opinion: Opinion,
+    *,
+    packed: str | None = None,
 ) -> Report:
+    """`packed` is by what the weights are packed; None: each stored tensor is one of the model."""
     found, (expectation, family) = case.found, implied
     shapes = not found.names_only
     reconciled = reconcile(
@@ -94,8 +102,11 @@ def report(
     if found.names_only and found.index is not None and unpacked is PLAIN:
         note = implied_note(found.index, reconciled, dtype)
         case.know(notes=(*case.shared.get("notes", ()), *((note,) if note else ())))
+    loads = predict(found, expectation, reconciled, findings, packed)
     return Report(
         observed=observed,
+        load_report=loads.report,
+        in_memory=loads.in_memory,
         modules=compared(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
         findings=in_order(stand),
         ignored=in_order(left_out),
@@ -103,6 +114,7 @@ def report(
             *_unchecked(found, dtype, unpacked),
             *_unread_twins(case.snapshot),
             *opinion.unchecked,
+            *loads.unchecked,
         ),
         residual=residual(observed, expectation.parameters, findings),
         **case.shared,

@@ -128,12 +128,14 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
     tensors, shapes = case.found.tensors, shapes_of(expected)
     try:
         unpacked = unpack(tensors, declared, shapes)
+        packed = declared.method if declared else None
+        packed = packed if unpacked is PLAIN else unpacked.layout
         if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
             unpacked = separated(unpacked, tensors, shapes)
     except CheckpointError as error:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    return report(case, config.dtype, found.implied, unpacked, found.opinion)
+    return report(case, config.dtype, found.implied, unpacked, found.opinion, packed=packed)
 
 
 def _adapter(case: Case, target: str | None) -> Report | Unaudited:

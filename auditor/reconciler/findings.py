@@ -419,3 +419,8 @@ Finding = (
     | Twin
     | AbsentPart
 )
+
+
+def of_tensors(finding: Finding) -> bool:
+    """Whether its names are tensors', stored or expected, of one checkpoint and one class."""
+    return isinstance(finding, _OfExpected | _OfStored | _OfPairs)

@@ -8,32 +8,14 @@ ties and for the names that a class says nothing about.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from auditor.analytic.conversions import Conversion, ConversionError, converted
 from auditor.analytic.loading import Loading, Memory
 from auditor.analytic.rules import Rule, rewritten
+from auditor.reconciler.load_report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]
-
-
-class Mismatch(NamedTuple):
-    """A tensor that is found, and has another shape than the model's."""
-
-    name: str  # in memory
-    stored: _Shape  # after conversion
-    model: _Shape
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadReport:
-    """What from_pretrained says with output_loading_info=True; sorted, under names in memory."""
-
-    missing: tuple[str, ...] = ()
-    unexpected: tuple[str, ...] = ()
-    mismatched: tuple[Mismatch, ...] = ()
-    raises: str | None = None  # why loading raises, whatever its flags are
 
 
 class _Found(NamedTuple):

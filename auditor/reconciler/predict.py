@@ -1,0 +1,86 @@
+"""What from_pretrained would say of the tensors that were reconciled, and under which names."""
+
+from collections.abc import Iterable, Mapping
+
+from auditor.analytic import Expectation, Role
+from auditor.reconciler.contents import Contents
+from auditor.reconciler.findings import Finding, of_tensors
+from auditor.reconciler.load_report import LoadReport, Predicted
+from auditor.reconciler.matching import Places, places
+from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.status import Fate
+from auditor.tensors import StoredTensor
+
+
+def predict(
+    found: Contents,
+    expectation: Expectation,
+    reconciled: Reconciled,
+    findings: Iterable[Finding],
+    packed: str | None,
+) -> Predicted:
+    """`packed` is by what the weights are packed, if they are: who loads those decides on them."""
+    if not expectation.loading.reports:
+        return Predicted()
+    if packed is not None:
+        reason = f"the load report: how weights packed by {packed} load depends on the machine"
+        return Predicted(unchecked=(reason,))
+    in_memory = _in_memory(found.tensors, expectation, findings)
+    if found.names_only or found.unread:
+        return Predicted(in_memory=in_memory)
+    if _as_expected(expectation, reconciled):
+        return Predicted(LoadReport(), in_memory)
+    from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
+    from auditor.analytic.memory import memory  # noqa: PLC0415 - likewise
+    from auditor.reconciler.loader import load  # noqa: PLC0415 - likewise
+
+    stored = _loaded(found.tensors)
+    try:
+        report = load(stored.items(), expectation.prefix, expectation.loading, memory(expectation))
+    except UnknownOperationError as error:
+        reason = f"the load report: nobody here knows the conversion {error}, which it takes"
+        return Predicted(in_memory=in_memory, unchecked=(reason,))
+    return Predicted(report, in_memory)
+
+
+def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
+    """Whether all is there, once, in the right shape, and nothing else: then there is no word.
+
+    Of ninety thousand tensors that are as expected no name has to be looked at once more. What
+    save_pretrained writes loads without a word where a closed form says what that is.
+    """
+    ties = Fate.TIED.value
+    return (
+        expectation.origin == "closed-form"
+        and not expectation.loading.taken
+        and not reconciled.strangers
+        and not reconciled.copies
+        and all(item.fate == ties for item in reconciled.absent)
+        and all(hit.stored.shape == hit.expected.shape for hit in reconciled.answered)
+    )
+
+
+def _loaded(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
+    """The shape under each name; of a name in two files the last file's, as loading goes."""
+    in_order = sorted(tensors, key=lambda tensor: tensor.file)
+    return {tensor.name: tensor.shape for tensor in in_order if tensor.shape is not None}
+
+
+def _in_memory(
+    tensors: Iterable[StoredTensor], expectation: Expectation, findings: Iterable[Finding]
+) -> Mapping[str, tuple[str, ...]]:
+    """Each name of a finding about tensors -> the names under which loading looks for it."""
+    names = {name for finding in findings if of_tensors(finding) for name in finding.names}
+    if not names:
+        return {}
+    where = places(expectation, (tensor.name for tensor in tensors))
+    return {name: _looked_for(name, where) for name in names}
+
+
+def _looked_for(name: str, where: Places) -> tuple[str, ...]:
+    place = where.of(name)
+    known = place.expected
+    in_model = known is not None and (
+        not known.role.optional or (known.role is Role.LEGACY and where.loading.takes(known.name))
+    )
+    return where.loading.converted(place.name) if in_model else where.loading.reported(name)
