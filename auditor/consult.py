@@ -23,6 +23,10 @@ from auditor.oracle.answer import read
 from auditor.oracle.serving import MOST_SECONDS
 
 
+# What a config says of who wrote it, and for what: fine-tunes of one base ask one question.
+_WRITERS = frozenset({"_name_or_path", "architectures"})
+
+
 class Oracle:
     """What transformers makes of a config, class by class; says what `catalogue` says."""
 
@@ -61,7 +65,8 @@ class Oracle:
         library cannot build it at all, or not within the oracle's bounds.
         """
         del depth  # its answers are kept whole
-        question = json.dumps([target, dict(config.values)], sort_keys=True)
+        values = {key: value for key, value in config.values.items() if key not in _WRITERS}
+        question = json.dumps([target, values], sort_keys=True)
         asked = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
         key = f"{target}-{asked[:32]}"
         found = self._read(answers.read(self._folder, key), target)

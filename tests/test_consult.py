@@ -79,6 +79,14 @@ def test_a_question_is_asked_once_whoever_asks(pretending: Pretending, log: Path
     assert log.read_text().split() == ["Model", "Model", "ModelForA"]
 
 
+def test_fine_tunes_of_one_base_ask_one_question(pretending: Pretending, log: Path) -> None:
+    oracle, base = pretending(), config(log)
+    for name in ("a", "b"):
+        said = {"architectures": [name], "_name_or_path": f"me/{name}"}
+        oracle.expect(Config(values={**base.values, **said}), "Model")
+    assert log.read_text().split() == ["Model"]
+
+
 def test_another_version_of_the_library_is_asked_anew(pretending: Pretending, log: Path) -> None:
     oracle = pretending()
     oracle.expect(config(log), "Model")
