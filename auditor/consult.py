@@ -22,7 +22,6 @@ from auditor.library import Library, installed
 from auditor.oracle.answer import read
 from auditor.oracle.serving import MOST_SECONDS
 
-
 # What a config says of who wrote it, and for what: fine-tunes of one base ask one question.
 _WRITERS = frozenset({"_name_or_path", "architectures"})
 
@@ -80,8 +79,7 @@ class Oracle:
 
     def sibling(self, config: Config, target: str, /) -> Sibling:
         found = self.expect(config, target)
-        names = {found.loading.renamed(tensor.name): tensor for tensor in found.tensors}
-        return Sibling(target, found.prefix, names, found.loading)
+        return Sibling(target, found.prefix, found.renamed, found.loading)
 
     def _read(self, answer: object, target: str) -> Expectation | str | None:
         """What the oracle answered, or what it found wrong with the config; None: no answer."""

@@ -7,12 +7,12 @@ rule and gives those of its targets, as the class of its name in core_model_load
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil, prod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from auditor.analytic.rules import Operation, Rule
 
 Shape = tuple[int, ...]
-Shapes = dict[str, list[Shape] | Shape]  # a list: as collected, one for each stored tensor
+Collected = dict[str, list[Shape] | Shape]  # a list: one for each stored tensor
 
 ONE = 1
 
@@ -25,19 +25,27 @@ class UnknownOperationError(Exception):
     """An operation that a later transformers has, and nobody here knows."""
 
 
+class Shapes(Protocol):
+    """Those of a model, by names in memory."""
+
+    def __contains__(self, name: str, /) -> bool: ...
+
+    def __getitem__(self, name: str, /) -> Shape: ...
+
+
 class Conversion(NamedTuple):
     """A rule, the parameter that it is for, and the shapes that the model has."""
 
     rule: Rule
     name: str  # of the first target, in memory
-    model: Mapping[str, Shape]
+    model: Shapes
 
 
 def converted(
     conversion: Conversion, collected: Mapping[str, list[Shape]]
 ) -> Iterator[tuple[str, Shape]]:
     """The tensors in memory that the collected ones become; ConversionError where they cannot."""
-    shapes: Shapes = dict(collected)
+    shapes: Collected = dict(collected)
     for operation in conversion.rule.operations:
         if operation.name not in _OPERATIONS:
             raise UnknownOperationError(operation.name)
@@ -55,7 +63,7 @@ def converted(
 # --- the operations ---------------------------------------------------------------------------
 
 
-def _chunk(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shapes:
+def _chunk(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     shape, axis = _lone(shapes), operation.axes[0]
     targets = conversion.rule.targets
     if operation.number is not None and len(targets) > ONE:
@@ -70,7 +78,7 @@ def _chunk(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shap
     return {target: _with(shape, axis, cut) for target, cut in zip(targets, cuts, strict=False)}
 
 
-def _split(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shapes:
+def _split(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     shape, axis = _lone(shapes), operation.axes[0]
     first, *_ = targets = conversion.rule.targets
     wanted = [_of_model(conversion, conversion.name.replace(first, target)) for target in targets]
@@ -81,7 +89,7 @@ def _split(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shap
     return {target: _with(shape, axis, size) for target, size in zip(targets, sizes, strict=True)}
 
 
-def _concatenate(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shapes:
+def _concatenate(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     if len(conversion.rule.targets) > ONE:
         raise ConversionError("several targets for one tensor")
     every: list[Shape] = []
@@ -91,25 +99,25 @@ def _concatenate(operation: Operation, shapes: Shapes, conversion: Conversion) -
     return {conversion.rule.targets[0]: _joined(every, operation.axes[0])}
 
 
-def _interleave(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shapes:
+def _interleave(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     shape = _first(next(iter(shapes.values())))
     if _length(shape, operation.axes[0]) % 2 and prod(shape):
         raise ConversionError(f"{shape} is not even at axis {operation.axes[0]}")
     return {conversion.rule.targets[0]: shape}
 
 
-def _merge(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shapes:
+def _merge(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     targets = conversion.rule.targets
     if len(shapes) == ONE and len(targets) > ONE:
         raise ConversionError("several targets for one list of tensors")
-    merged: Shapes = {}
+    merged: Collected = {}
     for source, found in shapes.items():
         shape = _stacked(found, operation.axes[0]) if isinstance(found, list) else found
         merged[targets[0] if len(shapes) == ONE else source] = shape
     return merged
 
 
-def _transpose(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shapes:
+def _transpose(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     rule, shape = conversion.rule, _lone(shapes)
     if len(rule.targets) > ONE and len(rule.sources) > ONE:
         raise ConversionError("several targets for several tensors")
@@ -123,12 +131,12 @@ def _transpose(operation: Operation, shapes: Shapes, conversion: Conversion) -> 
     return {target: tuple(turned) if shape else shape}
 
 
-def _permute(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shapes:
+def _permute(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     sources, targets = conversion.rule.sources, conversion.rule.targets
     if len(sources) > ONE and len(targets) > ONE:
         raise ConversionError("several targets for several tensors")
     alone = len(sources) == len(targets) == ONE
-    permuted: Shapes = {}
+    permuted: Collected = {}
     for source, found in shapes.items():
         if operation.only is None or any(part in source for part in operation.only):
             if isinstance(found, list) and len(found) > ONE:
@@ -147,7 +155,7 @@ def _check_heads(shape: Shape, heads: int | None) -> None:
         raise ConversionError(f"{rows} rows are not pairs of {heads} heads")
 
 
-def _fuse_experts(operation: Operation, shapes: Shapes, conversion: Conversion) -> Shapes:
+def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     """Each list is cut into as many parts as there are targets: experts of text, of vision."""
     targets = conversion.rule.targets
     parts: dict[str, list[Shape]] = {target: [] for target in targets}
@@ -163,7 +171,7 @@ def _fuse_experts(operation: Operation, shapes: Shapes, conversion: Conversion) 
     return {target: _joined(found, operation.axes[1]) for target, found in parts.items()}
 
 
-_OPERATIONS: Mapping[str, Callable[[Operation, Shapes, Conversion], Shapes]] = {
+_OPERATIONS: Mapping[str, Callable[[Operation, Collected, Conversion], Collected]] = {
     "Chunk": _chunk,
     "Split": _split,
     "Concatenate": _concatenate,
@@ -183,7 +191,7 @@ def _first(found: list[Shape] | Shape) -> Shape:
     return found[0] if isinstance(found, list) else found
 
 
-def _lone(shapes: Shapes) -> Shape:
+def _lone(shapes: Collected) -> Shape:
     if len(shapes) != ONE:
         raise ConversionError(f"tensors of {len(shapes)} names, where it takes those of one")
     return _first(next(iter(shapes.values())))

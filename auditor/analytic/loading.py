@@ -10,7 +10,7 @@ from typing import NamedTuple
 from auditor.analytic.families import _loading as facts
 from auditor.analytic.families import _silence as silence
 from auditor.analytic.family import Family
-from auditor.analytic.rules import Rule, anywhere, rewritten
+from auditor.analytic.rules import Rule, rewritten, words_of
 
 # As transformers 5 applies them to every key after the class's own, in this order, each once;
 # the dots match any character there.
@@ -61,7 +61,10 @@ class Loading:
 
     def of_old(self, name: str) -> tuple[str, tuple[Rule, ...]]:
         """The name as the rules of all classes make it, and those that changed it."""
-        if not self._legacy.search(name):
+        for word in self._of_old:
+            if word in name:
+                break
+        else:
             return name, ()
         applied: list[Rule] = []
         for rule in self.legacy:
@@ -103,8 +106,8 @@ class Loading:
         return replace(self, renames=tuple(rule for rule in self.renames if rule not in asleep))
 
     @cached_property
-    def _legacy(self) -> re.Pattern[str]:
-        return anywhere(self.legacy)
+    def _of_old(self) -> tuple[str, ...]:
+        return words_of(self.legacy)
 
     def leaves_out(self, name: str) -> bool:
         """Whether loading says nothing of a name that the class does not have."""

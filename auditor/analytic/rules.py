@@ -44,7 +44,11 @@ class Rewritten(NamedTuple):
 
 def rewritten(rule: Rule, name: str) -> Rewritten | None:
     """The name as the rule makes it; None: the rule is not about it."""
-    if len(name) > _LONGEST:
+    pattern, words = _compiled(rule.sources)
+    for word in words:
+        if word in name:
+            break
+    else:
         return None
     for head in rule.heads:
         if name.startswith(head):
@@ -52,7 +56,7 @@ def rewritten(rule: Rule, name: str) -> Rewritten | None:
     else:
         return None
     rest = name[len(head) :]
-    found = _compiled(rule.sources).search(rest)
+    found = pattern.search(rest) if len(name) <= _LONGEST else None
     if found is None:
         return None
     source = int((found.lastgroup or "")[1:])
@@ -76,19 +80,33 @@ def _filled(target: str, found: re.Match[str], rule: Rule) -> str:
     return _GROUP.sub(group, target)
 
 
-@lru_cache(maxsize=16)
-def anywhere(rules: tuple[Rule, ...]) -> re.Pattern[str]:
-    """A pattern that is found in each name which one of the rules, of any head, is about."""
-    return _compiled(tuple(source for rule in rules for source in rule.sources))
+def words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
+    """Texts of which a name has one, if any of the rules is about it: a look without a pattern."""
+    return tuple(dict.fromkeys(word for rule in rules for word in _compiled(rule.sources)[1]))
 
 
 @lru_cache(maxsize=1024)
-def _compiled(sources: tuple[str, ...]) -> re.Pattern[str]:
-    """The sources as one pattern, the longest first; a letter or digit ends where the part does."""
+def _compiled(sources: tuple[str, ...]) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    """The sources as one pattern, the longest first, and a word that whatever it finds has."""
     longest = sorted(enumerate(sources), key=lambda item: -len(item[1]))
-    return re.compile("|".join(f"(?P<g{place}>{_bounded(source)})" for place, source in longest))
+    pattern = "|".join(f"(?P<g{place}>{_bounded(source)})" for place, source in longest)
+    return re.compile(pattern), tuple(dict.fromkeys(map(_word, sources)))
 
 
 def _bounded(source: str) -> str:
+    """A source that ends in a letter or digit ends where the part of the name does."""
     pattern = source.replace("*.", r".*\.")
     return pattern + (r"(?!\w)" if re.search(r"[a-zA-Z0-9]$", source) else "")
+
+
+_ESCAPED, _OPTIONAL, _COUNTED = r"\\.", r"\w(?=[?*{])", r"\{[^}]*\}"
+_INNERMOST = r"\([^()]*\)|\[[^\]]*\]"
+
+
+def _word(source: str) -> str:
+    """The longest word that is in whatever a pattern finds; "" where none is for certain."""
+    text = re.sub(_ESCAPED, "\0", source)
+    while (outer := re.sub(_INNERMOST, "\0", text)) != text:
+        text = outer
+    text = re.sub(_COUNTED, "\0", re.sub(_OPTIONAL, "\0", text))
+    return "" if "|" in text else max(re.findall(r"\w+", text), key=len, default="")

@@ -142,7 +142,7 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
     config_class = model_class.config_class
     try:
         with torch.device("meta"), no_tie_weights():
-            return model_class(config_class.from_dict(_part(config_class, config)))
+            return model_class(config_class.from_dict(part(config_class, config)))
     except (ImportError, OSError) as error:  # a library, or a backbone that is on the Hub
         detail = f"{model_class.__name__} needs what is not here: {one_line(error)}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
@@ -163,7 +163,7 @@ def _refuses(error: Exception) -> bool:
     return isinstance(error, ValueError | StrictDataclassError)
 
 
-def _part(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
+def part(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
     """The class's own part of the config of a whole, looked for as its from_pretrained does."""
     part = config.get(config_class.base_config_key)
     if isinstance(part, dict):

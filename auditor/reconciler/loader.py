@@ -10,35 +10,56 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.analytic.conversions import Conversion, ConversionError, converted
-from auditor.analytic.loading import Loading, Memory
+from auditor.analytic.conversions import Conversion, ConversionError, Shapes, converted
+from auditor.analytic.loading import Loading
 from auditor.analytic.rules import Rule, rewritten
 from auditor.reconciler.load_report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]
 
 
-class _Found(NamedTuple):
-    """A stored tensor on its way to a parameter."""
+class Target(NamedTuple):
+    """The class that is loaded into, as it is in memory."""
 
-    stored: str
-    shape: _Shape
-    rule: Rule | None  # the conversion that takes it
+    prefix: str  # of the base model
+    loading: Loading
+    shapes: Shapes
+    ties: tuple[tuple[str, str], ...] = ()
+    unset: frozenset[str] = frozenset()
+
+
+class Load(NamedTuple):
+    """Stored tensors, each of a name of its own, on their way into a class."""
+
+    stored: Mapping[str, _Shape]
+    target: Target
+    missing: Iterable[str]  # the names in memory that are there only if one of these fills them
+
+
+class Routed(NamedTuple):
+    """Where a stored name leads to."""
+
+    name: str  # in memory; of a conversion the first that it makes
+    rule: Rule | None  # the conversion
     source: str  # its source; without a conversion the stored name
 
 
-def load(
-    stored: Iterable[tuple[str, _Shape]], prefix: str, loading: Loading, memory: Memory
-) -> LoadReport:
-    """The report on these stored tensors, each of a name of its own; `prefix` as the class has it.
+class _Found(NamedTuple):
+    """A stored tensor that the model has a place for."""
 
-    Raises UnknownOperationError where it takes a conversion that nobody here knows.
-    """
-    shapes = memory.shapes
-    missing, unexpected = dict.fromkeys(shapes), set[str]()
+    stored: str
+    shape: _Shape
+    rule: Rule | None
+    source: str
+
+
+def report(load: Load) -> LoadReport:
+    """Raises UnknownOperationError where it takes a conversion that nobody here knows."""
+    target, shapes = load.target, load.target.shapes
+    missing, unexpected = dict.fromkeys(load.missing), set[str]()
     mismatched: set[Mismatch] = set()
     faults: list[str] = []
-    for first, found in _sorted_out(stored, _Route(prefix, loading, memory), unexpected).items():
+    for first, found in _sorted_out(load, unexpected).items():
         try:
             loaded = tuple(_loaded(first, found, shapes))
         except ConversionError as error:
@@ -49,86 +70,82 @@ def load(
                 missing.pop(name, None)
                 if shape != shapes[name]:
                     mismatched.add(Mismatch(name, shape, shapes[name]))
-            elif name in memory.unset:
+            elif name in target.unset:
                 unexpected.add(name)
             else:
                 faults.append(f"{name} would be loaded, and the model has no such parameter")
-    _settle(missing, memory.ties)
-    silent = (*loading.silent, *loading.buffers)
+    _settle(missing, target.ties)
+    silent = (*target.loading.silent, *target.loading.buffers)
     return LoadReport(
-        missing=_told(missing, loading.unmissed),
+        missing=_told(missing, target.loading.unmissed),
         unexpected=_told(unexpected, silent),
         mismatched=tuple(sorted(mismatched)),
         raises=min(faults, default=None),
     )
 
 
-class _Route:
-    """Where a stored name leads to."""
+# --- where a name leads to --------------------------------------------------------------------
 
-    def __init__(self, prefix: str, loading: Loading, memory: Memory) -> None:
-        self._prefix = prefix
-        self._loading = loading
-        self._shapes = memory.shapes
-        self._rules = (*loading.renames, *loading.legacy)
-        self._of = {source: rule for rule in loading.converters for source in rule.sources}
-        self._awake: set[Rule] = set()  # paired rules whose first source was seen
-        self.ordered = any(rule.paired for rule in self._rules)  # each name depends on the last
 
-    def __call__(self, stored: str) -> tuple[str, Rule | None, str]:
-        """The name in memory, the conversion if there is one, and its source."""
-        renamed = self._renamed(stored)
-        taken = next(
-            filter(None, (_taken(rule, renamed) for rule in self._loading.converters)), None
-        )
-        name, source = taken or (renamed, None)
-        name = self._shifted(name)
-        if name not in self._shapes and stored in self._shapes:
-            return self._shifted(stored), None, stored
-        return name, None if source is None else self._of[source], source or stored
+def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Routed:
+    """`awake` are the paired rules whose first source was seen, and grows; None: all of them."""
+    loading, shapes = target.loading, target.shapes
+    name = _renamed(stored, loading, awake)
+    rule, source = None, stored
+    for each in loading.converters:
+        found = rewritten(each, name)
+        if found is not None:
+            name, source = found.name, each.sources[found.source]
+            rule = _last_of(loading, source)
+            break
+    name = _shifted(name, target.prefix, shapes)
+    if name not in shapes and stored in shapes:
+        return Routed(_shifted(stored, target.prefix, shapes), None, stored)
+    return Routed(name, rule, source)
 
-    def has(self, name: str) -> bool:
-        return name in self._shapes
 
-    def _renamed(self, name: str) -> str:
-        if not self._loading.renames:
-            return self._loading.of_old(name)[0]
-        for rule in self._rules:
-            found = rewritten(rule, name)
-            if found is None:
+def _renamed(name: str, loading: Loading, awake: set[Rule] | None) -> str:
+    for rule in loading.renames:
+        found = rewritten(rule, name)
+        if found is None:
+            continue
+        if rule.paired and awake is not None:
+            if found.source == 0:
+                awake.add(rule)
+            if rule not in awake:
                 continue
-            if rule.paired and found.source:
-                if rule not in self._awake:
-                    continue
-            elif rule.paired:
-                self._awake.add(rule)
-            name = found.name
+        name = found.name
+    return loading.of_old(name)[0]
+
+
+def _last_of(loading: Loading, source: str) -> Rule:
+    """The conversion that counts: of two with one source the last, as in the library."""
+    return next(rule for rule in reversed(loading.converters) if source in rule.sources)
+
+
+def _shifted(name: str, prefix: str, shapes: Shapes) -> str:
+    """The base model's prefix goes where the rest is a name, and comes where it makes one."""
+    if not prefix:
         return name
-
-    def _shifted(self, name: str) -> str:
-        """The base model's prefix goes where the rest is a name, and comes where it makes one."""
-        if not self._prefix:
-            return name
-        rest = name[len(self._prefix) + 1 :]  # no dot is asked for
-        if name.startswith(self._prefix) and rest in self._shapes:
-            return rest
-        longer = f"{self._prefix}.{name}"
-        return longer if longer in self._shapes else name
+    if name.startswith(prefix) and (rest := name[len(prefix) + 1 :]) in shapes:
+        return rest  # no dot is asked for
+    longer = f"{prefix}.{name}"
+    return longer if longer in shapes else name
 
 
-def _taken(rule: Rule, name: str) -> tuple[str, str] | None:
-    found = rewritten(rule, name)
-    return None if found is None else (found.name, rule.sources[found.source])
+# --- what is loaded ---------------------------------------------------------------------------
 
 
-def _sorted_out(
-    stored: Iterable[tuple[str, _Shape]], route: _Route, unexpected: set[str]
-) -> Mapping[str, list[_Found]]:
+def _sorted_out(load: Load, unexpected: set[str]) -> Mapping[str, list[_Found]]:
     """The stored tensors of each parameter that the model has; the others' names are unexpected."""
     found: dict[str, list[_Found]] = {}
-    for name, shape in sorted(stored, key=_order) if route.ordered else stored:
-        first, rule, source = route(name)
-        if route.has(first):
+    stored: Iterable[tuple[str, _Shape]] = load.stored.items()
+    awake: set[Rule] = set()
+    if any(rule.paired for rule in load.target.loading.renames):
+        stored = sorted(stored, key=_order)  # else only those that meet need an order
+    for name, shape in stored:
+        first, rule, source = route(name, load.target, awake)
+        if first in load.target.shapes:
             found.setdefault(first, []).append(_Found(name, shape, rule, source))
         elif rule is None:
             unexpected.add(first)
@@ -137,9 +154,7 @@ def _sorted_out(
     return found
 
 
-def _loaded(
-    first: str, found: list[_Found], shapes: Mapping[str, _Shape]
-) -> Iterator[tuple[str, _Shape]]:
+def _loaded(first: str, found: list[_Found], shapes: Shapes) -> Iterator[tuple[str, _Shape]]:
     """What is loaded for one parameter, and for those that are made with it."""
     if len(found) > 1 and len({(one.rule, one.source, one.shape) for one in found}) > 1:
         found = sorted(found, key=lambda one: _order((one.stored, one.shape)))

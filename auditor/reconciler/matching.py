@@ -119,11 +119,7 @@ class Places:
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
     """Where the stored tensors go in the expectation's class; `stored` are the names of all."""
-    loading = expectation.loading
-    names = {tensor.name: tensor for tensor in expectation.tensors}
-    if loading.renames:
-        names = {loading.renamed(name): tensor for name, tensor in names.items()}
-    return Places(names, expectation.prefix, loading.seeing(stored))
+    return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:

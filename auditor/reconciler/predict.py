@@ -4,12 +4,15 @@ from collections.abc import Iterable, Mapping
 
 from auditor.analytic import Expectation, Role
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.findings import Finding, of_tensors
+from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, of_tensors
 from auditor.reconciler.load_report import LoadReport, Predicted
 from auditor.reconciler.matching import Places, places
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor
+
+# Stored tensors that are all loaded where the library itself says what there is in memory: 10 ms.
+_MOST_LOADED = 2048
 
 
 def predict(
@@ -26,21 +29,31 @@ def predict(
         reason = f"the load report: how weights packed by {packed} load depends on the machine"
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(found.tensors, expectation, findings)
-    if found.names_only or found.unread:
+    if found.names_only or found.unread or any(map(_unloadable, found.findings)):
         return Predicted(in_memory=in_memory)
     if _as_expected(expectation, reconciled):
         return Predicted(LoadReport(), in_memory)
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
-    from auditor.analytic.memory import memory  # noqa: PLC0415 - likewise
-    from auditor.reconciler.loader import load  # noqa: PLC0415 - likewise
+    from auditor.reconciler.loader import report  # noqa: PLC0415 - likewise
+    from auditor.reconciler.touched import touched, whole_load  # noqa: PLC0415 - likewise
 
     stored = _loaded(found.tensors)
+    plain = {name for name, one in reconciled.plain.items() if one.name == name}
     try:
-        report = load(stored.items(), expectation.prefix, expectation.loading, memory(expectation))
+        load = (
+            whole_load(expectation, stored)
+            if expectation.origin == "oracle" and len(stored) <= _MOST_LOADED
+            else touched(expectation, stored, plain)
+        )
+        return Predicted(report(load), in_memory)
     except UnknownOperationError as error:
         reason = f"the load report: nobody here knows the conversion {error}, which it takes"
         return Predicted(in_memory=in_memory, unchecked=(reason,))
-    return Predicted(report, in_memory)
+
+
+def _unloadable(finding: Finding) -> bool:
+    """Whether a file is such that its reader refuses it, whatever is in it."""
+    return isinstance(finding, BadHeader | BadSize | Unsafe)
 
 
 def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:

@@ -5,7 +5,8 @@ import pytest
 from auditor.analytic.conversions import UnknownOperationError
 from auditor.analytic.loading import PLAIN, Loading, Memory
 from auditor.analytic.rules import Operation, Rule
-from auditor.reconciler.loader import LoadReport, Mismatch, load
+from auditor.reconciler.load_report import LoadReport, Mismatch
+from auditor.reconciler.loader import Load, Target, report
 
 NOTHING = LoadReport()
 STACK, ABOVE = Operation("MergeModulelist"), Operation("Concatenate", axes=(1,))
@@ -22,6 +23,10 @@ EACH = {f"m.e.{number}.{name}": (4, 5) for number in range(2) for name in ("gate
 CUT = Memory({"m.q": (2, 4), "m.k": (2, 4), "m.v": (2, 4)})
 
 
+def load(stored, prefix, loading, memory):
+    return report(Load(dict(stored), Target(prefix, loading, *memory), memory.shapes))
+
+
 def without(stored, *names):
     return {name: shape for name, shape in stored.items() if name not in names}
 
@@ -31,7 +36,7 @@ def mismatched(name, stored, model):
 
 
 @pytest.mark.parametrize(
-    ("stored", "memory", "report"),
+    ("stored", "memory", "expected"),
     [
         (STORED, PAIR, NOTHING),
         (without(STORED, "head.weight"), PAIR, LoadReport(missing=("head.weight",))),
@@ -69,12 +74,12 @@ def mismatched(name, stored, model):
         ),
     ],
 )
-def test_every_name_is_missing_unexpected_mismatched_or_fine(stored, memory, report):
-    assert load(stored.items(), "m", PLAIN, memory) == report
+def test_every_name_is_missing_unexpected_mismatched_or_fine(stored, memory, expected):
+    assert load(stored.items(), "m", PLAIN, memory) == expected
 
 
 @pytest.mark.parametrize(
-    ("stored", "report"),
+    ("stored", "expected"),
     [
         (EACH, NOTHING),
         ({"m.e.gate_up": (2, 8, 5)}, NOTHING),  # as it is in memory
@@ -91,12 +96,12 @@ def test_every_name_is_missing_unexpected_mismatched_or_fine(stored, memory, rep
         ),
     ],
 )
-def test_experts_that_are_stored_one_by_one_are_one_tensor(stored, report):
-    assert load(stored.items(), "m", Loading(converters=(EXPERTS,)), FUSED) == report
+def test_experts_that_are_stored_one_by_one_are_one_tensor(stored, expected):
+    assert load(stored.items(), "m", Loading(converters=(EXPERTS,)), FUSED) == expected
 
 
 @pytest.mark.parametrize(
-    ("stored", "memory", "report"),
+    ("stored", "memory", "expected"),
     [
         ({"m.qkv": (6, 4)}, CUT, NOTHING),
         ({"m.qkv": (6, 4), "m.k": (2, 4)}, CUT, NOTHING),
@@ -113,8 +118,8 @@ def test_experts_that_are_stored_one_by_one_are_one_tensor(stored, report):
         ),
     ],
 )
-def test_one_stored_tensor_may_become_several(stored, memory, report):
-    assert load(stored.items(), "m", Loading(converters=(QKV,)), memory) == report
+def test_one_stored_tensor_may_become_several(stored, memory, expected):
+    assert load(stored.items(), "m", Loading(converters=(QKV,)), memory) == expected
 
 
 def test_a_name_that_leads_nowhere_once_renamed_is_looked_for_as_it_is():
@@ -125,8 +130,8 @@ def test_a_name_that_leads_nowhere_once_renamed_is_looked_for_as_it_is():
 def test_names_that_a_class_says_nothing_about_are_not_told():
     loading = Loading(silent=("^mtp",), buffers=(r"inv_freq",), unmissed=("bias$",))
     stored = [("mtp.x", (1,)), ("a.inv_freq", (1,)), ("b", (1,))]
-    report = load(stored, "", loading, Memory({"c.bias": (1,), "c.weight": (1,)}))
-    assert report == LoadReport(missing=("c.weight",), unexpected=("b",))
+    found = load(stored, "", loading, Memory({"c.bias": (1,), "c.weight": (1,)}))
+    assert found == LoadReport(missing=("c.weight",), unexpected=("b",))
 
 
 def test_renames_in_pairs_begin_with_the_first_of_a_pair():
