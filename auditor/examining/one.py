@@ -15,10 +15,11 @@ from auditor.expecting import Implied, Opinion, implied, of_diffusers, of_module
 from auditor.layouts import unknown, unpack
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared
+from auditor.layouts.packing import PLAIN, Declared, Unpacked
 from auditor.reconciler.claims import drafting_notes, listed_size_rule
 from auditor.reconciler.contents import contents
 from auditor.reconciler.findings import BadConfig
+from auditor.reconciler.forms import as_stored
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.said import is_gguf, said, where
@@ -135,7 +136,23 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
     except CheckpointError as error:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    return report(case, config.dtype, found.implied, unpacked, found.opinion, packed=packed)
+    implied = found.implied if packed else _as_stored(case, found.implied, unpacked)
+    return report(case, config.dtype, implied, unpacked, found.opinion, packed=packed)
+
+
+def _as_stored(case: Case, implied: Implied, unpacked: Unpacked) -> Implied:
+    """The same in the form in which the tensors are stored, on disk's or memory's."""
+    if not implied.expectation.loading.converters:
+        return implied
+    cut = {piece.stored.name for piece in unpacked.pieces}
+    names = [tensor.name for tensor in case.found.tensors if tensor.name not in cut]
+    expectation, family = as_stored(implied.expectation, names), implied.family
+    if expectation is implied.expectation:
+        return implied
+    case.know(expected=expected_side(expectation))
+    whole = family.declared is implied.expectation
+    declared = expectation if whole else as_stored(family.declared, names)
+    return Implied(expectation, replace(family, declared=declared))
 
 
 def _adapter(case: Case, target: str | None) -> Report | Unaudited:
