@@ -104,6 +104,7 @@ def test_another_version_of_the_library_is_asked_anew(pretending: Pretending, lo
         '{"model_type": "m", "prefix": "", "tensors": [["a", [1], 1, "no such role", null]]}',
         '{"model_type": "m", "prefix": "", "tensors": [["a"]]}',
         '{"model_type": 3, "prefix": "", "tensors": []}',
+        '{"model_type": "m", "prefix": "", "tensors": []}',  # as it was before there were rules
     ],
 )
 def test_a_broken_answer_is_asked_for_again(

@@ -48,6 +48,12 @@ def _text(value: object) -> str:
     return value
 
 
+def _texts(values: object) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise TypeError
+    return tuple(map(_text, values))
+
+
 def _tensor(
     name: str, shape: list[int], elements: int, role: str, to: str | None
 ) -> ExpectedTensor:
@@ -56,7 +62,7 @@ def _tensor(
 
 def _loading(answer: Mapping[str, Any]) -> Loading:
     renames, legacy, converters = (tuple(_rule(*row) for row in rows) for rows in answer["rules"])
-    silent, buffers, unmissed, taken = map(tuple, answer["patterns"])
+    silent, buffers, unmissed, taken = map(_texts, answer["patterns"])
     shapes, ties, unset = answer["memory"]
     return Loading(
         renames=renames,
@@ -66,11 +72,11 @@ def _loading(answer: Mapping[str, Any]) -> Loading:
         buffers=buffers,
         unmissed=unmissed,
         taken=taken,
-        kept=frozenset(answer["kept"]),
+        kept=frozenset(_texts(answer["kept"])),
         memory=Memory(
             shapes=MappingProxyType({name: tuple(shape) for name, shape in shapes.items()}),
-            ties=tuple((name, source) for name, source in ties),
-            unset=frozenset(unset),
+            ties=tuple((_text(name), _text(source)) for name, source in ties),
+            unset=frozenset(_texts(unset)),
         ),
         reports=answer["reports"] is True,
     )
@@ -85,8 +91,8 @@ def _rule(  # noqa: PLR0913, PLR0917 - as a Rule has them
     offset: int,
 ) -> Rule:
     steps = tuple(_operation(*each) for each in operations)
-    return Rule(tuple(sources), tuple(targets), tuple(heads), steps, paired, offset)
+    return Rule(_texts(sources), _texts(targets), _texts(heads), steps, paired, offset)
 
 
 def _operation(name: str, axes: list[int], number: int | None, only: list[str] | None) -> Operation:
-    return Operation(name, tuple(axes), number, None if only is None else tuple(only))
+    return Operation(_text(name), tuple(axes), number, None if only is None else _texts(only))
