@@ -14,7 +14,7 @@ from threading import Lock
 from typing import IO, NamedTuple, cast
 
 from auditor import answers, oracle
-from auditor.analytic import Config, Expectation
+from auditor.analytic import Config, Expectation, expectation, loading, rules
 from auditor.analytic.catalogue import Sibling
 from auditor.downloader.cache import home
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -90,9 +90,10 @@ class Oracle:
 
 
 def _code() -> str:
-    """What changes with the oracle's own sources."""
+    """What changes with the sources of an answer: the oracle's own, and what it writes down."""
     found = sha256()
-    for path in sorted(Path(oracle.__file__).parent.glob("*.py")):
+    own = sorted(Path(oracle.__file__).parent.glob("*.py"))
+    for path in (*own, *(Path(one.__file__ or "") for one in (expectation, loading, rules))):
         found.update(path.read_bytes())
     return found.hexdigest()
 

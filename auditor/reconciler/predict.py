@@ -26,7 +26,7 @@ def predict(
     if not expectation.loading.reports:
         return Predicted()
     if packed is not None:
-        reason = f"the load report: how weights packed by {packed} load depends on the machine"
+        reason = f"the load report: how packed weights load ({packed}) depends on the machine"
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(found.tensors, expectation, findings)
     if found.names_only or found.unread or any(map(_unloadable, found.findings)):
@@ -69,7 +69,10 @@ def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
         and not reconciled.strangers
         and not reconciled.copies
         and all(item.fate == ties for item in reconciled.absent)
-        and all(hit.stored.shape == hit.expected.shape for hit in reconciled.answered)
+        and all(
+            hit.stored.shape == hit.expected.shape and not hit.expected.role.optional
+            for hit in reconciled.answered
+        )
     )
 
 

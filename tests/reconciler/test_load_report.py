@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from bert_configs import config_of
 from checkpoints import BERT_CLASSES, TINY, Spoilt, expect, siblings, spoilt, stored, stored_by
 from hypothesis import given
 
 import auditor
-from auditor.analytic import Expectation
+from auditor.analytic import Expectation, catalogue
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadHeader, Buffer, Finding, Unexpected, Unused
 from auditor.reconciler.load_report import LoadReport, Mismatch, Predicted
@@ -137,6 +138,16 @@ def test_a_whole_checkpoint_is_loaded_without_a_word() -> None:
     assert found == Predicted(LoadReport(), {})
 
 
+def test_a_buffer_of_old_is_reported_where_no_rule_is_silent_about_it() -> None:
+    """GPT-2 leaves out `attn.bias` and not `attn.masked_bias`; older versions stored both."""
+    values = {"model_type": "gpt2", "n_layer": 1, "n_embd": 4, "n_head": 1, "vocab_size": 8}
+    gpt2 = catalogue.expect(config_of(**values), "GPT2Model")
+    of_old = [stored("h.0.attn.bias", (1, 1, 1024, 1024)), stored("h.0.attn.masked_bias", ())]
+    whole = [*stored_by(gpt2), *of_old]
+    found, _ = predicted(contents(*whole), gpt2, Family(declared=gpt2, siblings=lambda: ()))
+    assert found.report == LoadReport(unexpected=("h.0.attn.masked_bias",))
+
+
 def test_names_alone_tell_no_shapes_and_no_report() -> None:
     names = [one._replace(shape=None, dtype=None, span=None, elements=None) for one in WHOLE]
     extra = names[0]._replace(name="bert.extra")
@@ -155,7 +166,7 @@ def test_what_becomes_of_packed_weights_is_said_to_depend_on_the_machine() -> No
     assert found.report is None
     assert found.in_memory is None
     assert found.unchecked == (
-        "the load report: how weights packed by gptq load depends on the machine",
+        "the load report: how packed weights load (gptq) depends on the machine",
     )
 
 
