@@ -15,6 +15,7 @@ class Selection:
     weights: str | None = None  # the one weight file
     index: str | None = None
     packing: str | None = None  # says how the weights are packed, where the config may not
+    settings: str | None = None  # says how sentence-transformers loads it
     shards: tuple[str, ...] = ()  # of one model, named by no index, sorted: GGUF files
     twins: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
     manifest: str | None = None  # says which of the parts are read; None: all of them

@@ -14,7 +14,7 @@ from auditor.expecting import Implied, Opinion
 from auditor.layouts import learned
 from auditor.layouts.packing import PLAIN, Unpacked
 from auditor.reconciler.besides import besides
-from auditor.reconciler.claims import other_model_rule
+from auditor.reconciler.claims import other_model_rule, other_names_note
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadConfig, Finding
 from auditor.reconciler.ignore import Ignore, split
@@ -94,7 +94,7 @@ def report(  # noqa: PLR0913 - what is expected, what is stored, and how
         *reconciled.findings,
         *opinion.findings,
         *_rules(found, dtype, reconciled, walked, expectation.parameters),
-        *_other_model(case.snapshot, reconciled, expectation),
+        *_other_model(case, reconciled, expectation),
         *twin_findings(case.snapshot, found),
         *besides(case.snapshot),
     )
@@ -146,11 +146,13 @@ def contradictions(case: Case) -> Iterator[Finding]:
         yield BadConfig(file=where(case.snapshot), reason=reason)
 
 
-def _other_model(
-    snapshot: Snapshot, reconciled: Reconciled, expectation: Expectation
-) -> Iterator[Finding]:
-    if snapshot.config is not None:
-        yield from other_model_rule(reconciled, expectation, snapshot.config.name)
+def _other_model(case: Case, reconciled: Reconciled, expectation: Expectation) -> Iterator[Finding]:
+    total = case.found.index.total_size if case.found.index else None
+    if note := other_names_note(reconciled, expectation, total):
+        case.know(notes=(*case.shared.get("notes", ()), note))
+    if case.snapshot.config is not None:
+        file = case.snapshot.config.name
+        yield from other_model_rule(reconciled, expectation, file, total)
 
 
 def _unchecked(found: Contents, dtype: str | None, unpacked: Unpacked) -> Iterator[str]:
@@ -163,7 +165,7 @@ def _unchecked(found: Contents, dtype: str | None, unpacked: Unpacked) -> Iterat
         elif unpacked is not PLAIN:
             yield "the total size: what packed weights take, only their headers tell"
     if dtype is None:
-        yield "the dtype: the config declares none"
+        yield "the dtype: the config declares none for the whole model"
     if found.unread:
         yield f"{found.unread_files} weight file(s) that could not be read"
 

@@ -5,7 +5,7 @@ shapes give the elements; with one width for all parameters and one for each kin
 sum has to be the total, to the byte.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from typing import NamedTuple
@@ -49,7 +49,7 @@ class Holdings:
     """What stands behind the names of an index, by expected shapes and by the headers at hand."""
 
     learned: int  # elements of parameters, of unknown width
-    buffers: tuple[Group, ...]  # by the last two parts of their names, sorted
+    buffers: tuple[Group, ...]  # by the last part of their names, sorted
     copies: tuple[Group, ...]  # of parameters that are stored elsewhere too, by name
     read: int  # bytes of the tensors whose header is at hand
     read_parameters: int
@@ -63,13 +63,12 @@ class Holdings:
 
 def holdings(reconciled: Reconciled, names: int) -> Holdings | None:
     """What an index of so many names holds; None where a shard that is not here has others."""
-    learned, strange, buffers, copies = 0, 0, dict[str, int](), list[Group]()
+    learned, strange, buffers, copies = 0, 0, list[Group](), list[Group]()
     for name, elements, fate in _unread(reconciled):
         if elements is None:
             strange += 1
         elif fate == Fate.BUFFER:
-            last = ".".join(name.rsplit(".", 2)[-2:])
-            buffers[last] = buffers.get(last, 0) + elements
+            buffers.append(Group(name, elements))
         elif fate == Fate.DUPLICATE:
             copies.append(Group(named(name), elements))
         else:
@@ -79,13 +78,24 @@ def holdings(reconciled: Reconciled, names: int) -> Holdings | None:
     read = [(one, parameters) for one, parameters, _ in reconciled.counted if one.span]
     return Holdings(
         learned=learned,
-        buffers=tuple(Group(named(last), buffers[last]) for last in sorted(buffers)),
+        buffers=tuple(_by_last_part(buffers)),
         copies=tuple(copies),
         read=sum(one.span.length for one, _ in read if one.span),
         read_parameters=sum(parameters for _, parameters in read),
         spare=spare(reconciled),
         strange=strange,
     )
+
+
+def _by_last_part(buffers: Iterable[Group]) -> Iterator[Group]:
+    """`running_mean` of all layers as one; `attn.bias` where all of them are called so."""
+    kinds: dict[str, list[Group]] = {}
+    for one in buffers:
+        kinds.setdefault(one.what.rpartition(".")[2], []).append(one)
+    for last, group in sorted(kinds.items()):
+        ends = {".".join(one.what.rsplit(".", 2)[-2:]) for one in group}
+        what = ends.pop() if len(ends) == 1 else last
+        yield Group(named(what), sum(one.elements for one in group))
 
 
 def spare(reconciled: Reconciled) -> tuple[Group, ...]:
