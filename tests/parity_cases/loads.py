@@ -100,7 +100,7 @@ def _some(rng: Random, ways: list[tuple[str, Stored]], count: int) -> list[tuple
 
 def of_oracle(model_type: str, number: int) -> Iterator[Load]:
     """Loads of one reduced config; LookupError, with the reason, where none can be built."""
-    from parity_cases.oracle_configs import classes_of, reduced  # noqa: PLC0415 - imports torch
+    from parity_cases.oracle_configs import reduced  # noqa: PLC0415 - imports torch
 
     rng = Random(f"{model_type} {number}")  # noqa: S311 - no secret
     values, built = reduced(model_type, rng)
@@ -113,7 +113,7 @@ def of_oracle(model_type: str, number: int) -> Iterator[Load]:
         for case, stored in checkpoints:
             size = built[saved].parameters
             yield Load("oracle", model_type, saved, saved, case, values, stored, size)
-        others = sorted(set(classes_of(model_type)) & built.keys() - {saved})
+        others = [name for name in chosen if name != saved]  # of which the oracle has answers
         for loaded in rng.sample(others, min(1, len(others))):
             checkpoints = [("cross", whole), *_laid_out("cross", saved, values, whole)]
             checkpoints += [(f"cross, {way}", after) for way, after in _some(rng, ways, 1)]
