@@ -25,6 +25,7 @@ from auditor.reconciler.findings import (
     Tied,
     Twin,
     Unsafe,
+    WrongTotal,
 )
 from auditor.reconciler.fold import fold
 from auditor.report import Expected, Observed, Report, Unaudited
@@ -215,7 +216,7 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
 
 def _file(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
-    if isinstance(finding, BadHeader | BadIndex | BadSize | BadConfig | Unsafe | Twin):
+    if isinstance(finding, BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | Twin):
         return finding.file
     return None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from auditor.containers.index import Index
 from auditor.layouts import is_float
 from auditor.reconciler import totals
-from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, by_name
+from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor, natural_key
@@ -222,7 +222,7 @@ def _parameters_rule(
     if total is not None and total != stored:
         over = _over(total, stored)
         reason = f"total_parameters is {_shown(total)}, {who} {stored:,} parameters: {over:+,}"
-        yield BadIndex(file=index.file, reason=reason + _why(over, groups))
+        yield WrongTotal(file=index.file, reason=reason + _why(over, groups))
 
 
 def _why(over: float, groups: tuple[totals.Group, ...]) -> str:

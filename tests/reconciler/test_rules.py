@@ -13,7 +13,15 @@ from auditor.containers.index import Index
 from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.reconciler.claims import drafting_notes, listed_size_rule, other_model_rule
 from auditor.reconciler.contents import contents
-from auditor.reconciler.findings import BadConfig, BadIndex, BadSize, Duplicate, Tied, WrongDtype
+from auditor.reconciler.findings import (
+    BadConfig,
+    BadIndex,
+    BadSize,
+    Duplicate,
+    Tied,
+    WrongDtype,
+    WrongTotal,
+)
 from auditor.reconciler.reconcile import Family, Unread, reconcile
 from auditor.reconciler.rules import implied_note, implied_rules
 from auditor.reconciler.totals import WIDTHS, Group, Holdings, pieces, summed
@@ -203,9 +211,9 @@ PLAIN = (EMBEDDING, "norm.weight")
             PLAIN,
             {"total_parameters": 84},
             "BF16",
-            [(BadIndex, "+40, which is head.weight (10 x 4), counted a second time")],
+            [(WrongTotal, "+40, which is head.weight (10 x 4), counted a second time")],
         ),
-        (PLAIN, {"total_parameters": 45}, "BF16", [(BadIndex, "44 parameters: +1")]),
+        (PLAIN, {"total_parameters": 45}, "BF16", [(WrongTotal, "44 parameters: +1")]),
         ((*PLAIN, "stranger"), {"total_size": 90}, "BF16", []),  # nothing is expected of it
         ((*PLAIN, "stranger"), {"total_size": 5}, None, []),
         ((*PLAIN, "stranger"), {"total_size": 5}, "BF16", [(BadIndex, "88 bytes in BF16: -83")]),
