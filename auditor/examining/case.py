@@ -16,7 +16,8 @@ from auditor.layouts.packing import PLAIN, Unpacked
 from auditor.reconciler.besides import besides
 from auditor.reconciler.claims import other_model_rule
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.findings import BadConfig, Finding
+from auditor.reconciler.copies import once
+from auditor.reconciler.findings import BadConfig, BadIndex, Finding
 from auditor.reconciler.ignore import Ignore, split
 from auditor.reconciler.modules import compared, expected_only, stored_only
 from auditor.reconciler.reconcile import Reconciled, reconcile
@@ -26,6 +27,7 @@ from auditor.reconciler.rules import (
     implied_rules,
     index_rules,
     packed_size_rule,
+    parameters_rule,
 )
 from auditor.reconciler.said import where
 from auditor.reconciler.twins import twin_findings, unread_twins
@@ -85,7 +87,7 @@ def report(
         *contradictions(case),
         *reconciled.findings,
         *opinion.findings,
-        *_rules(found, dtype, reconciled, walked, expectation.parameters),
+        *_rules(case, dtype, reconciled, walked, expectation.parameters),
         *_other_model(case.snapshot, reconciled, expectation),
         *twin_findings(case.snapshot, found),
         *besides(case.snapshot),
@@ -110,20 +112,29 @@ def report(
 
 
 def _rules(
-    found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk, expected: int
+    case: Case, dtype: str | None, reconciled: Reconciled, walked: Walk, expected: int
 ) -> Iterator[Finding]:
     """`expected`: the parameters that the config implies."""
-    dtypes = frozenset(walked.by_dtype())
+    found, dtypes = case.found, frozenset(walked.by_dtype())
     if found.variant and (own := dtype_of(found.variant)):
         yield from dtype_rule(reconciled, own, dtypes, by=f"the variant {found.variant}")
     else:
         yield from dtype_rule(reconciled, dtype, dtypes)
+    implied = tuple(_implied_rules(found, dtype, reconciled, walked, expected))
+    yield from implied
+    judged = any(isinstance(one, BadIndex) for one in implied)
+    yield from index_rules(found, case.snapshot, walked.total, judged=judged)
+
+
+def _implied_rules(
+    found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk, expected: int
+) -> Iterator[Finding]:
+    """What the expectation tells of the totals of an index."""
     if found.index is None:
         return
-    yield from index_rules(found.index, found.tensors, found.opened, walked.total, reconciled)
     if found.opened.issuperset(found.index.shards):
-        return
-    if reconciled.packed:
+        yield from parameters_rule(found.index, walked.total, reconciled)
+    elif reconciled.packed:
         yield from packed_size_rule(found.index, expected)
     else:
         yield from implied_rules(found.index, reconciled, dtype)
@@ -167,42 +178,47 @@ def _unread_twins(snapshot: Snapshot) -> Iterator[str]:
 def no_weights(case: Case, expectation: Expectation, detail: str, *findings: Finding) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
     case.know(modules=expected_only(expectation, depth=case.depth))
-    found = in_order((*contradictions(case), *findings))
-    return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, findings=found, **case.shared)
+    _know_findings(case, *contradictions(case), *findings)
+    return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **case.shared)
 
 
 def without_expectation(case: Case, *bad: BadConfig) -> Report:
     """The config is broken: what is stored is tallied, and compared with nothing."""
-    _know_stored(case)
-    unread = (item.finding(file=item.file, reason=item.reason) for item in case.found.unread)
-    twins = twin_findings(case.snapshot, case.found)
-    findings = (*bad, *case.found.findings, *unread, *twins, *besides(case.snapshot))
-    stand, left_out = split(findings, case.ignore)
-    return Report(
-        findings=in_order(stand),
-        ignored=in_order(left_out),
-        unchecked=("everything: the config does not say what to expect",),
-        residual=None,
-        **case.shared,
-    )
+    _know_findings(case, *bad, *_of_files(case, _know_stored(case)))
+    unchecked = ("everything: the config does not say what to expect",)
+    return Report(unchecked=unchecked, residual=None, **case.shared)
 
 
 def unaudited(case: Case, reason: Reason, detail: str) -> Unaudited:
     """Nothing can be expected; what is stored is tallied all the same."""
-    _know_stored(case)
-    unread = (item.finding(file=item.file, reason=item.reason) for item in case.found.unread)
-    twins = twin_findings(case.snapshot, case.found)
-    findings = in_order((*case.found.findings, *unread, *twins, *besides(case.snapshot)))
-    return Unaudited(reason=reason, detail=detail, findings=findings, **case.shared)
+    _know_findings(case, *_of_files(case, _know_stored(case)))
+    return Unaudited(reason=reason, detail=detail, **case.shared)
 
 
-def _know_stored(case: Case) -> None:
-    if case.found.empty:
-        return
-    counted = ((tensor, learned(tensor), 0) for tensor in case.found.tensors)
-    walked = walk(counted, depth=case.depth)
-    shapes = not case.found.names_only
-    case.know(
-        observed=observed_side(walked, case.snapshot, shapes=shapes),
-        modules=stored_only(walked, shapes=shapes),
-    )
+def _know_findings(case: Case, *findings: Finding) -> None:
+    stand, left_out = split(findings, case.ignore)
+    case.know(findings=in_order(stand), ignored=in_order(left_out))
+
+
+def _of_files(case: Case, walked: Walk) -> Iterator[Finding]:
+    """What the files contradict by themselves, whatever the architecture."""
+    found, snapshot = case.found, case.snapshot
+    yield from found.findings
+    yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
+    yield from index_rules(found, snapshot, walked.total)
+    yield from twin_findings(snapshot, found)
+    yield from besides(snapshot)
+
+
+def _know_stored(case: Case) -> Walk:
+    """What is stored, as far as headers tell what is learned."""
+    found = case.found
+    counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
+    walked = walk(once(tuple(counted), found.shared), depth=case.depth)
+    if not found.empty:
+        shapes = not found.names_only
+        case.know(
+            observed=observed_side(walked, case.snapshot, shapes=shapes),
+            modules=stored_only(walked, shapes=shapes),
+        )
+    return walked

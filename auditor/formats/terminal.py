@@ -223,14 +223,15 @@ def _file(finding: Finding) -> str | None:
 
 def _verdict(outcome: Report | Unaudited) -> Text:
     verdict = Text(outcome.verdict, style=_VERDICTS[outcome.verdict])
-    if isinstance(outcome, Unaudited):
-        return verdict.append(f" ({outcome.reason}): {_shown(outcome.detail)}", style="not bold")
     alarms = Counter(finding.severity for one in outcome.every for finding in one.findings)
     counted = [
         _counted(alarms[severity], severity)
         for severity in (Severity.ERROR, Severity.WARNING)
         if alarms[severity]
     ]
+    if isinstance(outcome, Unaudited):
+        said = f" ({', '.join((outcome.reason, *counted))}): {_shown(outcome.detail)}"
+        return verdict.append(said, style="not bold")
     standing = f" ({', '.join(counted)})" if counted else ""
     return verdict.append(f"{standing}: {', '.join(_account(outcome))}", style="not bold")
 

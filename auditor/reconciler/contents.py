@@ -50,10 +50,10 @@ def contents(snapshot: Snapshot) -> Contents:
     tables = [head.parsed for head in snapshot.heads if isinstance(head.parsed, Table)]
     broken = [(head, why) for head, why in parsed if isinstance(why, str)]
     absent, elsewhere = _not_opened(snapshot, index) if index else ((), frozenset())
-    held = _held(index) if index and (broken or absent) else {}
-    unread += [_broken(head, why, held.get(head.name) if index else None) for head, why in broken]
+    placed = held(index) if index and (broken or absent) else {}
+    unread += [_broken(head, why, placed.get(head.name) if index else None) for head, why in broken]
     if index and absent:
-        unread.append(_absent(index, absent, held))
+        unread.append(_absent(index, absent, placed))
     return Contents(
         tensors=(
             *chain.from_iterable(header.tensors for header in headers),
@@ -156,12 +156,12 @@ def _sizes(parsed: Iterable[tuple[FileHead, Header | Table | str]]) -> Iterator[
             yield from (BadSize(file=head.name, reason=fault) for fault in header.size_faults)
 
 
-def _held(index: Index) -> dict[str, list[str]]:
+def held(index: Index) -> dict[str, list[str]]:
     """Shard -> the names that the index places in it."""
-    held: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for name, shard in index.weight_map.items():
-        held.setdefault(shard, []).append(name)
-    return held
+        found.setdefault(shard, []).append(name)
+    return found
 
 
 def _broken(head: FileHead, why: str, names: list[str] | None) -> Unread:
@@ -169,8 +169,8 @@ def _broken(head: FileHead, why: str, names: list[str] | None) -> Unread:
     return Unread(finding, head.name, why, None if names is None else frozenset(names))
 
 
-def _absent(index: Index, shards: tuple[str, ...], held: dict[str, list[str]]) -> Unread:
-    names = frozenset(chain.from_iterable(held.get(shard, ()) for shard in shards))
+def _absent(index: Index, shards: tuple[str, ...], placed: dict[str, list[str]]) -> Unread:
+    names = frozenset(chain.from_iterable(placed.get(shard, ()) for shard in shards))
     if len(shards) == 1:
         shard = shards[0]
         reason = f"{index.file} places {len(names)} tensors in {shard}, and there is no such file"
@@ -187,12 +187,12 @@ def _strange_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding
     if not index.file.endswith(".safetensors.index.json"):
         return
     strange = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
-    held = _held(index) if strange else {}
+    placed = held(index) if strange else {}
     for shard in strange:
         reason = (
-            f"places {len(held[shard])} tensors in {quoted(shard)}, which is no safetensors file"
+            f"places {len(placed[shard])} tensors in {quoted(shard)}, which is no safetensors file"
         )
-        names = tuple(sorted(held[shard], key=natural_key))
+        names = tuple(sorted(placed[shard], key=natural_key))
         yield BadIndex(file=index.file, reason=f"{named(index.file)} {reason}", tensors=names)
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from auditor.containers.index import Index
+from auditor.downloader.snapshot import Snapshot
 from auditor.layouts import is_float
 from auditor.reconciler import totals
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
 from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.sizes import stated_size_rule
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Tally
@@ -46,32 +49,33 @@ def dtype_rule(
 
 
 def index_rules(
-    index: Index,
-    tensors: Sequence[StoredTensor],
-    opened: frozenset[str],
-    whole: Tally,
-    reconciled: Reconciled,
+    found: Contents, snapshot: Snapshot, whole: Tally, *, judged: bool = False
 ) -> Iterator[Finding]:
-    """The index names what its shards hold, no more and no less, and its totals are theirs.
+    """What files alone tell of the index: it names what its shards hold, and states their bytes.
 
-    `opened` are the shards with a readable header, `whole` the tally of all tensors. Nothing is
-    said of totals while a shard is missing: that is for `implied_rules`.
+    `whole` is the tally of all tensors. Nothing more is said of a total size that is `judged`
+    already: where some shards have no header, expected shapes know better than sizes of files.
     """
-    yield from _fault_rule(index)
-    yield from _name_rules(index, tensors, opened)
-    if not opened.issuperset(index.shards):
+    index = found.index
+    if index is None:
         return
-    if index.total_size is not None and index.total_size != whole.bytes:
+    for fault in index.faults:
+        yield BadIndex(file=index.file, reason=fault)
+    yield from _name_rules(index, found.tensors, found.opened)
+    if judged:
+        return
+    if not found.opened.issuperset(index.shards):
+        yield from stated_size_rule(index, found, snapshot)
+    elif index.total_size is not None and index.total_size != whole.bytes:
         over = _over(index.total_size, whole.bytes)
         reason = f"{_shown(index.total_size)}, the shards hold {whole.bytes:,} bytes of tensors"
         yield BadIndex(file=index.file, reason=f"total_size is {reason}: {over:+,}")
+
+
+def parameters_rule(index: Index, whole: Tally, reconciled: Reconciled) -> Iterator[Finding]:
+    """The index states as many parameters as its shards hold, all of which were read."""
     stored = whole.parameters
     yield from _parameters_rule(index, stored, "the shards hold", totals.spare(reconciled))
-
-
-def _fault_rule(index: Index) -> Iterator[Finding]:
-    for fault in index.faults:
-        yield BadIndex(file=index.file, reason=fault)
 
 
 def _name_rules(
