@@ -12,6 +12,7 @@ from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_mani
 from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM
 from auditor.downloader.selection import Part, Selection
 from auditor.downloader.snapshot import Component, FileHead, RepoFile, TextFile
+from auditor.downloader.unnamed import named_as_model, unnamed
 from auditor.errors import CheckpointError, Reason, SourceError
 
 T = TypeVar("T")
@@ -115,6 +116,8 @@ class _Begun:
     heads: tuple[Future[FileHead], ...]
     twins: tuple[Future[FileHead | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
+    # Files of which nothing but their names in the index can tell that they are the model's.
+    doubtful: tuple[Future[FileHead], ...] = ()
 
     @property
     def first(self) -> tuple[Future[Any], ...]:
@@ -158,19 +161,39 @@ def _with_shards(
         if shard in listing
     )
     absent = tuple(shard for shard in first if shard not in listing)
-    return replace(begun, heads=(*begun.heads, *shards), absent=absent)
+    others = unnamed(index.name, first, listing) if absent else ()
+    extra = {name: reads.submit(_head, reader, listing[name]) for name in others}
+    doubtful = (extra[name] for name in others if not named_as_model(index.name, first, name))
+    return replace(
+        begun,
+        heads=(*begun.heads, *shards, *extra.values()),
+        absent=absent,
+        doubtful=tuple(doubtful),
+    )
 
 
 def _contents(begun: _Begun) -> dict[str, Any]:
     """What came of the reads: the fields that a Snapshot and a Component share."""
+    index = begun.index.result()
+    strange = [future for future in begun.doubtful if not _shares(future.result(), index)]
+    heads = [future.result() for future in begun.heads if future not in strange]
     twins = (future.result() for future in begun.twins)
+    read = {head.name for head in heads}
     return {
         "config": begun.config.result(),
-        "index": begun.index.result(),
-        "heads": tuple(future.result() for future in begun.heads),
-        "twins": tuple(head for head in twins if head is not None),
+        "index": index,
+        "heads": tuple(sorted(heads, key=lambda head: head.name)),
+        "twins": tuple(head for head in twins if head is not None and head.name not in read),
         "unopened": begun.absent,
     }
+
+
+def _shares(head: FileHead, index: TextFile | None) -> bool:
+    """Whether a file holds a tensor that the index names; what a pointer stands for may."""
+    if index is None or isinstance(head.parsed, CheckpointError):
+        return head.pointed is not None
+    names = parse_index(index.name, index.content).weight_map
+    return any(tensor.name in names for tensor in head.parsed.tensors)
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:

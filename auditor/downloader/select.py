@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from auditor.containers.kinds import MODULES as FORMATS
 from auditor.containers.manifest import MODULES, PIPELINE
 from auditor.containers.words import quoted
 from auditor.downloader.folders import components, models, twins_in, with_part_twins
@@ -142,6 +143,11 @@ def is_weights(name: str) -> bool:
     if last.startswith(_NOT_WEIGHTS):
         return False
     return last.endswith(_WEIGHT_ENDINGS) or variant_of(last) is not None
+
+
+def is_readable(name: str) -> bool:
+    """Whether it is a weight file of a format that is read here, judged by its name alone."""
+    return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
 
 
 def beside(snapshot: Snapshot) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from auditor.reconciler.rules import (
     parameters_rule,
 )
 from auditor.reconciler.said import where
-from auditor.reconciler.twins import twin_findings, unread_twins
+from auditor.reconciler.twins import twin_findings, uncompared, unread_twins
 from auditor.reconciler.weights import weights
 from auditor.report import Report, Unaudited, in_order, observed_side, residual
 from auditor.walker import Walk, walk
@@ -103,7 +103,7 @@ def report(
         ignored=in_order(left_out),
         unchecked=(
             *_unchecked(found, dtype, unpacked),
-            *_unread_twins(case.snapshot),
+            *_twins(case.snapshot, found),
             *opinion.unchecked,
         ),
         residual=residual(observed, expectation.parameters, findings),
@@ -132,6 +132,8 @@ def _implied_rules(
     """What the expectation tells of the totals of an index."""
     if found.index is None:
         return
+    if found.unnamed:
+        return  # of other files than the index
     if found.opened.issuperset(found.index.shards):
         yield from parameters_rule(found.index, walked.total, reconciled)
     elif reconciled.packed:
@@ -161,15 +163,19 @@ def _unchecked(found: Contents, dtype: str | None, unpacked: Unpacked) -> Iterat
             yield "the total size: the index does not say it"
         elif unpacked is not PLAIN:
             yield "the total size: what packed weights take, only their headers tell"
+    if found.unnamed:
+        yield "the totals of the index: it is of other files than those that were read"
     if dtype is None:
         yield "the dtype: the config declares none"
     if found.unread:
         yield f"{found.unread_files} weight file(s) that could not be read"
 
 
-def _unread_twins(snapshot: Snapshot) -> Iterator[str]:
+def _twins(snapshot: Snapshot, found: Contents) -> Iterator[str]:
     if files := unread_twins(snapshot):
         yield f"{listed(files)}: not compared with the audited files (audit with --twins to do so)"
+    if files := uncompared(snapshot, found):
+        yield f"{listed(files)}: not compared, for the audited files are not all there"
 
 
 # --- there is nothing to compare ---------------------------------------------------------------
