@@ -7,6 +7,7 @@ from pathlib import Path
 
 from builders import safetensors_bytes
 
+from auditor.containers.safetensors import parse_header
 from auditor.reconciler.findings import Finding, Severity
 from auditor.report import Report, Unaudited
 from auditor.tensors import DTYPE_BITS
@@ -22,6 +23,17 @@ def bytes_of(table: Table) -> int:
 
 def shard_names(count: int, stem: str = "model", ending: str = "safetensors") -> list[str]:
     return [f"{stem}-{n:05}-of-{count:05}.{ending}" for n in range(1, count + 1)]
+
+
+def on_disk(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The tensors in the headers of all safetensors files of a folder."""
+    table: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        for tensor in parse_header(path.name, path.read_bytes()).tensors:
+            assert tensor.dtype is not None
+            assert tensor.shape is not None
+            table[tensor.name] = (tensor.dtype, tensor.shape)
+    return table
 
 
 def write(path: Path, table: Table) -> Path:

@@ -1,7 +1,8 @@
 """One model under examination, and the ways in which that ends."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from auditor.analytic import Expectation
@@ -12,28 +13,32 @@ from auditor.downloader.words import listed
 from auditor.errors import Reason
 from auditor.expecting import Implied, Opinion
 from auditor.layouts import learned
-from auditor.layouts.packing import PLAIN, Unpacked
+from auditor.layouts.packing import PLAIN, Apart, Unpacked, Written, apart
 from auditor.reconciler.besides import besides
 from auditor.reconciler.claims import other_model_rule
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.copies import once
-from auditor.reconciler.findings import BadConfig, BadIndex, Finding
+from auditor.reconciler.findings import BadConfig, Finding
 from auditor.reconciler.ignore import Ignore, split
+from auditor.reconciler.indexed import by_files, judged
 from auditor.reconciler.modules import compared, expected_only, stored_only
 from auditor.reconciler.reconcile import Reconciled, reconcile
-from auditor.reconciler.rules import (
-    dtype_rule,
-    implied_note,
-    implied_rules,
-    index_rules,
-    packed_size_rule,
-    parameters_rule,
-)
+from auditor.reconciler.rules import dtype_rule
 from auditor.reconciler.said import where
 from auditor.reconciler.twins import twin_findings, uncompared, unread_twins
 from auditor.reconciler.weights import weights
 from auditor.report import Report, Unaudited, in_order, observed_side, residual
 from auditor.walker import Walk, walk
+
+
+class Packing(NamedTuple):
+    """How the weights are packed."""
+
+    apart: Apart
+    written: Mapping[str, Written]  # what the layout stores, under names without a header
+
+
+UNPACKED = Packing(apart(PLAIN, ()), MappingProxyType({}))
 
 
 class Case(NamedTuple):
@@ -65,9 +70,10 @@ class Case(NamedTuple):
 
 
 def report(
-    case: Case, dtype: str | None, implied: Implied, unpacked: Unpacked, opinion: Opinion
+    case: Case, dtype: str | None, implied: Implied, packing: Packing, opinion: Opinion
 ) -> Report:
-    found, (expectation, family) = case.found, implied
+    found, (expectation, family), packed = case.found, implied, packing.apart
+    unpacked = packed.read
     shapes = not found.names_only
     reconciled = reconcile(
         found.tensors,
@@ -76,33 +82,42 @@ def report(
         indexed=found.index.weight_map if found.index else {},
         unread=found.unread,
         unpacked=unpacked,
+        behind=packed.behind,
         shared=found.shared,
     )
     walked = walk(reconciled.counted, depth=case.depth)
+    index = judged(
+        found,
+        case.snapshot,
+        walked.total,
+        reconciled,
+        written=packing.written,
+        declared=dtype,
+        parameters=expectation.parameters,
+    )
     layout = None if unpacked is PLAIN else unpacked.layout
-    held = weights(reconciled, walked) if shapes else ()
-    observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=held)
+    rows = weights(reconciled, walked) if shapes else ()
+    observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=rows)
     findings = (
         *found.findings,
         *contradictions(case),
         *reconciled.findings,
         *opinion.findings,
-        *_rules(case, dtype, reconciled, walked, expectation.parameters),
+        *_dtypes(found, dtype, reconciled, walked),
+        *index.findings,
         *_other_model(case.snapshot, reconciled, expectation),
         *twin_findings(case.snapshot, found),
         *besides(case.snapshot),
     )
     stand, left_out = split(findings, case.ignore)
-    if found.names_only and found.index is not None and unpacked is PLAIN:
-        note = implied_note(found.index, reconciled, dtype)
-        case.know(notes=(*case.shared.get("notes", ()), *((note,) if note else ())))
+    case.know(notes=(*case.shared.get("notes", ()), *index.notes))
     return Report(
         observed=observed,
         modules=compared(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
         findings=in_order(stand),
         ignored=in_order(left_out),
         unchecked=(
-            *_unchecked(found, dtype, unpacked),
+            *_unchecked(found, dtype, unpacked, index.unchecked),
             *_twins(case.snapshot, found),
             *opinion.unchecked,
         ),
@@ -111,35 +126,15 @@ def report(
     )
 
 
-def _rules(
-    case: Case, dtype: str | None, reconciled: Reconciled, walked: Walk, expected: int
+def _dtypes(
+    found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk
 ) -> Iterator[Finding]:
-    """`expected`: the parameters that the config implies."""
-    found, dtypes = case.found, frozenset(walked.by_dtype())
+    """Held to what the config declares; the variant's, where its name says one."""
+    dtypes = frozenset(walked.by_dtype())
     if found.variant and (own := dtype_of(found.variant)):
         yield from dtype_rule(reconciled, own, dtypes, by=f"the variant {found.variant}")
     else:
         yield from dtype_rule(reconciled, dtype, dtypes)
-    implied = tuple(_implied_rules(found, dtype, reconciled, walked, expected))
-    yield from implied
-    judged = any(isinstance(one, BadIndex) for one in implied)
-    yield from index_rules(found, case.snapshot, walked.total, judged=judged)
-
-
-def _implied_rules(
-    found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk, expected: int
-) -> Iterator[Finding]:
-    """What the expectation tells of the totals of an index."""
-    if found.index is None:
-        return
-    if found.unnamed:
-        return  # of other files than the index
-    if found.opened.issuperset(found.index.shards):
-        yield from parameters_rule(found.index, walked.total, reconciled)
-    elif reconciled.packed:
-        yield from packed_size_rule(found.index, expected)
-    else:
-        yield from implied_rules(found.index, reconciled, dtype)
 
 
 def contradictions(case: Case) -> Iterator[Finding]:
@@ -154,21 +149,20 @@ def _other_model(
         yield from other_model_rule(reconciled, expectation, snapshot.config.name)
 
 
-def _unchecked(found: Contents, dtype: str | None, unpacked: Unpacked) -> Iterator[str]:
+def _unchecked(
+    found: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
+) -> Iterator[str]:
     """What this audit did not compare, so that nobody takes it for compared."""
     yield "values: only headers are read, no weight is"
     if found.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"
-        if found.index is not None and found.index.total_size is None:
-            yield "the total size: the index does not say it"
-        elif unpacked is not PLAIN:
-            yield "the total size: what packed weights take, only their headers tell"
-    if found.unnamed:
-        yield "the totals of the index: it is of other files than those that were read"
+    yield from of_index
     if dtype is None:
         yield "the dtype: the config declares none"
     if found.unread:
         yield f"{found.unread_files} weight file(s) that could not be read"
+    if found.blind and unpacked is not PLAIN:
+        yield "what packed tensors lack: a file that could not be read may hold it"
 
 
 def _twins(snapshot: Snapshot, found: Contents) -> Iterator[str]:
@@ -211,7 +205,7 @@ def _of_files(case: Case, walked: Walk) -> Iterator[Finding]:
     found, snapshot = case.found, case.snapshot
     yield from found.findings
     yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
-    yield from index_rules(found, snapshot, walked.total)
+    yield from by_files(found, snapshot, walked.total)
     yield from twin_findings(snapshot, found)
     yield from besides(snapshot)
 

@@ -10,12 +10,20 @@ from auditor.analytic.kv_cache import kv_cache
 from auditor.downloader.select import ADAPTER_CONFIG
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.examining.case import Case, no_weights, report, unaudited, without_expectation
+from auditor.examining.case import (
+    UNPACKED,
+    Case,
+    Packing,
+    no_weights,
+    report,
+    unaudited,
+    without_expectation,
+)
 from auditor.expecting import Implied, Opinion, implied, of_diffusers, of_module, second_opinion
-from auditor.layouts import unknown, unpack
+from auditor.layouts import unknown, unpack, written
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared
+from auditor.layouts.packing import Declared, apart
 from auditor.reconciler.claims import drafting_notes, listed_size_rule
 from auditor.reconciler.contents import contents
 from auditor.reconciler.findings import BadConfig
@@ -125,7 +133,8 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
-    tensors, shapes = case.found.tensors, shapes_of(expected)
+    unseen, shapes = case.found.unseen, shapes_of(expected)
+    tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
     try:
         unpacked = unpack(tensors, declared, shapes)
         if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
@@ -133,7 +142,9 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
     except CheckpointError as error:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    return report(case, config.dtype, found.implied, unpacked, found.opinion)
+    told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
+    packing = Packing(apart(unpacked, unseen, blind=case.found.blind), told)
+    return report(case, config.dtype, found.implied, packing, found.opinion)
 
 
 def _adapter(case: Case, target: str | None) -> Report | Unaudited:
@@ -152,7 +163,7 @@ def _adapter(case: Case, target: str | None) -> Report | Unaudited:
     if case.found.empty:
         detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
         return no_weights(case, expectation, detail)
-    return report(case, None, found.implied, PLAIN, Opinion(unchecked=found.unchecked))
+    return report(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
 
 
 def _unsaid(case: Case) -> Report | Unaudited:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 
@@ -15,7 +16,7 @@ from auditor.downloader.standard import variant_of
 from auditor.downloader.words import listed
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
-from auditor.reconciler.reconcile import Unread
+from auditor.reconciler.unread import Unread
 from auditor.tensors import StoredTensor, natural_key
 
 _SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
@@ -37,6 +38,22 @@ class Contents:
     notes: tuple[str, ...] = ()  # how files were read, where that needs saying
     # A stored name -> another in the same file that is stored as the very same bytes.
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @cached_property
+    def unseen(self) -> tuple[StoredTensor, ...]:
+        """What the index places in files that could not be read: names, and nothing else."""
+        stored = {tensor.name for tensor in self.tensors} if self.unread else ()
+        return tuple(
+            StoredTensor(name, None, None, None, item.file, None)
+            for item in self.unread
+            for name in sorted(item.names or ())
+            if name not in stored
+        )
+
+    @property
+    def blind(self) -> bool:
+        """Some file could not be read, and no index says what it holds."""
+        return any(item.names is None for item in self.unread)
 
     @property
     def empty(self) -> bool:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import bookkeeping, faults, on_disk, opened, pieces, says, spoiled, stored
 
 import auditor
@@ -157,6 +158,8 @@ def exported(tmp_path_factory):
 def test_what_the_exporter_writes_is_all_of_the_model(name, exported):
     report = auditor.audit(str(exported / name))
     assert (report.verdict, report.residual) == ("clean", 0)
+    hides_what_it_cannot_show(exported / name)
+    its_total_is_told(exported / name)
     # 2 x 96 x 128 embeddings and head; a layer: q and o, k and v, three of the MLP, two norms.
     layer = 2 * 128 * 128 + 2 * 64 * 128 + 3 * 256 * 128 + 2 * 128
     assert report.observed.parameters == 2 * 96 * 128 + 2 * layer + 128
