@@ -26,11 +26,12 @@ from auditor.layouts.fused import separated
 from auditor.layouts.packing import Declared, apart
 from auditor.reconciler.claims import drafting_notes, listed_size_rule
 from auditor.reconciler.contents import contents
-from auditor.reconciler.findings import BadConfig
+from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.said import is_gguf, said, where
 from auditor.reconciler.spoken import Said
+from auditor.reconciler.unusual import piece, unindexed
 from auditor.report import Report, Unaudited, expected_side
 
 
@@ -67,7 +68,7 @@ def examine(  # noqa: PLR0913 - one keyword for each choice a caller has
         says = said(snapshot)
         if says is None:
             return _unsaid(case)
-        case = case.knowing(says.findings)
+        case = case.knowing((*says.findings, *_unindexed(snapshot, says)))
         found = _expected(case, says, target, module, oracle=oracle and not module)
     except CheckpointError as error:
         bad = BadConfig(file=where(snapshot), reason=str(error))
@@ -107,11 +108,22 @@ def _expected(
         return found
     expectation = found.expectation
     opinion = second_opinion(config, expectation) if oracle else Opinion()
-    files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
-    declared = says.declared or declaration(config.values, files)
+    declared = says.declared or _declared(config, snapshot)
     _ = config.dtype  # one that is none ends here, not later
     case.know(expected=expected_side(expectation), kv_cache=kv_cache(expectation, config.values))
     return _Expected(config, found, declared, opinion)
+
+
+def _unindexed(snapshot: Snapshot, says: Said) -> tuple[BadIndex, ...]:
+    """That several files have no index; asked of the few models of which it may be true."""
+    if snapshot.index is not None or len(snapshot.heads) == 1:
+        return ()
+    return tuple(unindexed(snapshot, says.declared or _declared(says.config, snapshot)))
+
+
+def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
+    files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
+    return declaration(config.values, files)
 
 
 def _of_diffusers(case: Case, config: Config) -> Refusal | None:
@@ -171,5 +183,10 @@ def _unsaid(case: Case) -> Report | Unaudited:
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
+    if name := piece(case.snapshot):
+        detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
+        return unaudited(
+            case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"
+        )
     detail = f"{model} has no config.json: nothing says what its tensors should be"
     return unaudited(case, Reason.NO_CONFIG, detail)

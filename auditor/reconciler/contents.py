@@ -17,6 +17,7 @@ from auditor.downloader.words import listed
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
 from auditor.reconciler.unread import Unread
+from auditor.reconciler.unusual import name_notes
 from auditor.tensors import StoredTensor, natural_key
 
 _SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
@@ -91,7 +92,11 @@ def contents(snapshot: Snapshot) -> Contents:
         names_only=bool(elsewhere),
         unnamed=unnamed,
         variant=variant_of(_chosen(snapshot)),
-        notes=(*_variant_note(snapshot), *chain.from_iterable(table.notes for table in tables)),
+        notes=(
+            *_variant_note(snapshot),
+            *name_notes(snapshot),
+            *chain.from_iterable(table.notes for table in tables),
+        ),
         shared=MappingProxyType(
             dict(chain.from_iterable(table.shared.items() for table in tables))
         ),
