@@ -97,6 +97,7 @@ def test_every_form_is_the_weight_that_went_into_it(form, outputs, inputs, group
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
     assert unpacked.faults == ()
+    tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
 
 
 @forms

@@ -84,7 +84,8 @@ def test_words_of_any_size_are_the_weight_that_went_into_them(  # noqa: PLR0913,
     outputs, inputs, bits, group, g_idx, word
 ):
     table = linear(outputs, inputs, bits=bits, group=group, g_idx=g_idx, word=word)
-    said = says("gptq", bits=bits, group_size=group)
+    said = says("gptq", bits=bits, group_size=group, pack_dtype=f"int{word}")
+    tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
     unpacked = opened(LAYOUT, table, said, {W: (outputs, inputs)})  # which tell of half-full words
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
@@ -108,6 +109,7 @@ def test_tiles_of_marlin_are_the_weight_that_went_into_them(outputs, inputs, bit
         unpacked = opened(LAYOUT, table, said)
         assert (pieces(unpacked), unpacked.faults) == ({W: shape}, ())
         assert len(bookkeeping(unpacked)) == 1
+        tells_what_is_written(LAYOUT, table, said, {W: shape})
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
