@@ -43,6 +43,7 @@ class Contents:
     twins: tuple[FileHead, ...] = ()
     unopened: tuple[str, ...] = ()
     packing: TextFile | None = None
+    settings: TextFile | None = None
     manifest: TextFile | None = None
     components: tuple[Component, ...] = ()
 
@@ -108,6 +109,7 @@ class _Begun:
 
     config: Future[TextFile | None]
     index: Future[TextFile | None]
+    settings: Future[TextFile | None]
     heads: tuple[Future[FileHead], ...]
     twins: tuple[Future[FileHead | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
@@ -117,7 +119,7 @@ class _Begun:
     @property
     def first(self) -> tuple[Future[Any], ...]:
         """What says what else there is to read."""
-        return (self.config, self.index, *self.heads)
+        return (self.config, self.index, self.settings, *self.heads)
 
 
 def _begin(
@@ -129,6 +131,7 @@ def _begin(
         twins=tuple(reads.submit(_twin, reader, listing[name]) for name in selection.twins),
         config=reads.submit(_text, reader, listing, selection.config, MAX_CONFIG),
         index=reads.submit(_text, reader, listing, selection.index, MAX_INDEX),
+        settings=reads.submit(_text, reader, listing, selection.settings, MAX_CONFIG),
         heads=(
             *(reads.submit(reader.head, listing[name]) for name in weights),
             *(reads.submit(_head, reader, listing[name]) for name in selection.shards),
@@ -226,6 +229,7 @@ def _contents(begun: _Begun) -> dict[str, Any]:
     return {
         "config": begun.config.result(),
         "index": index,
+        "settings": begun.settings.result(),
         "heads": tuple(sorted(heads, key=lambda head: head.name)),
         "twins": tuple(head for head in twins if head is not None and head.name not in read),
         "unopened": begun.absent,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from auditor.containers.kinds import MODULES as FORMATS
-from auditor.containers.manifest import MODULES, PIPELINE
+from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.words import quoted
 from auditor.downloader.folders import components, models, twins_in, with_part_twins
 from auditor.downloader.gguf_sets import tagged, the_one
@@ -70,12 +70,16 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Se
         return _of_parts(parts, PIPELINE, where, variant)
     config = CONFIG if CONFIG in names else None
     root = _root({name for name in names if "/" not in name}, where, variant)
-    parts = components(names, MODULES, variant) if MODULES in names else ()
-    manifest = MODULES if parts else None
+    manifest = MODULES if MODULES in names else None
+    parts = components(names, MODULES, variant) if manifest else ()
     if root:
-        packing = next((name for name in declared.FILES if name in names), None)
         return Selection(
-            config=config, **vars(root), packing=packing, manifest=manifest, parts=parts
+            config=config,
+            **vars(root),
+            packing=next((name for name in declared.FILES if name in names), None),
+            settings=next((name for name in SETTINGS if manifest and name in names), None),
+            manifest=manifest,
+            parts=parts,
         )
     adapter = next((weights for weights in ADAPTERS if weights in names), None)
     if adapter and ADAPTER_CONFIG in names:

@@ -17,6 +17,7 @@ class Selection:
     weights: str | None = None  # the one weight file
     index: str | None = None
     packing: str | None = None  # says how the weights are packed, where the config may not
+    settings: str | None = None  # says how sentence-transformers loads it
     shards: tuple[str, ...] = ()  # of one model, named by no index, sorted: GGUF files
     # Of no usual name, and perhaps of one that these files give, which are read first: config.json,
     # quantize_config.json. Where they give none, `otherwise` holds: what else is read, or why not.

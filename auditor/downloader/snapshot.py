@@ -116,6 +116,7 @@ class Component:
     heads: tuple[FileHead, ...] = ()
     twins: tuple[FileHead, ...] = ()
     unopened: tuple[str, ...] = ()
+    settings: TextFile | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +131,7 @@ class Snapshot:
     config: TextFile | None = None
     index: TextFile | None = None
     packing: TextFile | None = None  # says how the weights are packed: quantize_config.json
+    settings: TextFile | None = None  # says how it is loaded: sentence_bert_config.json
     heads: tuple[FileHead, ...] = ()  # sorted by name; the weight files that were opened
     twins: tuple[FileHead, ...] = ()  # sorted by name; the same weights in another format
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have

@@ -15,7 +15,7 @@ from auditor.expecting import Implied, Opinion
 from auditor.layouts import learned
 from auditor.layouts.packing import PLAIN, Apart, Unpacked, Written, apart
 from auditor.reconciler.besides import besides
-from auditor.reconciler.claims import other_model_rule
+from auditor.reconciler.claims import other_model_rule, other_names_note
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.copies import once
 from auditor.reconciler.findings import BadConfig, Finding
@@ -105,7 +105,7 @@ def report(
         *opinion.findings,
         *_dtypes(found, dtype, reconciled, walked),
         *index.findings,
-        *_other_model(case.snapshot, reconciled, expectation),
+        *_other_model(case, reconciled, expectation),
         *twin_findings(case.snapshot, found),
         *besides(case.snapshot),
     )
@@ -142,11 +142,13 @@ def contradictions(case: Case) -> Iterator[Finding]:
         yield BadConfig(file=where(case.snapshot), reason=reason)
 
 
-def _other_model(
-    snapshot: Snapshot, reconciled: Reconciled, expectation: Expectation
-) -> Iterator[Finding]:
-    if snapshot.config is not None:
-        yield from other_model_rule(reconciled, expectation, snapshot.config.name)
+def _other_model(case: Case, reconciled: Reconciled, expectation: Expectation) -> Iterator[Finding]:
+    total = case.found.index.total_size if case.found.index else None
+    if note := other_names_note(reconciled, expectation, total):
+        case.know(notes=(*case.shared.get("notes", ()), note))
+    if case.snapshot.config is not None:
+        file = case.snapshot.config.name
+        yield from other_model_rule(reconciled, expectation, file, total)
 
 
 def _unchecked(
@@ -158,7 +160,7 @@ def _unchecked(
         yield "shapes and dtypes: shards are not here, their names come from the index"
     yield from of_index
     if dtype is None:
-        yield "the dtype: the config declares none"
+        yield "the dtype: the config declares none for the whole model"
     if found.unread:
         yield f"{found.unread_files} weight file(s) that could not be read"
     if found.blind and unpacked is not PLAIN:

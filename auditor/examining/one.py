@@ -1,5 +1,6 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 from auditor.analytic import Config
 from auditor.analytic.choose import Refusal
 from auditor.analytic.kv_cache import kv_cache
+from auditor.containers.manifest import Entry
 from auditor.downloader.select import ADAPTER_CONFIG
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -19,6 +21,7 @@ from auditor.examining.case import (
     unaudited,
     without_expectation,
 )
+from auditor.examining.custom import custom_code, judged
 from auditor.expecting import Implied, Opinion, implied, of_diffusers, of_module, second_opinion
 from auditor.layouts import unknown, unpack, written
 from auditor.layouts.declared import declaration
@@ -29,7 +32,7 @@ from auditor.reconciler.contents import contents
 from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
-from auditor.reconciler.said import is_gguf, said, where
+from auditor.reconciler.said import is_gguf, module_of, said, where
 from auditor.reconciler.spoken import Said
 from auditor.reconciler.unusual import piece, unindexed
 from auditor.report import Report, Unaudited, expected_side
@@ -40,13 +43,13 @@ def examine(  # noqa: PLR0913 - one keyword for each choice a caller has
     *,
     requested: str,
     target: str | None = None,
-    module: str | None = None,
+    entry: Entry | None = None,
     depth: int | None = None,
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
     weights: bool = True,
 ) -> Report | Unaudited:
-    """Audit one model; `module` is its class where it is one of sentence-transformers.
+    """Audit one model; `entry` is what the manifest of a repository of several says of it.
 
     Without `weights` it is taken for a config alone.
     """
@@ -59,25 +62,46 @@ def examine(  # noqa: PLR0913 - one keyword for each choice a caller has
         source=snapshot.source,
         origin=snapshot.origin,
         fetched=snapshot.fetched,
-        target=target or module,
+        target=target or module_of(entry),
         notes=case.found.notes,
     )
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case, target)
+    return _model(case, target, entry, oracle=oracle)
+
+
+def _model(
+    case: Case, target: str | None, entry: Entry | None, *, oracle: bool
+) -> Report | Unaudited:
+    """A model of transformers, or a module of sentence-transformers."""
+    module = module_of(entry)
+    custom: str | None = None
     try:
-        says = said(snapshot)
+        says = said(case.snapshot, entry)
         if says is None:
             return _unsaid(case)
-        case = case.knowing((*says.findings, *_unindexed(snapshot, says)))
+        custom = None if target else says.custom_class
+        case = case.knowing((*says.findings, *_unindexed(case.snapshot, says)))
         found = _expected(case, says, target, module, oracle=oracle and not module)
-    except CheckpointError as error:
-        bad = BadConfig(file=where(snapshot), reason=str(error))
-        return without_expectation(case, bad)
-    except SourceError as error:
-        return unaudited(case, error.reason, str(error))
+    except (CheckpointError, SourceError) as error:
+        return _without(case, error, custom)
     if isinstance(found, Refusal):
-        return unaudited(case, found.reason, found.detail)
-    return _compared(case, found)
+        return _without(case, SourceError(found.reason, found.detail), custom)
+    outcome = _compared(case, found)
+    return outcome if custom is None else judged(case, outcome, found.implied.expectation, custom)
+
+
+def _without(
+    case: Case, error: CheckpointError | SourceError, custom: str | None
+) -> Report | Unaudited:
+    """Nothing follows from the config; `custom` is the class of the repository's own code."""
+    if isinstance(error, SourceError):
+        if custom is not None:
+            return custom_code(case, custom, str(error), error.reason)
+        return unaudited(case, error.reason, str(error))
+    if custom is not None:
+        return custom_code(case, custom, str(error))
+    return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
 
 
 class _Expected(NamedTuple):
@@ -102,7 +126,12 @@ def _expected(
     else:
         chosen = partial(case.know_choice, said=notes)
         found = _of_diffusers(case, config) or implied(
-            config, target or says.target, chosen, depth=case.depth
+            config,
+            target or says.target,
+            chosen,
+            loader=says.loader,
+            depth=case.depth,
+            stored=partial(_stored_names, case),
         )
     if isinstance(found, Refusal):
         return found
@@ -124,6 +153,14 @@ def _unindexed(snapshot: Snapshot, says: Said) -> tuple[BadIndex, ...]:
 def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
     files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
     return declaration(config.values, files)
+
+
+def _stored_names(case: Case) -> Collection[str] | None:
+    """The names of what is stored, in files that were read or not; None: nothing is here."""
+    if case.found.empty:
+        return None
+    hidden = (name for item in case.found.unread for name in item.names or ())
+    return {*(tensor.name for tensor in case.found.tensors), *hidden}
 
 
 def _of_diffusers(case: Case, config: Config) -> Refusal | None:

@@ -44,6 +44,7 @@ class Family:
 
     declared: Expectation  # of the class that the config declares
     siblings: Callable[[], tuple[Sibling, ...]]  # every class of the family; on demand
+    spares: tuple[str, ...] = ()  # modules of the target that its own loader has no use for
 
 
 _LEARNED = Role.PARAMETER
@@ -123,7 +124,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     fates = ((one.hit, Fate.TIED if one.same else Fate.DUPLICATE) for one in copied)
     findings = (
         *hidden,
-        *_missing(absent),
+        *_missing(absent, family.spares),
         *_mis_shaped(answered),
         *duplicates(copied),
         *_renamed(answered),
@@ -217,7 +218,8 @@ def _judge_absent(
             behind[file].append(tensor)
             fate = Fate.UNREADABLE
         else:
-            fate = Fate.MISSING if tensor.name in needed else Fate.NEW
+            lacking = tensor.name in needed and not _is_below(tensor.name, family.spares)
+            fate = Fate.MISSING if lacking else Fate.NEW
         absent.append(Absent(tensor, fate.value))
     hidden = tuple(
         item.finding(file=item.file, reason=item.reason, hidden=tuple(behind[item.file]))
@@ -237,14 +239,23 @@ def _needed(expectation: Expectation, declared: Expectation) -> frozenset[str]:
     return frozenset(tensor.name for tensor in answered if tensor is not None)
 
 
-def _missing(absent: tuple[Absent, ...]) -> Iterator[Finding]:
+def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Finding]:
     missing = tuple(item.tensor for item in absent if item.fate == Fate.MISSING)
-    new = tuple(item.tensor for item in absent if item.fate == Fate.NEW)
+    new = [item.tensor for item in absent if item.fate == Fate.NEW]
+    spared = tuple(tensor for tensor in new if _is_below(tensor.name, spares))
+    others = tuple(tensor for tensor in new if not _is_below(tensor.name, spares))
     if missing:
         yield Missing(tensors=missing, reason="the declared class needs it and no file stores it")
-    if new:
+    if others:
         reason = "only the target class uses it: loading would initialise it afresh"
-        yield New(tensors=new, reason=reason)
+        yield New(tensors=others, reason=reason)
+    if spared:
+        reason = "its loader has no use for it: loading would initialise it afresh"
+        yield New(tensors=spared, reason=reason)
+
+
+def _is_below(name: str, modules: tuple[str, ...]) -> bool:
+    return any(name.startswith(f"{module}.") for module in modules)
 
 
 def _tied(absent: tuple[Absent, ...]) -> Iterator[Finding]:

@@ -94,12 +94,22 @@ def implied_note(index: Index, held: totals.Holdings, declared: str | None) -> s
     if total is None or held.untold:
         return None
     if held.strange:
-        least = _least(held, declared)
-        what = f"for the {held.strange:,} tensors of which nothing is expected"
-        room = f"total_size {_shown(total)} leaves {_over(total, least or 0):,} bytes {what}"
-        return room if least is not None and total >= least else None
+        return _room_note(held, total, declared)
     found = totals.summed(held, total, declared)
     return f"total_size {_shown(total)} = {found}" if found else None
+
+
+def _room_note(held: totals.Holdings, total: float, declared: str | None) -> str | None:
+    """What is left for tensors of which nothing is expected, once all others have their room."""
+    least = _least(held, declared)
+    if least is None:
+        return None
+    copies = sum(one.elements for one in held.copies) * totals.WIDTHS[declared or ""] // 8
+    left = _over(total, least + copies)
+    and_buffers = " and the buffers" if held.buffers else ""
+    tensors = "tensor" if held.strange == 1 else f"{held.strange:,} tensors"
+    what = f"for the {tensors} of which nothing is expected{and_buffers}"
+    return f"total_size {_shown(total)} leaves {left:,} bytes {what}" if left >= 0 else None
 
 
 def _room_rule(index: Index, held: totals.Holdings, declared: str | None) -> Iterator[Finding]:

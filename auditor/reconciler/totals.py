@@ -71,7 +71,7 @@ class Holdings:
     """What stands behind the names of an index, by expected shapes and by the headers at hand."""
 
     learned: int  # elements of plain parameters, of unknown width
-    buffers: tuple[Group, ...]  # by the last two parts of their names, sorted
+    buffers: tuple[Group, ...]  # by the last part of their names, sorted
     copies: tuple[Group, ...]  # of parameters that are stored elsewhere too, by name
     read: int  # bytes of the tensors whose header is at hand
     parameters: int  # of all, packed ones too
@@ -101,7 +101,7 @@ def holdings(
         found.add(name, item, written.get(name))
     return Holdings(
         learned=found.learned,
-        buffers=tuple(Group(named(last), count) for last, count in sorted(found.buffers.items())),
+        buffers=tuple(_by_last_part(found.buffers)),
         copies=tuple(found.copies),
         read=sum(one.span.length for one, _ in read if one.span),
         parameters=found.parameters + sum(parameters for _, parameters in read),
@@ -126,9 +126,9 @@ class _Sums:
 
     def __init__(self) -> None:
         self.learned = self.parameters = self.packed = self.fewer = self.strange = self.untold = 0
-        self.buffers: dict[str, int] = {}
         self.wide: dict[str, int] = {}
         self.scales: dict[tuple[str, tuple[int, ...]], int] = {}
+        self.buffers: list[Group] = []
         self.copies: list[Group] = []
 
     def add(self, name: str, item: Headless, written: Written | None) -> None:
@@ -141,7 +141,7 @@ class _Sums:
         elif item.elements is None:
             self.strange += 1
         elif item.fate == Fate.BUFFER:
-            _count(self.buffers, _kind(name), item.elements)
+            self.buffers.append(Group(name, item.elements))
         elif item.fate == Fate.DUPLICATE:
             self.copies.append(Group(named(name), item.elements))
         else:
@@ -199,6 +199,17 @@ def _named(reconciled: Reconciled) -> Iterator[tuple[str, Headless]]:
     for tensor, _, fate in reconciled.counted:
         if tensor.span is None and fate == Fate.BOOKKEEPING:
             yield tensor.name, Headless(None, fate, packed=True)
+
+
+def _by_last_part(buffers: Iterable[Group]) -> Iterator[Group]:
+    """`running_mean` of all layers as one; `attn.bias` where all of them are called so."""
+    kinds: dict[str, list[Group]] = {}
+    for one in buffers:
+        kinds.setdefault(one.what.rpartition(".")[2], []).append(one)
+    for last, group in sorted(kinds.items()):
+        ends = {_kind(one.what) for one in group}
+        what = ends.pop() if len(ends) == 1 else last
+        yield Group(named(what), sum(one.elements for one in group))
 
 
 def spare(reconciled: Reconciled) -> tuple[Group, ...]:

@@ -1,17 +1,23 @@
 """What totals, indexes and sizes tell where shapes are not at hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from builders import safetensors_bytes
-from checkpoints import expect, stored
+from checkpoints import expect, stored, stored_by
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic import Config, Expectation, ExpectedTensor, ModuleFormula, Role
 from auditor.containers.index import Index
 from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile
-from auditor.reconciler.claims import drafting_notes, listed_size_rule, other_model_rule
+from auditor.reconciler.claims import (
+    drafting_notes,
+    listed_size_rule,
+    other_model_rule,
+    other_names_note,
+)
 from auditor.reconciler.contents import contents
 from auditor.reconciler.findings import (
     BadConfig,
@@ -259,7 +265,30 @@ def test_a_total_that_comes_out_is_shown_with_its_parts():
 def test_what_a_total_leaves_for_strangers_is_shown():
     names = (*PLAIN, "stranger")
     note = noted(index(names, total_size=90), reconciled(names), "BF16")
-    assert note == "total_size 90 leaves 2 bytes for the 1 tensors of which nothing is expected"
+    assert note == "total_size 90 leaves 2 bytes for the tensor of which nothing is expected"
+
+
+def test_what_is_left_for_strangers_is_what_a_head_that_is_stored_twice_leaves():
+    names = (*PLAIN, HEAD, "stranger", "other")
+    note = noted(index(names, total_size=180), reconciled(names), "BF16")
+    assert note == "total_size 180 leaves 12 bytes for the 2 tensors of which nothing is expected"
+    assert noted(index(names, total_size=160), reconciled(names), "BF16") is None
+
+
+def test_buffers_of_one_kind_are_one_part_of_a_total():
+    def listed(*names: str) -> list[str]:
+        buffers = tuple(ExpectedTensor(name, (2,), 2, Role.BUFFER) for name in names)
+        whole = replace(WHOLE, tensors=buffers)
+        family = Family(declared=whole, siblings=tuple)
+        result = reconcile([named(name) for name in names], whole, family, indexed={})
+        return [group.what for group in holdings(result, len(names)).buffers]
+
+    assert listed("a.bn1.running_mean", "b.bn2.running_mean") == ["running_mean"]
+    assert listed("a.bn1.running_mean", "b.bn1.running_mean") == ["bn1.running_mean"]
+    assert listed("a.bn1.running_var", "a.bn1.running_mean") == [
+        "bn1.running_mean",
+        "bn1.running_var",
+    ]
 
 
 def test_a_tied_tensor_that_is_stored_is_not_said_to_be_absent():
@@ -288,6 +317,29 @@ def test_a_config_is_of_another_model_where_hardly_a_name_is_common(rename, foun
     findings = list(other_model_rule(result, expectation, "config.json"))
     assert [type(one) for one in findings] == found
     assert all("39 of its 39 tensors are not stored" in one.reason for one in findings)
+
+
+def test_a_model_of_the_same_sizes_is_the_same_under_other_names():
+    expectation = expect("BertModel")
+    needed = stored_by(expectation)
+    foreign = [f"x{number}.{one.name[::-1]}" for number, one in enumerate(needed)]
+    family = Family(declared=expectation, siblings=tuple)
+    whole = [one._replace(name=name) for name, one in zip(foreign, needed, strict=True)]
+    result = reconcile(whole, expectation, family, indexed={})
+    assert list(other_model_rule(result, expectation, "config.json")) == []
+    assert "have the shapes of the 39 that are missing" in other_names_note(
+        result, expectation, None
+    )
+    less = reconcile(whole[1:], expectation, family, indexed={})
+    assert other_names_note(less, expectation, None) is None
+    assert list(other_model_rule(less, expectation, "config.json"))
+    unseen = reconcile([named(name) for name in foreign], expectation, family, indexed={})
+    total = 2 * expectation.parameters
+    assert list(other_model_rule(unseen, expectation, "config.json", total)) == []
+    assert "as many bytes as the 39" in other_names_note(unseen, expectation, total)
+    for other in (None, total + 2):
+        assert other_names_note(unseen, expectation, other) is None
+        assert list(other_model_rule(unseen, expectation, "config.json", other))
 
 
 @pytest.mark.parametrize(

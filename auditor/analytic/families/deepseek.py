@@ -23,6 +23,7 @@ from auditor.analytic.families._drafting import drafting
 
 DEEPSEEK_V2 = Family(
     model_type="deepseek_v2",
+    taken_over=True,
     prefix="model",
     base="DeepseekV2Model",
     defaults=MappingProxyType(
@@ -52,6 +53,7 @@ DEEPSEEK_V2 = Family(
 
 DEEPSEEK_V3 = Family(
     model_type="deepseek_v3",
+    taken_over=True,
     prefix="model",
     base="DeepseekV3Model",
     defaults=MappingProxyType(

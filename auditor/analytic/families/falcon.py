@@ -12,6 +12,7 @@ from auditor.analytic.families._heads import heads, labelled
 
 FALCON = Family(
     model_type="falcon",
+    taken_over=True,
     prefix="transformer",
     base="FalconModel",
     defaults=MappingProxyType(

@@ -10,6 +10,7 @@ from auditor.analytic.families._heads import heads, labelled
 
 MPT = Family(
     model_type="mpt",
+    taken_over=True,
     prefix="transformer",
     base="MptModel",
     defaults=MappingProxyType(

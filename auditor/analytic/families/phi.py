@@ -19,6 +19,7 @@ from auditor.analytic.families._decoder import (
 
 PHI = Family(
     model_type="phi",
+    taken_over=True,
     prefix="model",
     base="PhiModel",
     defaults=MappingProxyType(

@@ -17,6 +17,7 @@ from auditor.analytic.families._decoder import (
 
 PHI3 = Family(
     model_type="phi3",
+    taken_over=True,
     prefix="model",
     base="Phi3Model",
     defaults=MappingProxyType(

@@ -17,6 +17,7 @@ from auditor.analytic.families._decoder import (
 
 STABLELM = Family(
     model_type="stablelm",
+    taken_over=True,
     prefix="model",
     base="StableLmModel",
     defaults=MappingProxyType(
