@@ -29,8 +29,8 @@ def predict(
         reason = f"the load report: how packed weights load ({packed}) depends on the machine"
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(found.tensors, expectation, findings)
-    if found.names_only or found.unread or any(map(_unloadable, found.findings)):
-        return Predicted(in_memory=in_memory)
+    if (reasons := _untold(found)) is not None:
+        return Predicted(in_memory=in_memory, unchecked=reasons)
     if _as_expected(expectation, reconciled):
         return Predicted(LoadReport(), in_memory)
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
@@ -49,6 +49,15 @@ def predict(
     except UnknownOperationError as error:
         reason = f"the load report: nobody here knows the conversion {error}, which it takes"
         return Predicted(in_memory=in_memory, unchecked=(reason,))
+
+
+def _untold(found: Contents) -> tuple[str, ...] | None:
+    """Why no report can be told, where no finding says so; None: one can."""
+    if found.names_only or found.unread or any(map(_unloadable, found.findings)):
+        return ()
+    if found.index is None and len(found.opened) > 1:
+        return ("the load report: transformers finds several files by an index, and none is here",)
+    return None
 
 
 def _unloadable(finding: Finding) -> bool:

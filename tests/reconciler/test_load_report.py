@@ -1,5 +1,6 @@
 """The load report of an audit, against from_pretrained's, and against the findings beside it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -179,6 +180,16 @@ def test_a_file_that_cannot_be_read_may_hold_anything() -> None:
     unread = Unread(BadHeader, "model-2.safetensors", "it is empty", None)
     found, _ = predicted(contents(*WHOLE[1:], unread=(unread,)), BERT, FAMILY)
     assert found == Predicted(in_memory={})
+
+
+def test_several_files_that_no_index_names_are_not_found() -> None:
+    files = ("a.safetensors", "b.safetensors")
+    halves = (one._replace(file=files[place % 2]) for place, one in enumerate(WHOLE))
+    found, _ = predicted(replace(contents(*halves), opened=frozenset(files)), BERT, FAMILY)
+    assert found.report is None
+    assert found.unchecked == (
+        "the load report: transformers finds several files by an index, and none is here",
+    )
 
 
 def test_what_becomes_of_packed_weights_is_said_to_depend_on_the_machine() -> None:
