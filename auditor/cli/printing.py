@@ -52,7 +52,8 @@ def print_outcome(
     outcome: Report | Unaudited, form: FormatChoice, depth: int | None, *, quiet: bool
 ) -> Report | Unaudited:
     """A report to stdout, and one line to stderr where there is none to make; what was printed."""
-    known = isinstance(outcome, Report) or outcome.observed or outcome.expected
+    said = (outcome.observed, outcome.expected, outcome.findings)
+    known = isinstance(outcome, Report) or any(said)
     if not quiet and (known or form is not FormatChoice.TERMINAL):
         outcome, text = outcome_of(
             lambda: (outcome, _text(outcome, form, depth)),

@@ -23,6 +23,10 @@ MAX_TEXT_VALUES = 300_000
 # What Python's int() takes whatever its settings; by default it takes 4,300.
 MAX_DIGITS = 640
 
+# How transformers writes the floats that JSON has no words for: {"__float__": "Infinity"}.
+FLOAT = b"__float__"
+_FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
+
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _BARE_STRING = re.compile(rb'"[^"]*(?:"|\Z)')
 _UNMARKED = bytes(byte for byte in range(256) if byte not in b'[]{}"')
@@ -78,6 +82,19 @@ def load_object(content: bytes, what: str) -> Loaded:
     if "\\u" in text and (fault := escape_fault(value)):
         raise CheckpointError(f"{subject} {fault}")
     return Loaded(value, tuple(sorted(repeated)))
+
+
+def with_floats(value: object) -> object:
+    """The value, and each object in it that stands for a float as that float."""
+    match value:
+        case {"__float__": str(name), **others} if not others and name in _FLOATS:
+            return _FLOATS[name]
+        case dict():
+            return {key: with_floats(item) for key, item in value.items()}
+        case list():
+            return [with_floats(item) for item in value]
+        case _:
+            return value
 
 
 def lfs_pointer_size(head: bytes) -> int | None:

@@ -373,6 +373,13 @@ class BadSize(_OfFile):
     severity: ClassVar = Severity.ERROR
 
 
+class WrongTotal(_OfFile):
+    """The index states another number of parameters than there are; no loader reads it."""
+
+    kind: ClassVar = "wrong-total"
+    severity: ClassVar = Severity.WARNING
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unsafe(_OfFile):
     """Loading the file would import or call what no state dict needs. Nothing of it was run."""
@@ -439,11 +446,17 @@ Finding = (
     | BadHeader
     | BadIndex
     | BadSize
+    | WrongTotal
     | BadConfig
     | Unsafe
     | Twin
     | AbsentPart
 )
+
+
+def of_tensors(finding: Finding) -> bool:
+    """Whether its names are tensors', stored or expected, of one checkpoint and one class."""
+    return isinstance(finding, _OfExpected | _OfStored | _OfPairs)
 
 
 def count_of(finding: Finding) -> int:

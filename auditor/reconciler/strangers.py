@@ -9,7 +9,7 @@ from auditor.analytic.loading import Loading
 from auditor.analytic.union import Union
 from auditor.layouts import learned
 from auditor.reconciler.findings import MOST_NAMED, Buffer, Finding, Unexpected, Unused, by_name
-from auditor.reconciler.matching import Hit, Places, reported
+from auditor.reconciler.matching import Hit, Places
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor
 
@@ -44,10 +44,9 @@ def identify(
     )
     may_be_known = _prefilter(family)
     for tensor in tensors:
-        name = reported(tensor.name, loading)
-        buffer = loading.is_buffer(name)
-        silent = buffer or loading.leaves_out(name)
-        if buffer:
+        names = loading.reported(tensor.name)
+        silent = all(map(loading.leaves_out, names))
+        if any(map(loading.is_buffer, names)):
             yield _buffer(tensor, Role.LEGACY, None)._replace(silent=silent)
         elif may_be_known(tensor.name):
             yield _identify(tensor, family)._replace(silent=silent)
@@ -62,11 +61,14 @@ def _prefilter(family: tuple[tuple[str, Places], ...]) -> Callable[[str], bool]:
     with 300,000 foreign ones. All names that `Places.of` looks for are looked for here at once.
     """
     known = Union(places.names for _, places in family)
-    kinds = dict.fromkeys((places.loading, places.prefix) for _, places in family)
+    kinds = {
+        (of.prefix, of.loading.renames, of.loading.legacy, of.loading.kept): of.loading
+        for _, of in family
+    }
 
     def may_be(stored: str) -> bool:
-        for rules, prefix in kinds:
-            for name in {stored, reported(stored, rules)}:
+        for (prefix, *_), rules in kinds.items():
+            for name in {stored, rules.of_old(rules.renamed(stored))[0]}:
                 if name in known:
                     return True
                 if prefix and (
@@ -110,7 +112,7 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Stranger:
 
 def extra(hit: Hit, loading: Loading) -> Stranger:
     """A tensor that the target class itself says nobody here reads."""
-    silent = loading.leaves_out(reported(hit.stored.name, loading))
+    silent = all(map(loading.leaves_out, loading.reported(hit.stored.name)))
     return _extra(hit.stored, hit.expected)._replace(silent=silent)
 
 

@@ -19,7 +19,7 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._decoder import decoder, gated_mlp, headed
-from auditor.analytic.families._gemma4 import Kind, attention, kinds
+from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread
 from auditor.analytic.families.gemma2 import NORMS
 
 TEXT = Family(
@@ -58,6 +58,7 @@ TEXT = Family(
             "hidden_size_per_layer_input": "D_layer",
         }
     ),
+    unread=unread,
 )
 
 
