@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from auditor import oracle
 from auditor.analytic import blocks
 from auditor.containers import imports, index, jsons, manifest, pickle_machine, pickle_reader, zips
 from auditor.downloader import assemble, folder, heads, http, hub, listing, stored
 from auditor.examining import case
+from auditor.oracle import serving
 from auditor.reconciler import findings
 
 SECURITY = Path(__file__).resolve().parent.parent / "SECURITY.md"
@@ -47,8 +47,8 @@ BOUNDS = (
     ("redirects", f"{http._MOST_REDIRECTS:,}"),  # noqa: SLF001
     ("names of unexpected tensors that a finding lists", f"{findings.MOST_NAMED:,}"),
     ("module rows of a report, unexpected ones", f"{case.MOST_STRANGE_MODULES:,}"),
-    ("seconds in which transformers answers", f"{oracle.MOST_SECONDS:,}"),
-    ("memory in which it does", mib(oracle.MOST_BYTES)),
+    ("seconds in which transformers answers", f"{serving.MOST_SECONDS:,}"),
+    ("memory in which it does", mib(serving.MOST_BYTES)),
 )
 
 
