@@ -42,7 +42,7 @@ class Case(NamedTuple):
     depth: int | None
     ignore: tuple[Ignore, ...]
     shared: dict[str, Any]  # fields of the outcome that are known so far
-    contradictions: list[str]  # of the config with itself, where one side could be taken
+    contradictions: list[str]  # of the config with itself, where its shapes follow all the same
 
     def know(self, **fields: Any) -> None:
         self.shared.update(fields)
@@ -192,7 +192,8 @@ def unaudited(case: Case, reason: Reason, detail: str) -> Unaudited:
     _know_stored(case)
     unread = (item.finding(file=item.file, reason=item.reason) for item in case.found.unread)
     twins = twin_findings(case.snapshot, case.found)
-    findings = in_order((*case.found.findings, *unread, *twins, *besides(case.snapshot)))
+    bad = contradictions(case)
+    findings = in_order((*bad, *case.found.findings, *unread, *twins, *besides(case.snapshot)))
     return Unaudited(reason=reason, detail=detail, findings=findings, **case.shared)
 
 

@@ -11,7 +11,16 @@ from auditor.downloader.select import ADAPTER_CONFIG
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.examining.case import Case, no_weights, report, unaudited, without_expectation
-from auditor.expecting import Implied, Opinion, implied, of_diffusers, of_module, second_opinion
+from auditor.expecting import (
+    Implied,
+    Opinion,
+    implied,
+    of_diffusers,
+    of_module,
+    reasons,
+    said_of,
+    second_opinion,
+)
 from auditor.layouts import unknown, unpack
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
@@ -62,8 +71,8 @@ def examine(  # noqa: PLR0913 - one keyword for each choice a caller has
         case = case.knowing(says.findings)
         found = _expected(case, says, target, module, oracle=oracle and not module)
     except CheckpointError as error:
-        bad = BadConfig(file=where(snapshot), reason=str(error))
-        return without_expectation(case, bad)
+        bad = (BadConfig(file=where(snapshot), reason=reason) for reason in reasons(error))
+        return without_expectation(case, *bad)
     except SourceError as error:
         return unaudited(case, error.reason, str(error))
     if isinstance(found, Refusal):
@@ -98,6 +107,7 @@ def _expected(
     if isinstance(found, Refusal):
         return found
     expectation = found.expectation
+    case.contradictions.extend(said_of(expectation))
     opinion = second_opinion(config, expectation) if oracle else Opinion()
     files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
     declared = says.declared or declaration(config.values, files)
