@@ -28,7 +28,6 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.dims import Dim, counted, dim, product, summed
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role, Symbol
-from auditor.containers.words import described
 from auditor.errors import CheckpointError
 
 Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same value
@@ -134,9 +133,10 @@ class _Listing:
         if min(sizes, default=0) < 0 or elements > most or max(sizes, default=0) > _LONGEST:
             if role is Role.LEGACY:
                 return  # no version could store it
-            implied = ", ".join(f"{size} = {described(dim(size).value)}" for size in shape)
+            implied = ", ".join(dim(size).named for size in shape)
             what = "a negative size" if min(sizes) < 0 else "more numbers than torch can address"
-            raise CheckpointError(f"{name} would have {what}: ({implied})")
+            keys = {symbol.key for size in shape for symbol in dim(size).symbols}
+            raise CheckpointError(f"{name} would have {what}: ({implied})", *sorted(keys))
         self.tensors.append(ExpectedTensor(name, sizes, elements, role))
 
     def module(self, block: Module | Repeat | Stack, name: str) -> _Size:
