@@ -93,6 +93,17 @@ def test_of_spoilt_configs_the_library_and_we_refuse_the_same(library):
             BERT | {"num_attention_heads": 3},
             "hidden_size 16 is not a multiple of num_attention_heads 3: 16 = 5 * 3 + 1",
         ),
+        ("ConvNextBackbone", {"model_type": "convnext"}, "hidden_sizes is not in the config, and"),
+        (
+            "ResNetModel",
+            {"model_type": "resnet", "out_indices": [0.0]},
+            "out_features (null) and out_indices (a list) cannot be used: list indices",
+        ),
+        (
+            "M2M100Model",
+            {"model_type": "m2m_100", "d_model": 2, "encoder_attention_heads": 1},
+            "d_model 2 is too little for sines and cosines",
+        ),
         ("BertModel", BERT | {"attention_probs_dropout_prob": 2.0}, "attention_probs_dropout_prob"),
     ],
 )
@@ -112,6 +123,7 @@ def test_what_the_library_cannot_build_is_named(library, target, values, reason)
         ("Qwen3ForCausalLM", QWEN | {"head_dim": 8, "layer_types": None}),
         ("GPTNeoModel", NEO | {"attention_types": [[["global"], 2]]}),
         ("AlbertModel", {"model_type": "albert", "num_attention_heads": 3}),  # 4096 = 1365 * 3 + 1
+        ("ConvNextBackbone", {"model_type": "convnext", "hidden_sizes": [96, 192, 384, 768]}),
         ("MistralForCausalLM", {"model_type": "mistral", "rope_theta": 10000}),
         ("BertModel", BERT | {"layer_norm_eps": float("nan")}),
         ("BertModel", BERT | {"_name_or_path": 4, "made_up": {"by": ["a", "stranger"]}}),

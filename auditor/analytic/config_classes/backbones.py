@@ -41,9 +41,10 @@ def _check(
         count = len(stages)
         found = [number % count if number < 0 else number for number in numbers]
         _in_order(config, _NUMBERS, found, [n for n in range(count) if n in found])
-    if names is None or numbers is None or not _all_of(stages, numbers):
+    if numbers is None or not _all_of(stages, numbers):
         return
-    if names != [stages[number] for number in numbers]:
+    named = [stages[number] for number in numbers]  # 0.0 is in the range, and not a place in a list
+    if names is not None and names != named:
         both = f"{config.path}{_NAMES} and {config.path}{_NUMBERS}"
         config.refuse(f"{both} are not of the same stages", _NAMES, _NUMBERS)
 

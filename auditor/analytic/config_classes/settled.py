@@ -88,6 +88,10 @@ class Settled:
     def named(self, key: str) -> str:
         return named(self.path + key)
 
+    def stated(self, key: str) -> str:
+        """The key as a config states it, where the class keeps it behind a property."""
+        return self.named(key.removeprefix("_"))
+
     def shown(self, *keys: str) -> str:
         """`num_hidden_layers 2`, `hidden_size 32 and num_attention_heads 5`."""
         return " and ".join(f"{self.named(key)} {_short(self.get(key))}" for key in keys)
@@ -106,8 +110,8 @@ class Settled:
         try:
             yield
         except WRONG as error:
-            names = " and ".join(f"{self.named(key)} ({described(self.get(key))})" for key in keys)
-            self.refuse(f"{names} cannot be worked with: {said(error)}", *keys)
+            names = " and ".join(f"{self.stated(key)} ({described(self.get(key))})" for key in keys)
+            self.refuse(f"{names} cannot be used: {said(error)}", *keys)
 
 
 def _short(value: object) -> str:

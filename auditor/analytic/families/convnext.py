@@ -108,8 +108,19 @@ def convnext_backbone(c: Config) -> Module:
         for name, number in handed_on(c, count).items()
     }
     return module(
-        embeddings=embeddings(c), encoder=encoder(c), hidden_states_norms=module(**handed)
+        embeddings=embeddings(c),
+        encoder=encoder(c),
+        num_features=joined(c),
+        hidden_states_norms=module(**handed),
     )
+
+
+def joined(c: Config) -> Refused | None:
+    """The library joins a list to the widths, which are a tuple where a config has none."""
+    key = "hidden_sizes"
+    if c.settled is None or key in c.values:
+        return None
+    return refused(c, f"{c.path}{key} is not in the config, and its default is not a list", key)
 
 
 config_rules("ConvNextConfig", first=backbones.by_depths)

@@ -82,7 +82,7 @@ def pooled_patches(c: Config, vision: Config) -> Refused | None:
         side = int(vision.attribute("image_size") // vision.attribute("patch_size"))
         _ = side // int(c.attribute(keys[0]) ** 0.5)
     except WRONG as error:
-        reason = f"{', '.join(c.path + key for key in keys)} cannot be worked with: {error}"
+        reason = f"{', '.join(c.path + key for key in keys)} cannot be used: {error}"
         return refused(c, reason, *keys)
     return None
 

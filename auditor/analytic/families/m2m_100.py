@@ -13,15 +13,16 @@ M2M100 = family("m2m_100", "M2M100Model", vocab_size=128112)
 def positions(c: Config) -> Module:
     """Computed; the first versions kept them as a parameter, which the base class stored."""
     L, D = c.dim("max_position_embeddings") + 2, c.dim("d_model")
-    wrong = padding(c, L) or narrow(c, D) or unstored(c, L, D)
+    wrong = padding(c, L) or sinusoids(c, L, D) or unstored(c, L, D)
     return module(weights=Legacy((L, D)), sinusoids=wrong)
 
 
-def narrow(c: Config, width: Dim) -> Refused | None:
-    """Sines and cosines, whose frequencies take more than one of each."""
-    if width.value // 2 > 1:
+def sinusoids(c: Config, places: Dim, width: Dim) -> Refused | None:
+    """Frequencies from 1 down to 1/10000 in even steps: of one alone there is no step."""
+    if c.settled is None or (places.value and width.value >= 0 and width.value // 2 != 1):
         return None
-    return refused(c, f"{width.named} is too narrow for sines and cosines of places", "d_model")
+    size, key = (width, "d_model") if places.value else (places, "max_position_embeddings")
+    return refused(c, f"{size.named} is too little for sines and cosines of places", key)
 
 
 @architecture("M2M100Model", M2M100)
