@@ -62,7 +62,7 @@ def test_latex_balances_its_braces_and_escapes_names(tmp_path: Path) -> None:
     ("values", "code", "said"),
     [
         ({"model_type": "no-such"}, 3, "unknown-architecture"),
-        ({"architectures": ["BertModel"], "hidden_size": -1}, 1, "hidden_size is -1"),
+        ({"architectures": ["BertModel"], "hidden_size": -1}, 1, "hidden_size -1"),
     ],
 )
 def test_a_config_that_explains_nothing_says_why(tmp_path: Path, values, code, said) -> None:
