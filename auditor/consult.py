@@ -42,6 +42,9 @@ class Oracle:
     def base_class(self, model_type: str, /) -> str:
         return self._library.listed[model_type][0]
 
+    def auto_class(self, name: str, model_type: str, /) -> str | None:
+        return self._library.autos.get(name, {}).get(model_type)
+
     def current(self, name: str, /) -> str:
         return name
 

@@ -17,6 +17,7 @@ class Reason(StrEnum):
     NO_WEIGHTS = "no-weights"
     NO_SAFETENSORS = "no-safetensors"
     UNKNOWN_ARCHITECTURE = "unknown-architecture"
+    CUSTOM_CODE = "custom-code"
     UNKNOWN_LAYOUT = "unknown-layout"
     OTHER_FAMILY = "other-family"
     OFFLINE = "offline"

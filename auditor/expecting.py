@@ -3,14 +3,19 @@
 The one place that knows of both; another source is another Source.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from auditor.analytic import Config, Expectation, catalogue, sentence
+from auditor.analytic import Config, Expectation, Role, catalogue, sentence
+from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.choose import Choice, Classes, Refusal, choose
 from auditor.analytic.config_classes import FaultyConfigError, worded
+from auditor.analytic.loaders import Loader
+from auditor.analytic.ties import heads_apart, untied
 from auditor.containers.words import quoted
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.reconciler.disputes import disputes
@@ -65,28 +70,53 @@ def siblings(model_type: str) -> tuple[str, ...]:
     return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)
 
 
-def implied(
+def implied(  # noqa: PLR0913 - what is asked for, and what is known of the files
     config: Config,
     target: str | None,
     chosen: Callable[[Choice], None],
     *,
+    loader: Loader | None = None,
     depth: int | None = None,
+    stored: Callable[[], Collection[str] | None] = tuple,
 ) -> Implied | Refusal:
     """The expectation of the first source that knows the architecture.
 
     Its modules are known down to `depth` (None: all), and one further: a file without the base
     model's prefix has them one level higher.
-    `chosen` is told the class as soon as there is one. Raises CheckpointError for a config from
-    which no model can be built.
+    `chosen` is told the class as soon as there is one. `stored` says the names in the files, which
+    decide about a head that the config says is not tied; None: there are no files. Raises
+    CheckpointError for a config from which no model can be built.
     """
     further = None if depth is None else depth + 1
-    found = _by(catalogue, config, target, chosen, further)
+    found = _first(config, partial(choose, target=target, loader=loader), chosen, further)
+    if isinstance(found, Refusal) or not (apart := heads_apart(config, found.expectation, stored)):
+        return found
+    again = replace(config, apart=True)
+    found = _first(again, partial(choose, target=target, loader=loader), lambda _: None, further)
+    if isinstance(found, Refusal):
+        return found
+    left = [one.name for one in found.expectation.tensors if one.role is Role.TIED]
+    return found._replace(expectation=untied(found.expectation, {*left} & {*apart}))
+
+
+def _first(
+    config: Config,
+    choosing: Callable[..., Choice | Refusal],
+    chosen: Callable[[Choice], None],
+    depth: int | None,
+) -> Implied | Refusal:
+    """By the closed form; where there is none, by the oracle."""
+
+    def asked(classes: Source) -> Choice | Refusal:
+        return choosing(config, classes=classes)
+
+    found = _by(catalogue, asked, chosen, depth)
     if isinstance(found, Implied) or found.reason is not Reason.UNKNOWN_ARCHITECTURE:
         return found
     oracle = _oracle()
     if oracle is None:
         return found._replace(detail=f"{found.detail}; {_EXTRA} would let transformers answer")
-    return _by(oracle, config, target, chosen, further)
+    return _by(oracle, asked, chosen, depth)
 
 
 def of_module(config: Config, kind: str) -> Implied | Refusal:
@@ -112,13 +142,12 @@ def of_diffusers(config: Config) -> Refusal | None:
 
 def _by(
     source: Source,
-    config: Config,
-    target: str | None,
+    asked: Callable[[Source], Choice | Refusal],
     chosen: Callable[[Choice], None],
     depth: int | None,
 ) -> Implied | Refusal:
     try:
-        choice = choose(config, target, source)
+        choice = asked(source)
         if isinstance(choice, Refusal):
             return choice
         chosen(choice)
@@ -134,7 +163,8 @@ def _by(
         each = (_siblings(source, kind.config, kind.model_type) for kind in choice.kin)
         return tuple(chain.from_iterable(each))
 
-    return Implied(expectation, Family(declared=declared, siblings=siblings))
+    family = Family(declared=declared, siblings=siblings, spares=choice.spares)
+    return Implied(expectation, family)
 
 
 def _siblings(source: Source, config: Config, model_type: str) -> Iterator[Sibling]:
@@ -152,8 +182,8 @@ def _siblings(source: Source, config: Config, model_type: str) -> Iterator[Sibli
 
 
 def require(target: str) -> None:
-    """Raise UsageError for a class that no source knows."""
-    if catalogue.known(target):
+    """Raise UsageError for a class that no source knows; what an auto class is, the model says."""
+    if catalogue.known(target) or is_auto(target):
         return
     oracle = _oracle()
     if oracle is None:
@@ -172,6 +202,10 @@ def require_oracle() -> None:
         raise UsageError(f"a second opinion needs torch and transformers: {_EXTRA}")
 
 
+def _parameters(expectation: Expectation) -> frozenset[str]:
+    return frozenset(one.name for one in expectation.tensors if one.role is Role.PARAMETER)
+
+
 class Opinion(NamedTuple):
     """What a second opinion came to."""
 
@@ -188,4 +222,5 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
         second = oracle.expect(config, expectation.target)
     except (CheckpointError, SourceError) as error:
         return Opinion(unchecked=(f"a second opinion: {error}",))
+    second = untied(second, heads_apart(config, second, lambda: _parameters(expectation)))
     return Opinion(findings=tuple(disputes(expectation, second)))

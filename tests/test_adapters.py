@@ -277,9 +277,11 @@ def test_experts_have_an_adapter_each_or_one_for_all_of_a_layer(at_hub, tmp_path
 def test_a_class_that_the_user_names_is_that_of_the_base(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     tensors = {name.replace("transformer.", ""): what for name, what in TENSORS.items()}
-    folder = folder_of(tmp_path / "a", files({**LORA, "task_type": None}, tensors))
+    folder = folder_of(tmp_path / "a", files({**LORA, "task_type": "CAUSAL_LM"}, tensors))
     assert auditor.audit(folder).verdict == "findings"
     assert clean(auditor.audit(folder, target="GPT2Model")).target == "LoraModel of GPT2Model"
+    unsaid = folder_of(tmp_path / "b", files({**LORA, "task_type": None}, tensors))
+    assert clean(auditor.audit(unsaid)).target == "LoraModel of GPT2Model"
 
 
 @pytest.mark.oracle

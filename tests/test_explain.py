@@ -71,6 +71,15 @@ def test_a_config_that_explains_nothing_says_why(tmp_path: Path, values, code, s
     assert said in done.stdout + done.stderr
 
 
+def test_what_keeps_the_class_from_being_built_is_said_beside_the_formula(tmp_path: Path) -> None:
+    values = {"architectures": ["BertModel"], "pad_token_id": 30522, "hidden_act": "gleu"}
+    done = run("explain", _config(tmp_path, values))
+    assert (done.returncode, "V*D" in done.stdout) == (0, True)
+    said = [line for line in done.stderr.splitlines() if line.startswith("audit: bad-config: ")]
+    assert [line.split()[2] for line in said] == ["hidden_act", "pad_token_id"]
+    assert not run("explain", _config(tmp_path, values), "-q").stderr
+
+
 def test_of_a_pipeline_the_folders_that_can_be_explained_are_named(tmp_path: Path) -> None:
     done = run("explain", written(tmp_path, stable_diffusion()))
     said = "has no config.json; there is one in 'text_encoder', 'unet', 'vae': name such a folder\n"

@@ -8,6 +8,7 @@ from functools import lru_cache, partial, wraps
 from importlib import import_module
 from typing import NamedTuple, Protocol, TypeVar, cast
 
+from auditor.analytic import auto_classes
 from auditor.analytic.blocks import Module, bounded, symbols
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Blame, Fault, Settled, of_model_type, settle
@@ -27,6 +28,7 @@ from auditor.errors import CheckpointError, Reason, SourceError
 __all__ = [
     "Family",
     "architecture",  # what a family file needs, and what makes the module an expecting.Source
+    "auto_class",
     "base_class",
     "current",
     "current_type",
@@ -137,6 +139,19 @@ def family(model_type: str) -> Family:
 def base_class(model_type: str) -> str:
     """The class that the model type's prefix stands for."""
     return family(model_type).base
+
+
+def auto_class(name: str, model_type: str) -> str | None:
+    """What an auto class builds of a model type; None: nothing that is known here."""
+    if not siblings(model_type):
+        return None
+    return auto_classes.auto_class(name, base_class(model_type), siblings(model_type))
+
+
+def took_over(name: str, model_type: str) -> bool:
+    """Whether a class of a repository's own code is the one that transformers has by its name."""
+    known = siblings(model_type)
+    return bool(known) and current(name) in known and family(model_type).taken_over
 
 
 def inside(model_type: str) -> Mapping[str, str]:
@@ -303,7 +318,7 @@ def _settled(config: Config, family: Family) -> Settled | None:
     kind = of_model_type(family.model_type) if config.checked and today else None
     if kind is None:
         return None
-    return config.once(kind, lambda: settle(kind, config.values, config.path))
+    return config.once((kind.name, settle), lambda: settle(kind, config.values, config.path))
 
 
 @contextmanager

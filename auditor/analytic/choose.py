@@ -1,9 +1,11 @@
 """Which class an audit is for, and which one the config declares."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
+from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.config import Config
+from auditor.analytic.loaders import Loader
 from auditor.containers.words import named, quoted
 from auditor.errors import CheckpointError, Reason
 
@@ -20,6 +22,8 @@ class Classes(Protocol):
     def siblings(self, model_type: str, /) -> tuple[str, ...]: ...
 
     def base_class(self, model_type: str, /) -> str: ...
+
+    def auto_class(self, name: str, model_type: str, /) -> str | None: ...
 
     def current(self, name: str, /) -> str: ...
 
@@ -45,6 +49,7 @@ class Choice(NamedTuple):
     around: Kind  # of the config as a whole, where it is one of several models
     notes: tuple[str, ...]  # decisions that the reader should know of
     contradiction: str | None = None  # what the config says of itself that cannot all be true
+    spares: tuple[str, ...] = ()  # modules of the base model that its loader has no use for
 
     @property
     def model_type(self) -> str:
@@ -64,40 +69,70 @@ class Refusal(NamedTuple):
     detail: str
 
 
-def choose(config: Config, target: str | None, classes: Classes) -> Choice | Refusal:
-    """The class is config.architectures[0], or `target` where the caller has one.
+def choose(
+    config: Config, target: str | None, classes: Classes, loader: Loader | None = None
+) -> Choice | Refusal:
+    """The class is `target` where the caller has one, else the loader's, else architectures[0].
 
-    A config without architectures stands for its family's base class. The class of a model inside
-    another one is built from its part of the config, as transformers builds it. Raises
-    CheckpointError where the config contradicts itself.
+    A target may be an auto class. A config without architectures stands for its family's base
+    class. The class of a model inside another one is built from its part of the config, as
+    transformers builds it. Raises CheckpointError where the config contradicts itself.
     """
     named_first = config.architectures[0] if config.architectures else None
     declared = _declared(config, named_first, classes)
-    wanted = named_first if target is None else target
+    asked = _asked(target or (loader.asks if loader else None), config, classes)
+    if isinstance(asked, Refusal):
+        return asked
+    wanted = asked or named_first
     if declared is None or (wanted is not None and not classes.types(wanted)):
         return Refusal(Reason.UNKNOWN_ARCHITECTURE, _unknown(config, wanted, classes))
     name, kind = declared
     stated = _stated(config, classes)
     around = Kind(stated, config) if stated and classes.siblings(stated) else kind
     chosen = kind
-    if target is not None:
-        of = classes.types(target)
+    if asked is not None:
+        of = classes.types(asked)
         found = next((each for each in (kind, around) if each.model_type in of), None)
         found = found or _within(config, of, classes)
         if found is None:
             family = around.model_type
-            detail = f"{target} is of the family {' and '.join(of)}, the checkpoint {family}"
+            detail = f"{asked} is of the family {' and '.join(of)}, the checkpoint {family}"
             return Refusal(Reason.OTHER_FAMILY, detail)
         chosen = found
+    built = classes.current(asked) if asked else name
+    by_loader = loader if target is None else None
     return Choice(
-        target=classes.current(target) if target else name,
-        declared=name,
+        target=built,
+        declared=built if by_loader else name,
         kind=chosen,
-        of_declared=kind,
+        of_declared=chosen if by_loader else kind,
         around=around,
-        notes=tuple(_notes(config, name, chosen, classes)),
+        notes=(
+            *_notes(config, name, chosen, classes),
+            *(_loader_notes(by_loader, built, name) if by_loader else ()),
+        ),
         contradiction=_contradiction(config, name, classes),
+        spares=by_loader.spares if by_loader else (),
     )
+
+
+def _asked(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:
+    """The class of that name; of an auto class the one that it builds of the config."""
+    if name is None or not is_auto(name):
+        return name
+    model_type = _stated(config, classes)
+    found = classes.auto_class(name, model_type) if model_type is not None else None
+    if found is not None:
+        return found
+    family = f"model_type {quoted(model_type)}" if model_type else "a config without a model_type"
+    detail = f"{classes.unknown} a class that {name} builds of {family}"
+    return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
+
+
+def _loader_notes(loader: Loader, built: str, declared: str) -> Iterator[str]:
+    if built != declared:
+        how = f"with {loader.asks}, " if loader.asks != built else ""
+        yield f"{loader.name} loads it {how}as {built}; the config declares {declared}"
 
 
 def _stated(config: Config, classes: Classes) -> str | None:

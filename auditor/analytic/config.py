@@ -1,7 +1,7 @@
 """Config: what a config.json says about shapes, read as strictly as transformers reads it."""
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import isfinite
@@ -42,6 +42,10 @@ LETTERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+# Keys of configs inside a config; what says how weights are packed is none.
+_PART = re.compile(r"_config$|^(encoder|decoder|generator|question_encoder)$")
+_PACKING = re.compile(r"^(quantization|compression)_config$")
+
 _T = TypeVar("_T", bool, str)
 _V = TypeVar("_V")
 
@@ -60,6 +64,7 @@ class Config:
     family: Family | None = None  # the config class, which knows defaults and synonyms
     path: str = ""  # of a config inside a config: "text_config."
     assumed: bool = False  # the whole object is a default of the config around it
+    apart: bool = False  # a head that the config says is not tied is a tensor of its own
     checked: bool = True  # a config.json, which transformers has to take as it is
     # The same as its config class in transformers completes it, where that is known.
     settled: Settled | None = field(default=None, compare=False, repr=False)
@@ -131,6 +136,15 @@ class Config:
         """Whether the config itself has the key, and not as null."""
         name = self._name(key)
         return any(self.values.get(spelt) is not None for spelt in (*self._aliases(name), name))
+
+    @property
+    def denies_ties(self) -> bool:
+        """Whether the config says that embeddings and head are not tied.
+
+        Some classes (T5's) tie them whatever it says. Loading keeps them apart all the same where
+        both are stored, as published checkpoints of T5 v1.1 do; a fresh model has one of them.
+        """
+        return self.values.get("tie_word_embeddings") is False
 
     def length(self, key: str) -> int:
         """How many integers a list has; one that stands alone, which may be negative, is one."""
@@ -264,15 +278,26 @@ class Config:
     def dtype(self) -> str | None:
         """The declared dtype in the safetensors format's words, e.g. "BF16"; None: none declared.
 
-        `dtype` beats its older name `torch_dtype`; a "torch." in front is no matter.
+        `dtype` beats its older name `torch_dtype`; a "torch." in front is no matter. A config that
+        says nothing has the dtype that all configs inside it agree on: Qwen3-VL's is that of its
+        text_config.
         """
         key = "torch_dtype" if self.values.get("dtype") is None else "dtype"
         value = self.values.get(key)
-        if value is None or value == "auto":
+        if value == "auto":
             return None
+        if value is None:
+            inner = {part.dtype for part in self._parts()} - {None}
+            return inner.pop() if len(inner) == 1 else None
         if not isinstance(value, str) or value.removeprefix("torch.") not in DTYPES:
-            raise _refusal(key, value, "a dtype of torch is needed")
+            raise _refusal(self.path + key, value, "a dtype of torch is needed")
         return DTYPES[value.removeprefix("torch.")]
+
+    def _parts(self) -> Iterator[Self]:
+        """The configs inside this one, of whatever models."""
+        for key, value in self.values.items():
+            if isinstance(value, Mapping) and _PART.search(key) and not _PACKING.search(key):
+                yield replace(self, values=value, family=None, path=f"{self.path}{key}.")
 
     def _name(self, key: str) -> str:
         """The config class's own key of that name: GPT-2 has n_embd for hidden_size."""

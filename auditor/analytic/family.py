@@ -20,6 +20,8 @@ class Family:
     synonyms: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Older names of its keys, which the config class still takes: older name -> its own key.
     older: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # Whether transformers took its classes over, with their names, from code of repositories.
+    taken_over: bool = False
     # Letters for formulas, by key, where config.LETTERS has none or two keys would share one.
     letters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 

@@ -78,7 +78,7 @@ def _audit(
 
     `audit MODEL...` is short for `audit check MODEL...`, whose --help lists the options.
 
-    Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit.
+    Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit and found nothing wrong.
     """
 
 

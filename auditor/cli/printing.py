@@ -50,7 +50,8 @@ def print_outcome(
     outcome: Report | Unaudited, form: FormatChoice, depth: int | None, *, quiet: bool
 ) -> None:
     """A report to stdout, and one line to stderr where there is none to make."""
-    known = isinstance(outcome, Report) or outcome.observed or outcome.expected
+    said = (outcome.observed, outcome.expected, outcome.findings)
+    known = isinstance(outcome, Report) or any(said)
     if not quiet and (known or form is not FormatChoice.TERMINAL):
         texts = rendered([outcome], form, depth)
         text = texts.get("modules.csv") or next(iter(texts.values()))

@@ -1,7 +1,6 @@
 """The file that says which models a repository holds, a folder each, and of which classes."""
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import NamedTuple
 
 from auditor.containers.index import shard_fault
@@ -17,6 +16,17 @@ SENTENCE = "sentence_transformers"  # the library, as modules.json has it
 # Of its modules those that have weights: what pools or normalises has a config at the most.
 TRANSFORMERS = ("Transformer", "MLMTransformer", "CLIPModel")  # whose config names their class
 LEARNING = (*TRANSFORMERS, "Dense", "LayerNorm", "LSTM", "CNN", "WeightedLayerPooling")
+
+# What a module that wraps a transformer says of itself, in its folder: the first that is there.
+SETTINGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+)
 
 MAX_MANIFEST = 1024 * 1024  # bytes; those of the Hub have 200 to 1,500
 
@@ -84,7 +94,7 @@ def _pipeline(file: str, content: bytes) -> Manifest:
 def _modules(file: str, content: bytes) -> Manifest:
     """`[{"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}]`.
 
-    A path "" is the repository's own folder.
+    A path "" or "." is the repository's own folder. Modules without weights may share it.
     """
     if fault := lfs_fault(named(file), content):
         raise CheckpointError(fault)
@@ -92,12 +102,20 @@ def _modules(file: str, content: bytes) -> Manifest:
     modules = wrapped["modules"]
     if not isinstance(modules, list) or len(wrapped) > 1:
         raise CheckpointError(f"{named(file)} is {described(modules)}, where a list is due")
-    entries = tuple(sorted(_module_entries(file, modules)))
-    folders = [entry.folder for entry in entries]
-    if len(set(folders)) < len(folders):
-        twice = next(one for one, other in pairwise(folders) if one == other)
-        raise CheckpointError(f"{named(file)} has two modules in the folder {quoted(twice)}")
-    return Manifest(file=file, target="SentenceTransformer", entries=entries)
+    found: dict[str, Entry] = {}
+    for entry in sorted(_module_entries(file, modules)):
+        other = found.get(entry.folder)
+        if other is not None and _weighs(other) and _weighs(entry):
+            twice = quoted(entry.folder)
+            raise CheckpointError(f"{named(file)} has two modules in the folder {twice}")
+        if other is None or _weighs(entry):
+            found[entry.folder] = entry
+    return Manifest(file=file, target="SentenceTransformer", entries=tuple(sorted(found.values())))
+
+
+def _weighs(entry: Entry) -> bool:
+    """Whether a module has weights, as far as its class is known."""
+    return entry.library != SENTENCE or entry.kind in LEARNING
 
 
 def _module_entries(file: str, modules: list[object]) -> Iterator[Entry]:
@@ -109,4 +127,5 @@ def _module_entries(file: str, modules: list[object]) -> Iterator[Entry]:
                 f"{named(file)}: module {number} has as its path {described(path)} and as its "
                 f"type {described(kind)}, where strings are due"
             )
-        yield Entry(path.strip("/"), kind.partition(".")[0], kind.rpartition(".")[2])
+        folder = "/".join(part for part in path.split("/") if part not in {"", "."})
+        yield Entry(folder, kind.partition(".")[0], kind.rpartition(".")[2])

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from auditor.containers.manifest import LEARNING, PIPELINE
+from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
 from auditor.downloader.selection import CONFIG, Part, Selection
 from auditor.downloader.standard import Found, standard, variants
 
@@ -20,7 +20,12 @@ def components(names: Iterable[str], manifest: str, variant: str | None) -> tupl
     every = _parts(names, variant)
     if manifest == PIPELINE:
         return tuple(every)
-    return tuple(part for part in every if _weighs(part) or re.fullmatch(_MODULE, part.folder))
+    inside = _by_folder(names)
+    return tuple(
+        _with_settings(part, inside[part.folder])
+        for part in every
+        if _weighs(part) or re.fullmatch(_MODULE, part.folder)
+    )
 
 
 def models(names: Iterable[str], variant: str | None) -> tuple[Part, ...]:
@@ -80,6 +85,12 @@ def _selection(folder: str, inside: set[str], found: Found) -> Selection:
 
     config = path(CONFIG) if CONFIG in inside else None
     return Selection(config=config, weights=path(found.weights), index=path(found.index))
+
+
+def _with_settings(part: Part, inside: set[str]) -> Part:
+    """The part with what says how sentence-transformers loads it, where that is there."""
+    name = next((f"{part.folder}/{name}" for name in SETTINGS if name in inside), None)
+    return part._replace(selection=replace(part.selection, settings=name))
 
 
 def _with_twins(part: Part, inside: set[str]) -> Part:

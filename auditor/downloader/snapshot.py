@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from auditor.containers.jsons import lfs_pointer_size
 from auditor.containers.kinds import Table, parser
 from auditor.containers.safetensors import Header, parse_header
 from auditor.containers.sparse import NeedsBytes, Part, Sparse
@@ -50,6 +51,12 @@ class FileHead:
     def length(self) -> int:
         """Bytes that are kept."""
         return len(self.head) + sum(len(part.data) for part in self.parts)
+
+    @property
+    def pointed(self) -> int | None:
+        """The size of the file that this Git LFS pointer stands for; None: it is no pointer."""
+        begins = self.parts and self.parts[0].start == 0
+        return lfs_pointer_size(self.parts[0].data if begins else self.head)
 
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:
@@ -109,6 +116,7 @@ class Component:
     heads: tuple[FileHead, ...] = ()
     twins: tuple[FileHead, ...] = ()
     unopened: tuple[str, ...] = ()
+    settings: TextFile | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +131,7 @@ class Snapshot:
     config: TextFile | None = None
     index: TextFile | None = None
     packing: TextFile | None = None  # says how the weights are packed: quantize_config.json
+    settings: TextFile | None = None  # says how it is loaded: sentence_bert_config.json
     heads: tuple[FileHead, ...] = ()  # sorted by name; the weight files that were opened
     twins: tuple[FileHead, ...] = ()  # sorted by name; the same weights in another format
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have

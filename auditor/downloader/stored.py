@@ -36,9 +36,12 @@ _GZIP = b"\x1f\x8b"
 _KEYS = "commit config files format heads index model origin partial unopened version"
 # Keys that are there where they say anything: older snapshots are without them.
 TWINS, BASE, MANIFEST, COMPONENTS = "twins", "base", "manifest", "components"
-PACKING = "packing"
-_OPTIONAL = (TWINS, BASE, PACKING, MANIFEST, COMPONENTS)
-_COMPONENT_KEYS = "config heads index name twins unopened"
+PACKING, SETTINGS = "packing", "settings"
+_OPTIONAL = (TWINS, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS)
+_COMPONENT_KEYS = (
+    "config heads index name twins unopened",
+    "config heads index name settings twins unopened",
+)
 _BASE_KEYS = "commit config detail model origin reason"
 _TEXT_KEYS = ("name text", "base64 name")
 _HEAD_KEYS = ("header length name size", "base64 name size", "name parts size")
@@ -115,6 +118,7 @@ def _snapshot(loaded: Loaded) -> Snapshot:
         base=_base(document[BASE]) if BASE in document else None,
         unopened=_names(document["unopened"]),
         packing=_text_file(document.get(PACKING), PACKING),
+        settings=_text_file(document.get(SETTINGS), SETTINGS),
         manifest=_text_file(document.get(MANIFEST), MANIFEST),
         components=tuple(map(_loaded_component, _list(document.get(COMPONENTS, []), COMPONENTS))),
         partial=_flag(document["partial"], "partial"),
@@ -127,7 +131,7 @@ def _file(entry: object) -> RepoFile:
 
 
 def _loaded_component(entry: object) -> Component:
-    fields = _object(entry, COMPONENTS, _COMPONENT_KEYS)
+    fields = _object(entry, COMPONENTS, *_COMPONENT_KEYS)
     return Component(
         folder=_name(fields["name"]),
         config=_text_file(fields["config"], "config"),
@@ -135,6 +139,7 @@ def _loaded_component(entry: object) -> Component:
         heads=_heads(fields["heads"]),
         twins=_heads(fields["twins"]),
         unopened=_names(fields["unopened"]),
+        settings=_text_file(fields.get(SETTINGS), SETTINGS),
     )
 
 

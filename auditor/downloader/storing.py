@@ -14,6 +14,7 @@ from auditor.downloader.stored import (
     LENGTH,
     MANIFEST,
     PACKING,
+    SETTINGS,
     TWINS,
     VERSION,
 )
@@ -47,7 +48,7 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
 
     Of a usual checkpoint: 15 us for a header of 22 kB, where the text and its digest take 50.
     """
-    parts = (snapshot.index, snapshot.packing, snapshot.manifest, snapshot.base)
+    parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
     if any(parts) or snapshot.twins or snapshot.components:
         return None
     if any(head.parts for head in snapshot.heads):
@@ -85,6 +86,8 @@ def _shared(snapshot: Snapshot) -> dict[str, object]:
         document[BASE] = {**vars(snapshot.base), "config": _text(snapshot.base.config)}
     if snapshot.packing:
         document[PACKING] = _text(snapshot.packing)
+    if snapshot.settings:
+        document[SETTINGS] = _text(snapshot.settings)
     if snapshot.manifest:
         document[MANIFEST] = _text(snapshot.manifest)
     if snapshot.components:
@@ -93,7 +96,9 @@ def _shared(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _component(component: Component) -> dict[str, object]:
+    settings = {SETTINGS: _text(component.settings)} if component.settings else {}
     return {
+        **settings,
         "name": component.folder,
         "config": _text(component.config),
         "index": _text(component.index),

@@ -21,6 +21,7 @@ from auditor.analytic.adapters import (
     saved_shapes,
 )
 from auditor.analytic.adapters.settings import HEADS
+from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.choose import Choice, Refusal
 from auditor.containers.words import named, quoted
 from auditor.downloader.snapshot import Base as BaseModel
@@ -120,7 +121,10 @@ def _answers(
 
 
 def _classes(settings: Settings, config: Config, target: str | None) -> Iterator[str | None]:
-    """The classes that the base may have been, the likeliest first; None: the one it declares."""
+    """The classes that the base may have been, the likeliest first; None: the one it declares.
+
+    Last what AutoModel builds: encoders of sentences are trained without the head of their base.
+    """
     if target is not None:
         yield target
         return
@@ -130,6 +134,8 @@ def _classes(settings: Settings, config: Config, target: str | None) -> Iterator
     yield from likely
     if not (config.architectures and config.architectures[0] in likely):
         yield None
+    if settings.task in {None, "FEATURE_EXTRACTION"}:
+        yield AUTO_MODEL
 
 
 def _forms(config: Config, target: str | None) -> tuple[Base, ...]:

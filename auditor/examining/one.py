@@ -1,5 +1,6 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -7,10 +8,20 @@ from typing import NamedTuple
 from auditor.analytic import Config
 from auditor.analytic.choose import Refusal
 from auditor.analytic.kv_cache import kv_cache
+from auditor.containers.manifest import Entry
 from auditor.downloader.select import ADAPTER_CONFIG
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.examining.case import Case, no_weights, report, unaudited, without_expectation
+from auditor.examining.case import (
+    UNPACKED,
+    Case,
+    Packing,
+    no_weights,
+    report,
+    unaudited,
+    without_expectation,
+)
+from auditor.examining.custom import custom_code, judged
 from auditor.expecting import (
     Implied,
     Opinion,
@@ -21,17 +32,18 @@ from auditor.expecting import (
     said_of,
     second_opinion,
 )
-from auditor.layouts import unknown, unpack
+from auditor.layouts import unknown, unpack, written
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared
+from auditor.layouts.packing import Declared, apart
 from auditor.reconciler.claims import drafting_notes, listed_size_rule
 from auditor.reconciler.contents import contents
-from auditor.reconciler.findings import BadConfig
+from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
-from auditor.reconciler.said import is_gguf, said, where
+from auditor.reconciler.said import is_gguf, module_of, said, where
 from auditor.reconciler.spoken import Said
+from auditor.reconciler.unusual import piece, unindexed
 from auditor.report import Report, Unaudited, expected_side
 
 
@@ -40,13 +52,13 @@ def examine(  # noqa: PLR0913 - one keyword for each choice a caller has
     *,
     requested: str,
     target: str | None = None,
-    module: str | None = None,
+    entry: Entry | None = None,
     depth: int | None = None,
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
     weights: bool = True,
 ) -> Report | Unaudited:
-    """Audit one model; `module` is its class where it is one of sentence-transformers.
+    """Audit one model; `entry` is what the manifest of a repository of several says of it.
 
     Without `weights` it is taken for a config alone.
     """
@@ -59,25 +71,49 @@ def examine(  # noqa: PLR0913 - one keyword for each choice a caller has
         source=snapshot.source,
         origin=snapshot.origin,
         fetched=snapshot.fetched,
-        target=target or module,
+        target=target or module_of(entry),
         notes=case.found.notes,
     )
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case, target)
+    return _model(case, target, entry, oracle=oracle)
+
+
+def _model(
+    case: Case, target: str | None, entry: Entry | None, *, oracle: bool
+) -> Report | Unaudited:
+    """A model of transformers, or a module of sentence-transformers."""
+    module = module_of(entry)
+    custom: str | None = None
     try:
-        says = said(snapshot)
+        says = said(case.snapshot, entry)
         if says is None:
             return _unsaid(case)
-        case = case.knowing(says.findings)
+        custom = None if target else says.custom_class
+        if custom is not None:  # what transformers' own config class refuses is no matter to it
+            says = says._replace(config=replace(says.config, checked=False))
+        case = case.knowing((*says.findings, *_unindexed(case.snapshot, says)))
         found = _expected(case, says, target, module, oracle=oracle and not module)
-    except CheckpointError as error:
-        bad = (BadConfig(file=where(snapshot), reason=reason) for reason in reasons(error))
-        return without_expectation(case, *bad)
-    except SourceError as error:
-        return unaudited(case, error.reason, str(error))
+    except (CheckpointError, SourceError) as error:
+        return _without(case, error, custom)
     if isinstance(found, Refusal):
-        return unaudited(case, found.reason, found.detail)
-    return _compared(case, found)
+        return _without(case, SourceError(found.reason, found.detail), custom)
+    outcome = _compared(case, found)
+    return outcome if custom is None else judged(case, outcome, found.implied.expectation, custom)
+
+
+def _without(
+    case: Case, error: CheckpointError | SourceError, custom: str | None
+) -> Report | Unaudited:
+    """Nothing follows from the config; `custom` is the class of the repository's own code."""
+    if isinstance(error, SourceError):
+        if custom is not None:
+            return custom_code(case, custom, str(error), error.reason)
+        return unaudited(case, error.reason, str(error))
+    if custom is not None:
+        return custom_code(case, custom, str(error))
+    bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in reasons(error))
+    return without_expectation(case, *bad)
 
 
 class _Expected(NamedTuple):
@@ -102,18 +138,42 @@ def _expected(
     else:
         chosen = partial(case.know_choice, said=notes)
         found = _of_diffusers(case, config) or implied(
-            config, target or says.target, chosen, depth=case.depth
+            config,
+            target or says.target,
+            chosen,
+            loader=says.loader,
+            depth=case.depth,
+            stored=partial(_stored_names, case),
         )
     if isinstance(found, Refusal):
         return found
     expectation = found.expectation
     case.contradictions.extend(said_of(expectation))
     opinion = second_opinion(config, expectation) if oracle else Opinion()
-    files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
-    declared = says.declared or declaration(config.values, files)
+    declared = says.declared or _declared(config, snapshot)
     _ = config.dtype  # one that is none ends here, not later
     case.know(expected=expected_side(expectation), kv_cache=kv_cache(expectation, config.values))
     return _Expected(config, found, declared, opinion)
+
+
+def _unindexed(snapshot: Snapshot, says: Said) -> tuple[BadIndex, ...]:
+    """That several files have no index; asked of the few models of which it may be true."""
+    if snapshot.index is not None or len(snapshot.heads) == 1:
+        return ()
+    return tuple(unindexed(snapshot, says.declared or _declared(says.config, snapshot)))
+
+
+def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
+    files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
+    return declaration(config.values, files)
+
+
+def _stored_names(case: Case) -> Collection[str] | None:
+    """The names of what is stored, in files that were read or not; None: nothing is here."""
+    if case.found.empty:
+        return None
+    hidden = (name for item in case.found.unread for name in item.names or ())
+    return {*(tensor.name for tensor in case.found.tensors), *hidden}
 
 
 def _of_diffusers(case: Case, config: Config) -> Refusal | None:
@@ -135,7 +195,8 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
-    tensors, shapes = case.found.tensors, shapes_of(expected)
+    unseen, shapes = case.found.unseen, shapes_of(expected)
+    tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
     try:
         unpacked = unpack(tensors, declared, shapes)
         if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
@@ -143,7 +204,9 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
     except CheckpointError as error:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    return report(case, config.dtype, found.implied, unpacked, found.opinion)
+    told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
+    packing = Packing(apart(unpacked, unseen, blind=case.found.blind), told)
+    return report(case, config.dtype, found.implied, packing, found.opinion)
 
 
 def _adapter(case: Case, target: str | None) -> Report | Unaudited:
@@ -162,7 +225,7 @@ def _adapter(case: Case, target: str | None) -> Report | Unaudited:
     if case.found.empty:
         detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
         return no_weights(case, expectation, detail)
-    return report(case, None, found.implied, PLAIN, Opinion(unchecked=found.unchecked))
+    return report(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
 
 
 def _unsaid(case: Case) -> Report | Unaudited:
@@ -170,5 +233,10 @@ def _unsaid(case: Case) -> Report | Unaudited:
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
+    if name := piece(case.snapshot):
+        detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
+        return unaudited(
+            case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"
+        )
     detail = f"{model} has no config.json: nothing says what its tensors should be"
     return unaudited(case, Reason.NO_CONFIG, detail)

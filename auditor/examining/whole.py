@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from auditor.containers.manifest import SENTENCE, TRANSFORMERS, Entry
 from auditor.downloader.snapshot import Snapshot
 from auditor.downloader.words import listed
 from auditor.errors import Reason, UsageError
@@ -34,7 +33,7 @@ def examine(
         raise UsageError(f"--as names one class, and {snapshot.model} holds several models")
     if root and len(of.pieces) == 1 and not of.findings:
         alone = replace(snapshot, manifest=None, components=())
-        return one(alone, target=target)
+        return one(alone, target=target, entry=root.entry)
     parts = tuple(
         replace(_part(piece, one, requested, target), component=piece.component)
         for piece in of.pieces
@@ -58,16 +57,7 @@ def _part(
             reason=Reason.NO_SAFETENSORS,
             detail=f"{detail}such as model.safetensors; it has {listed(unread)}",
         )
-    if entry is not None and entry.library == SENTENCE and entry.kind not in TRANSFORMERS:
-        return one(snapshot, module=entry.kind)
-    if not piece.folder:
-        return one(snapshot, target=target)
-    return one(snapshot, target=_class_of(entry))
-
-
-def _class_of(entry: Entry | None) -> str | None:
-    """The class that loading a part asks transformers for; None: that of its own config."""
-    return entry.kind if entry is not None and entry.library == "transformers" else None
+    return one(snapshot, target=None if piece.folder else target, entry=entry)
 
 
 # --- the whole --------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from auditor.reconciler.findings import (
     Unsafe,
     Unused,
     WrongDtype,
+    WrongTotal,
 )
 from auditor.reconciler.fold import fold
 from auditor.reconciler.modules import ModuleRow
@@ -204,7 +205,7 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
             evidence = {"file": finding.file}
         case Unsafe():
             evidence = {"file": finding.file, "imports": finding.imports}
-        case BadHeader() | BadIndex() | BadSize() | BadConfig() | Twin():
+        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | Twin():
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
         case Missing() | New() | Unexpected() | Buffer() | Bookkeeping() | BadLayout() | Beside():

@@ -25,6 +25,7 @@ from auditor.reconciler.findings import (
     Tied,
     Twin,
     Unsafe,
+    WrongTotal,
 )
 from auditor.reconciler.fold import fold
 from auditor.report import Expected, Observed, Report, Unaudited
@@ -189,16 +190,31 @@ def _finding(
     finding: Finding, width: int, *, verbose: bool, ignored: bool = False
 ) -> Iterator[RenderableType]:
     yield _heading(finding, ignored=ignored)
-    names = () if finding.names == (_file(finding),) else fold(finding.names)
+    names = _names(finding)
     shown = names if verbose else names[:_MAX_NAMES]
     yield from (_indented(cut(printable(name), width - 4), 4) for name in shown)
     if len(names) > len(shown):
         yield _indented(f"and {len(names) - len(shown):,} more of such names", 4)
-    if isinstance(finding, Tied | Duplicate):
-        others = finding.to if isinstance(finding, Tied) else finding.of
-        same = ", ".join(fold(others))
-        yield _indented(f"the same as {_shown(same)}", 2)
     yield _indented(_shown(finding.reason), 2)
+
+
+def _names(finding: Finding) -> tuple[str, ...]:
+    """The folded names; of copies each with the tensor that it is a copy of."""
+    if finding.names == (_file(finding),):
+        return ()
+    if not isinstance(finding, Tied | Duplicate):
+        return fold(finding.names)
+    copies: dict[str, list[str]] = {}
+    for name, kept in zip(
+        finding.names, finding.to if isinstance(finding, Tied) else finding.of, strict=True
+    ):
+        copies.setdefault(kept, []).append(name)
+    return tuple(
+        f"{name} = {other}"
+        for kept, names in copies.items()
+        for other in fold([kept])
+        for name in fold(names)
+    )
 
 
 def _heading(finding: Finding, *, ignored: bool) -> Text:
@@ -215,21 +231,22 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
 
 def _file(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
-    if isinstance(finding, BadHeader | BadIndex | BadSize | BadConfig | Unsafe | Twin):
+    if isinstance(finding, BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | Twin):
         return finding.file
     return None
 
 
 def _verdict(outcome: Report | Unaudited) -> Text:
     verdict = Text(outcome.verdict, style=_VERDICTS[outcome.verdict])
-    if isinstance(outcome, Unaudited):
-        return verdict.append(f" ({outcome.reason}): {_shown(outcome.detail)}", style="not bold")
     alarms = Counter(finding.severity for one in outcome.every for finding in one.findings)
     counted = [
         _counted(alarms[severity], severity)
         for severity in (Severity.ERROR, Severity.WARNING)
         if alarms[severity]
     ]
+    if isinstance(outcome, Unaudited):
+        said = f" ({', '.join((outcome.reason, *counted))}): {_shown(outcome.detail)}"
+        return verdict.append(said, style="not bold")
     standing = f" ({', '.join(counted)})" if counted else ""
     return verdict.append(f"{standing}: {', '.join(_account(outcome))}", style="not bold")
 

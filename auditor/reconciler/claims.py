@@ -1,5 +1,6 @@
 """What the config claims, held against names and sizes alone."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.analytic import Config, Expectation, Role
@@ -33,16 +34,49 @@ def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[
                 yield f"{path}{key} is {count}, and no layer for drafting tokens is stored"
 
 
+# A hundredth of the parameters: rotary frequencies are less, GPT-2's causal masks (a tenth) more.
+_NEXT_TO_NOTHING = 100
+
+
+def other_names_note(
+    reconciled: Reconciled, expectation: Expectation, total: float | None
+) -> str | None:
+    """That the weights are the config's under other names, where sizes tell.
+
+    What is missing is there in every shape, and next to nothing else is: masks and frequencies. Of
+    shards that are not all here the index's `total` has to be the size of what is missing.
+    """
+    strangers = [item.tensor for item in reconciled.strangers if item.fate == Fate.UNEXPECTED]
+    missing = [item.tensor for item in reconciled.absent if item.fate == Fate.MISSING]
+    if not missing or len(strangers) < len(missing):
+        return None
+    if all(tensor.shape is not None for tensor in strangers):
+        lacking = Counter(one.shape for one in missing)
+        lacking -= Counter(one.shape for one in strangers if one.shape is not None)
+        more = sum(one.elements or 0 for one in strangers) - sum(one.elements for one in missing)
+        same = not lacking and more * _NEXT_TO_NOTHING <= expectation.parameters
+        how = "have the shapes of"
+    else:
+        sizes = {expectation.parameters * bits // 8 for bits in totals.WIDTHS.values()}
+        same = len(strangers) == len(missing) and total in sizes
+        how = "take, by total_size, as many bytes as"
+    if not same:
+        return None
+    what = f"the {len(strangers):,} tensors that nothing expects {how} the {len(missing):,} that"
+    return f"{what} are missing: most likely the config's model, under other names"
+
+
 def other_model_rule(
-    reconciled: Reconciled, expectation: Expectation, file: str
+    reconciled: Reconciled, expectation: Expectation, file: str, total: float | None = None
 ) -> Iterator[Finding]:
     """The config, `file`, describes another model than the weights: hardly a name in common.
 
-    Names that end as expected ones do are of the same model, however they begin.
+    Names that end as expected ones do are of the same model, however they begin; so are tensors of
+    the very sizes that are missing.
     """
     strangers = [item.tensor.name for item in reconciled.strangers if item.fate == Fate.UNEXPECTED]
     stored = len(reconciled.counted)
-    if 2 * len(strangers) <= stored:
+    if 2 * len(strangers) <= stored or other_names_note(reconciled, expectation, total):
         return
     missing = sum(item.fate == Fate.MISSING for item in reconciled.absent)
     needed = sum(tensor.role is Role.PARAMETER for tensor in expectation.tensors)

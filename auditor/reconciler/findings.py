@@ -348,6 +348,13 @@ class BadSize(_OfFile):
     severity: ClassVar = Severity.ERROR
 
 
+class WrongTotal(_OfFile):
+    """The index states another number of parameters than there are; no loader reads it."""
+
+    kind: ClassVar = "wrong-total"
+    severity: ClassVar = Severity.WARNING
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unsafe(_OfFile):
     """Loading the file would import or call what no state dict needs. Nothing of it was run."""
@@ -414,6 +421,7 @@ Finding = (
     | BadHeader
     | BadIndex
     | BadSize
+    | WrongTotal
     | BadConfig
     | Unsafe
     | Twin

@@ -30,6 +30,7 @@ from auditor.reconciler.findings import (
     Unsafe,
     Unused,
     WrongDtype,
+    WrongTotal,
 )
 
 KINDS: tuple[str, ...] = tuple(sorted(kind.kind for kind in get_args(Finding)))
@@ -110,7 +111,7 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
         case Disputed():
             kept_disputes = tuple(item for item in finding.disputes if wanted(item.name))
             return replace(finding, disputes=kept_disputes)
-        case BadHeader() | BadIndex() | BadSize() | BadConfig() | Unsafe() | Twin():
+        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | Unsafe() | Twin():
             names = tuple(filter(wanted, finding.tensors))
             hidden = tuple(item for item in finding.hidden if wanted(item.name))
             return replace(finding, tensors=names, hidden=hidden)

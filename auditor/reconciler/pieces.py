@@ -94,6 +94,7 @@ def _at_the_top(snapshot: Snapshot) -> Component:
         heads=snapshot.heads,
         twins=snapshot.twins,
         unopened=snapshot.unopened,
+        settings=snapshot.settings,
     )
 
 
@@ -114,6 +115,7 @@ def _own(
         heads=of.heads,
         twins=of.twins,
         unopened=of.unopened,
+        settings=of.settings,
         manifest=None,
         components=(),
         fetched=Fetched(),

@@ -10,13 +10,10 @@ from typing import NamedTuple
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
-from auditor.layouts.packing import PLAIN, Unpacked
+from auditor.layouts.packing import PLAIN, Behind, Unpacked
 from auditor.reconciler import packed
 from auditor.reconciler.copies import copied_of, duplicates, once
 from auditor.reconciler.findings import (
-    BadHeader,
-    BadIndex,
-    BadSize,
     Buffer,
     Finding,
     MisShaped,
@@ -36,6 +33,7 @@ from auditor.reconciler.strangers import (
     findings_of_strangers,
     identify,
 )
+from auditor.reconciler.unread import Headless, Unread, unseen, whereabouts
 from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
 from auditor.walker import Counted, parent
 
@@ -46,6 +44,7 @@ class Family:
 
     declared: Expectation  # of the class that the config declares
     siblings: Callable[[], tuple[Sibling, ...]]  # every class of the family; on demand
+    spares: tuple[str, ...] = ()  # modules of the target that its own loader has no use for
 
 
 _LEARNED = Role.PARAMETER
@@ -53,15 +52,7 @@ _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
 
 _UNSHARED: Mapping[str, str] = MappingProxyType({})
-
-
-class Unread(NamedTuple):
-    """A weight file that could not be read, and the stored names that it keeps from us."""
-
-    finding: type[BadHeader | BadIndex | BadSize]
-    file: str
-    reason: str
-    names: frozenset[str] | None  # as the index has them; None: it may hold anything
+_NOTHING: Mapping[str, Behind] = MappingProxyType({})
 
 
 class Absent(NamedTuple):
@@ -88,6 +79,7 @@ class Reconciled:
     findings: tuple[Finding, ...]
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
+    unseen: tuple[tuple[str, Headless], ...]  # what an index places in files that were not read
     moved: bool  # some pieces belong to another module than the stored tensor's name says
 
 
@@ -99,12 +91,14 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     indexed: Mapping[str, str],
     unread: tuple[Unread, ...] = (),
     unpacked: Unpacked = PLAIN,
+    behind: Mapping[str, Behind] = _NOTHING,
     shared: Mapping[str, str] = _UNSHARED,
 ) -> Reconciled:
     """Account for every tensor; `indexed` is the index's own name -> shard.
 
-    `unpacked` says which of them are packed, and what is in them; `shared` which are stored as
-    the very same bytes as another of their file.
+    `unpacked` says which of them are packed, and what is in them; `behind` the same of names in
+    files that could not be read; `shared` which are stored as the very same bytes as another of
+    their file.
     """
     alone = packed.left_plain(tensors, unpacked)
     matching = match(alone, expectation, indexed=indexed, pieces=packed.in_order(unpacked))
@@ -122,14 +116,15 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         and tensor[0] not in plain
         and tensor[0] not in named
     ]
-    absent, hidden = _judge_absent(left, expectation, family, unread)
+    where = whereabouts(unread, expectation, behind) if left else (lambda _name: None)
+    absent, hidden = _judge_absent(left, expectation, family, unread, where)
     unknown = _identified(matching.strangers, loading, family) if matching.strangers else ()
     strangers = (*unknown, *extras)
     copied = copied_of(copies, ties.answered, plain, shared)
     fates = ((one.hit, Fate.TIED if one.same else Fate.DUPLICATE) for one in copied)
     findings = (
         *hidden,
-        *_missing(absent),
+        *_missing(absent, family.spares),
         *_mis_shaped(answered),
         *duplicates(copied),
         *_renamed(answered),
@@ -154,6 +149,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         findings=findings,
         shift=matching.shift,
         packed=packed.places(unpacked),
+        unseen=tuple(unseen(unread, expectation, behind, family.siblings)),
         moved=any(parent(piece.name) != parent(piece.stored.name) for piece in unpacked.pieces),
     )
 
@@ -204,11 +200,14 @@ def _judge_absent(
     expectation: Expectation,
     family: Family,
     unread: tuple[Unread, ...],
+    where: Callable[[str], str | None],
 ) -> tuple[tuple[Absent, ...], tuple[Finding, ...]]:
-    """The fate of each unanswered tensor, and one finding for each unread file."""
+    """The fate of each unanswered tensor, and one finding for each unread file.
+
+    `where` says of an expected name which unread file may hold it.
+    """
     left = [tensor for tensor in left if not tensor.role.optional]  # of which some store some
     behind: dict[str, list[ExpectedTensor]] = {item.file: [] for item in unread}
-    where = _whereabouts(unread, expectation) if left else (lambda _name: None)
     needed = _needed(expectation, family.declared) if left else frozenset()
     absent: list[Absent] = []
     for tensor in left:
@@ -219,31 +218,14 @@ def _judge_absent(
             behind[file].append(tensor)
             fate = Fate.UNREADABLE
         else:
-            fate = Fate.MISSING if tensor.name in needed else Fate.NEW
+            lacking = tensor.name in needed and not _is_below(tensor.name, family.spares)
+            fate = Fate.MISSING if lacking else Fate.NEW
         absent.append(Absent(tensor, fate.value))
     hidden = tuple(
         item.finding(file=item.file, reason=item.reason, hidden=tuple(behind[item.file]))
         for item in unread
     )
     return tuple(absent), hidden
-
-
-def _whereabouts(
-    unread: tuple[Unread, ...], expectation: Expectation
-) -> Callable[[str], str | None]:
-    """A function from an expected name to the unread file that may hold it."""
-    found = places(expectation)
-    known: dict[str, str] = {}
-    anywhere: str | None = None
-    for item in unread:
-        if item.names is None:
-            anywhere = anywhere or item.file
-            continue
-        for stored in item.names:
-            expected = found.of(stored).expected
-            if expected is not None:
-                known.setdefault(expected.name, item.file)
-    return lambda name: known.get(name, anywhere)
 
 
 def _needed(expectation: Expectation, declared: Expectation) -> frozenset[str]:
@@ -257,14 +239,23 @@ def _needed(expectation: Expectation, declared: Expectation) -> frozenset[str]:
     return frozenset(tensor.name for tensor in answered if tensor is not None)
 
 
-def _missing(absent: tuple[Absent, ...]) -> Iterator[Finding]:
+def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Finding]:
     missing = tuple(item.tensor for item in absent if item.fate == Fate.MISSING)
-    new = tuple(item.tensor for item in absent if item.fate == Fate.NEW)
+    new = [item.tensor for item in absent if item.fate == Fate.NEW]
+    spared = tuple(tensor for tensor in new if _is_below(tensor.name, spares))
+    others = tuple(tensor for tensor in new if not _is_below(tensor.name, spares))
     if missing:
         yield Missing(tensors=missing, reason="the declared class needs it and no file stores it")
-    if new:
+    if others:
         reason = "only the target class uses it: loading would initialise it afresh"
-        yield New(tensors=new, reason=reason)
+        yield New(tensors=others, reason=reason)
+    if spared:
+        reason = "its loader has no use for it: loading would initialise it afresh"
+        yield New(tensors=spared, reason=reason)
+
+
+def _is_below(name: str, modules: tuple[str, ...]) -> bool:
+    return any(name.startswith(f"{module}.") for module in modules)
 
 
 def _tied(absent: tuple[Absent, ...]) -> Iterator[Finding]:

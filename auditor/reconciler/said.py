@@ -1,7 +1,18 @@
 """Who says what a checkpoint should hold: config.json; of GGUF files their own metadata."""
 
-from auditor.analytic import read_config
-from auditor.downloader.snapshot import Snapshot
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from auditor.analytic import Config, catalogue, read_config
+from auditor.analytic.custom_code import custom_class
+from auditor.analytic.loaders import of_pipeline, of_sentence_transformers
+from auditor.containers.jsons import parse_object
+from auditor.containers.manifest import SENTENCE, TRANSFORMERS, Entry
+from auditor.containers.words import quoted
+from auditor.downloader.snapshot import Snapshot, TextFile
+from auditor.errors import CheckpointError
+from auditor.reconciler.findings import BadConfig
 from auditor.reconciler.spoken import Said
 
 
@@ -17,9 +28,17 @@ def where(snapshot: Snapshot) -> str:
     return min((head.name for head in snapshot.heads), default="config.json")
 
 
-def said(snapshot: Snapshot) -> Said | None:
+def module_of(entry: Entry | None) -> str | None:
+    """The class of a module of sentence-transformers; None: it is a model of transformers."""
+    if entry is None or entry.library != SENTENCE or entry.kind in TRANSFORMERS:
+        return None
+    return entry.kind
+
+
+def said(snapshot: Snapshot, entry: Entry | None = None) -> Said | None:
     """None: no file says it, or none that can be read.
 
+    `entry` is what the manifest of a repository of several models says of this one.
     Raises CheckpointError for a config that is none, SourceError for an architecture that is not
     known.
     """
@@ -29,4 +48,46 @@ def said(snapshot: Snapshot) -> Said | None:
         return from_gguf.said(snapshot)
     if snapshot.config is None:
         return None
-    return Said(read_config(snapshot.config.name, snapshot.config.content))
+    config = read_config(snapshot.config.name, snapshot.config.content)
+    if module_of(entry) is not None:
+        return Said(config)
+    found = _under(config, entry, snapshot.settings)
+    return _with_custom_class(found)
+
+
+def _with_custom_class(says: Said) -> Said:
+    """Whose class it is, where auto_map says that the repository has code of its own."""
+    config = says.config
+    asked = says.loader.asks if says.loader else next(iter(config.architectures), None)
+    custom = custom_class(config, asked)
+    if custom is None:
+        return says
+    if catalogue.took_over(custom.rpartition(".")[2], config.model_type or ""):
+        note = f"auto_map names {quoted(custom)}, which transformers took over under that name"
+        return says._replace(notes=(*says.notes, note))
+    return says._replace(custom_class=custom)
+
+
+def _under(config: Config, entry: Entry | None, settings: TextFile | None) -> Said:
+    """The config as the software reads it that the manifest is of, and what that loads."""
+    match entry:
+        case Entry(library="transformers", kind=kind):
+            return Said(config, loader=of_pipeline(kind))
+        case Entry(library="sentence_transformers", kind=kind):
+            try:
+                values = parse_object(settings.content, settings.name) if settings else {}
+            except CheckpointError as error:
+                bad = BadConfig(file=settings.name if settings else "", reason=str(error))
+                return _under(config, entry, None)._replace(findings=(bad,))
+            loader = of_sentence_transformers(kind, config.model_type, values)
+            return Said(_overlaid(config, values), loader=loader)
+    return Said(config)
+
+
+def _overlaid(config: Config, settings: Mapping[str, object]) -> Config:
+    """sentence-transformers passes these on to AutoConfig.from_pretrained."""
+    for key in ("config_kwargs", "config_args"):
+        given = settings.get(key)
+        if isinstance(given, Mapping) and given:
+            return replace(config, values=MappingProxyType({**config.values, **given}))
+    return config

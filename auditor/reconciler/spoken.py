@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from auditor.analytic import Config
+from auditor.analytic.loaders import Loader
 from auditor.layouts.packing import Declared
 from auditor.reconciler.findings import Finding
 
@@ -15,3 +16,5 @@ class Said(NamedTuple):
     declared: Declared | None = None  # the layout, where the config itself does not say it
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()  # about the files that say it
+    loader: Loader | None = None  # who builds it, where that is not the config's architectures
+    custom_class: str | None = None  # of the repository's own code, which its auto_map names

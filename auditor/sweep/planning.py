@@ -116,8 +116,14 @@ def _names(siblings: object) -> frozenset[str]:
 
 def _reads(files: Files, names: Collection[str]) -> Load:
     """The requests for one model, if each file takes one; an adapter's base is two more."""
+    if files.hints:  # of which one names a file, as likely as not
+        return Load(models=1, texts=len(files.hints), heads=1)
     models = (files, *(part.selection for part in files.parts))
-    texts = sum(bool(text) for one in models for text in (one.config, one.index, one.manifest))
+    texts = sum(
+        bool(text)
+        for one in models
+        for text in (one.config, one.index, one.packing, one.settings, one.manifest)
+    )
     heads = sum(bool(one.weights) + len(one.shards) + _indexed(one.index, names) for one in models)
     bases = int(files.config == ADAPTER_CONFIG)
     return Load(models=1, listing=bases, texts=texts + bases, heads=heads)

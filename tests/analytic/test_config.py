@@ -385,6 +385,14 @@ def test_defaults_within_a_nested_config_are_recorded_with_their_path():
         ({"dtype": "float8_e4m3fn"}, "F8_E4M3"),
         ({"dtype": "bfloat16", "torch_dtype": "float32"}, "BF16"),
         ({"dtype": None, "torch_dtype": "float32"}, "F32"),
+        ({"text_config": {"dtype": "bfloat16"}}, "BF16"),
+        ({"text_config": {"torch_dtype": "bfloat16"}, "vision_config": {}}, "BF16"),
+        ({"text_config": {"dtype": "bfloat16"}, "vision_config": {"dtype": "float32"}}, None),
+        ({"dtype": "float16", "text_config": {"dtype": "bfloat16"}}, "F16"),
+        ({"dtype": "auto", "text_config": {"dtype": "bfloat16"}}, None),
+        ({"thinker_config": {"text_config": {"dtype": "float16"}}}, "F16"),
+        ({"encoder": {"dtype": "float16"}, "decoder": {"dtype": "float16"}}, "F16"),
+        ({"quantization_config": {"dtype": "float16"}, "task_specific": {"dtype": "x"}}, None),
     ],
 )
 def test_a_dtype_is_read_under_both_its_keys(values, dtype):

@@ -302,7 +302,7 @@ def test_an_absurd_number_of_files_is_refused(folder, monkeypatch):
 
 
 def test_headers_that_would_fill_the_memory_are_refused(sharded, monkeypatch):
-    monkeypatch.setattr("auditor.downloader.assemble.MAX_HEADS", 2 * len(HEAD) - 1)
+    monkeypatch.setattr("auditor.downloader.reads.MAX_HEADS", 2 * len(HEAD) - 1)
     with pytest.raises(SourceError, match="the headers of 2 files") as raised:
         fetch(str(sharded))
     assert raised.value.reason is Reason.TOO_LARGE

@@ -104,7 +104,7 @@ def test_modules_are_looked_for_where_weights_are_or_should_be(folder, files, co
     names = [CONFIG, ONE, MODULES, *(f"{folder}/{name}" for name in files)]
     selection = select(names, "x")
     assert (selection.weights, bool(selection.parts)) == (ONE, counts)
-    assert selection.manifest == (MODULES if counts else None)
+    assert selection.manifest == MODULES  # it also says what loads the repository's own
 
 
 def test_without_a_manifest_a_folder_is_a_model_only_with_config_and_weights():

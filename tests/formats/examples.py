@@ -29,6 +29,7 @@ from auditor.reconciler.findings import (
     Unsafe,
     Unused,
     WrongDtype,
+    WrongTotal,
 )
 from auditor.reconciler.modules import ModuleRow
 from auditor.report import Expected, FileTally, Observed, Report, Unaudited
@@ -293,6 +294,10 @@ def every_kind():
                 reason="the index names them and no shard holds them",
             ),
             BadSize(file="a.safetensors", reason="8 + 100 + 180 bytes declared, 280 there"),
+            WrongTotal(
+                file="model.safetensors.index.json",
+                reason="total_parameters is 46, the shards hold 45 parameters: +1",
+            ),
             BadConfig(file="config.json", reason="hidden_size is 0"),
             Unsafe(
                 file="pytorch_model.bin",

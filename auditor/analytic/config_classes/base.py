@@ -5,9 +5,8 @@ all other keys; then the validators. A family says what is its own by `config_ru
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import layers, rope
 from auditor.analytic.config_classes.facts import (
@@ -28,8 +27,7 @@ _TAKEN = ("torch_dtype", "name_or_path", "_commit_hash", "output_attentions", "p
 _BACKBONE = "backbone_config"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rules:
+class _Rules(NamedTuple):
     """What a config class does beside what all of them do."""
 
     first: Hook | None = None

@@ -7,7 +7,6 @@ lines of that class and the first one.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
@@ -35,8 +34,7 @@ class Part(NamedTuple):
     optional: bool  # an absent one stays absent
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ConfigClass:
+class ConfigClass(NamedTuple):
     """One config class of transformers, as far as its declarations go."""
 
     name: str  # "BertConfig"
@@ -51,8 +49,7 @@ class ConfigClass:
     unchecked_rope: frozenset[str]  # keys of rope_parameters that are no business of the checks
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Library:
+class Library(NamedTuple):
     """What holds for all config classes of one version of transformers."""
 
     name: str  # "transformers 5.23.0"

@@ -32,6 +32,7 @@ from auditor.analytic.rotation import mscale
 
 DEEPSEEK_V2 = Family(
     model_type="deepseek_v2",
+    taken_over=True,
     prefix="model",
     base="DeepseekV2Model",
     defaults=MappingProxyType(
@@ -61,6 +62,7 @@ DEEPSEEK_V2 = Family(
 
 DEEPSEEK_V3 = Family(
     model_type="deepseek_v3",
+    taken_over=True,
     prefix="model",
     base="DeepseekV3Model",
     defaults=MappingProxyType(

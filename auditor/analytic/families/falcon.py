@@ -17,6 +17,7 @@ from auditor.analytic.rotation import plain, rotation
 
 FALCON = Family(
     model_type="falcon",
+    taken_over=True,
     prefix="transformer",
     base="FalconModel",
     defaults=MappingProxyType(

@@ -17,6 +17,7 @@ from auditor.analytic.parts import dropout, refused, shares
 
 MPT = Family(
     model_type="mpt",
+    taken_over=True,
     prefix="transformer",
     base="MptModel",
     defaults=MappingProxyType(

@@ -24,6 +24,7 @@ from auditor.analytic.rotation import rotation, turning
 
 PHI = Family(
     model_type="phi",
+    taken_over=True,
     prefix="model",
     base="PhiModel",
     defaults=MappingProxyType(

@@ -24,6 +24,7 @@ from auditor.containers.words import described
 
 PHI3 = Family(
     model_type="phi3",
+    taken_over=True,
     prefix="model",
     base="Phi3Model",
     defaults=MappingProxyType(

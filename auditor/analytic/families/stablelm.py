@@ -22,6 +22,7 @@ from auditor.analytic.rotation import partial_turns
 
 STABLELM = Family(
     model_type="stablelm",
+    taken_over=True,
     prefix="model",
     base="StableLmModel",
     defaults=MappingProxyType(

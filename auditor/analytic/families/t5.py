@@ -54,7 +54,7 @@ T5 = Family(
     ),
 )
 
-EMBEDDING = "shared.weight"  # always shared: transformers 5 ignores tie_word_embeddings here
+EMBEDDING = "shared.weight"  # by all towers; tie_word_embeddings is about the head alone
 
 
 def t5_model(c: Config) -> Module:
@@ -164,7 +164,10 @@ def register(family: Family, stem: str) -> None:
 
     @architecture(f"{stem}ForConditionalGeneration", family)
     def for_conditional_generation(c: Config) -> Module:
-        return Module((*t5_model(c).children, ("lm_head", module(weight=Tied(EMBEDDING)))))
+        V, D = c.dim("vocab_size"), c.dim("d_model")
+        apart = c.apart and c.denies_ties  # transformers 5 ties it all the same
+        head = Linear(D, V, bias=False) if apart else module(weight=Tied(EMBEDDING))
+        return Module((*t5_model(c).children, ("lm_head", head)))
 
     @architecture(f"{stem}ForQuestionAnswering", family)
     def for_question_answering(c: Config) -> Module:

@@ -1,0 +1,83 @@
+"""The class that an auto class of transformers builds for a model type: AutoModelForMaskedLM.
+
+Facts of its models/auto/modeling_auto.py, for the classes with a closed form.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+AUTO_MODEL = "AutoModel"  # which builds the base class
+
+_IMAGE_TEXT_TO_TEXT = (
+    "BlipForConditionalGeneration Gemma3ForConditionalGeneration Gemma4ForConditionalGeneration "
+    "LlavaForConditionalGeneration PaliGemmaForConditionalGeneration "
+    "Qwen2VLForConditionalGeneration Qwen2_5_VLForConditionalGeneration "
+    "Qwen3VLForConditionalGeneration Qwen3_5ForConditionalGeneration "
+    "Qwen3_5MoeForConditionalGeneration VisionEncoderDecoderModel"
+)
+# What auto classes build beside the classes whose names end as theirs do.
+_BUILDS: Mapping[str, str] = MappingProxyType(
+    {
+        "AutoModelForAudioClassification": (
+            "HubertForSequenceClassification Wav2Vec2ForSequenceClassification "
+            "WavLMForSequenceClassification"
+        ),
+        "AutoModelForCausalLM": (
+            "BertLMHeadModel GPT2LMHeadModel Gemma3ForConditionalGeneration "
+            "Gemma4ForConditionalGeneration OpenAIGPTLMHeadModel"
+        ),
+        "AutoModelForDocumentQuestionAnswering": "LayoutLMForQuestionAnswering",
+        "AutoModelForImageSegmentation": "DetrForSegmentation",
+        "AutoModelForImageTextToText": _IMAGE_TEXT_TO_TEXT,
+        "AutoModelForMaskGeneration": "SamModel",
+        "AutoModelForMaskedLM": "BartForConditionalGeneration MBartForConditionalGeneration",
+        "AutoModelForMultimodalLM": _IMAGE_TEXT_TO_TEXT,
+        "AutoModelForPreTraining": (
+            "BartForConditionalGeneration BloomForCausalLM CamembertForMaskedLM "
+            "DebertaV2ForMaskedLM DistilBertForMaskedLM GPT2LMHeadModel GPTBigCodeForCausalLM "
+            "Gemma3ForConditionalGeneration Gemma4ForConditionalGeneration LayoutLMForMaskedLM "
+            "LlavaForConditionalGeneration MPNetForMaskedLM Mamba2ForCausalLM MambaForCausalLM "
+            "MptForCausalLM OpenAIGPTLMHeadModel PaliGemmaForConditionalGeneration "
+            "RobertaForMaskedLM RwkvForCausalLM T5ForConditionalGeneration XLMRobertaForMaskedLM"
+        ),
+        "AutoModelForSeq2SeqLM": (
+            "BartForConditionalGeneration M2M100ForConditionalGeneration "
+            "MBartForConditionalGeneration MT5ForConditionalGeneration MarianMTModel "
+            "PegasusForConditionalGeneration T5ForConditionalGeneration"
+        ),
+        "AutoModelForSpeechSeq2Seq": "WhisperForConditionalGeneration",
+        "AutoModelForTextEncoding": (
+            "AlbertModel BertModel CLIPTextModel DebertaV2Model DistilBertModel ElectraModel "
+            "MT5EncoderModel RobertaModel T5EncoderModel XLMRobertaModel"
+        ),
+        "AutoModelForUniversalSegmentation": "DetrForSegmentation",
+        "AutoModelForVisualQuestionAnswering": "BlipForQuestionAnswering",
+        "AutoModelForAudioXVector": "Wav2Vec2ForXVector WavLMForXVector",
+        "AutoModelForZeroShotImageClassification": "BlipModel CLIPModel SiglipModel",
+    }
+)
+# Classes that the auto class of the same ending does not build.
+_OTHERS = frozenset(
+    {
+        "BlipForQuestionAnswering",
+        "HubertForSequenceClassification",
+        "LayoutLMForQuestionAnswering",
+        "Wav2Vec2ForSequenceClassification",
+        "WavLMForSequenceClassification",
+    }
+)
+
+
+def is_auto(name: str) -> bool:
+    """Whether a class name is an auto class's: AutoModel, AutoModelForCausalLM."""
+    return name == AUTO_MODEL or name.startswith(f"{AUTO_MODEL}For")
+
+
+def auto_class(auto: str, base: str, siblings: Sequence[str]) -> str | None:
+    """What the auto class builds of a model type with that base class and those classes, if any."""
+    if auto == AUTO_MODEL:
+        return base
+    own = _BUILDS.get(auto, "").split()
+    ending = auto.removeprefix(AUTO_MODEL)
+    named = (name for name in siblings if name.endswith(ending) and name not in _OTHERS)
+    return next((name for name in siblings if name in own), next(named, None))

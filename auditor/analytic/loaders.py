@@ -1,0 +1,78 @@
+"""What builds the model of a repository, where that is not its config's architectures[0].
+
+Facts of sentence-transformers 6.2: base/modules/transformer.py, and the modules derived from it.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from auditor.analytic.auto_classes import AUTO_MODEL
+
+
+class Loader(NamedTuple):
+    """Who loads a model, and which class of transformers it asks for."""
+
+    name: str  # "sentence-transformers"
+    asks: str  # a class, or an auto class: "CLIPTextModel", "AutoModelForMaskedLM"
+    spares: tuple[str, ...] = ()  # modules of the base model that it has no use for
+
+
+# transformer_task of sentence_bert_config.json -> the auto class; of "retrieval" the config's own.
+_TASKS: Mapping[str, str] = MappingProxyType(
+    {
+        "feature-extraction": AUTO_MODEL,
+        "sequence-classification": "AutoModelForSequenceClassification",
+        "text-generation": "AutoModelForCausalLM",
+        "any-to-any": "AutoModelForMultimodalLM",
+        "fill-mask": "AutoModelForMaskedLM",
+    }
+)
+# Model types of which feature extraction loads the encoder alone.
+_ENCODERS: Mapping[str, str] = MappingProxyType(
+    {
+        "blenderbot": "BlenderbotEncoder",
+        "blenderbot-small": "BlenderbotSmallEncoder",
+        "longt5": "LongT5EncoderModel",
+        "m2m_100": "M2M100Encoder",
+        "marian": "MarianEncoder",
+        "moonshine": "MoonshineEncoder",
+        "mt5": "MT5EncoderModel",
+        "pegasus": "PegasusEncoder",
+        "pegasus_x": "PegasusXEncoder",
+        "prophetnet": "ProphetNetEncoder",
+        "switch_transformers": "SwitchTransformersEncoderModel",
+        "t5": "T5EncoderModel",
+        "t5gemma": "T5GemmaEncoderModel",
+        "t5gemma2": "T5Gemma2Encoder",
+        "udop": "UdopEncoderModel",
+        "umt5": "UMT5EncoderModel",
+        "whisper": "WhisperEncoder",
+    }
+)
+_DEFAULT_TASK = "feature-extraction"
+_POOLER = "pooler"
+
+
+def of_sentence_transformers(
+    kind: str, model_type: str | None, settings: Mapping[str, object]
+) -> Loader | None:
+    """How a module that wraps a transformer loads it; None: as the config's architectures say.
+
+    `kind` is the module's class, `settings` its sentence_bert_config.json. Its Pooling pools token
+    embeddings itself: a pooler is of use only where the settings name its output.
+    """
+    default = "fill-mask" if kind == "MLMTransformer" else _DEFAULT_TASK
+    task = settings.get("transformer_task", default)
+    asks = _TASKS.get(task) if isinstance(task, str) else None
+    if asks is None:
+        return None
+    if task == _DEFAULT_TASK:
+        asks = _ENCODERS.get(model_type or "", asks)
+    pooled = f"{_POOLER}_output" in str(settings.get("modality_config"))
+    return Loader("sentence-transformers", asks, () if pooled else (_POOLER,))
+
+
+def of_pipeline(kind: str) -> Loader:
+    """How diffusers loads a part that model_index.json says is a class of transformers."""
+    return Loader("diffusers", kind)

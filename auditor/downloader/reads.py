@@ -1,0 +1,82 @@
+"""Reads side by side: of a pool that several checkpoints share, or of threads of their own."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from auditor.downloader.snapshot import FileHead
+from auditor.errors import Reason, SourceError
+
+T = TypeVar("T")
+
+# Bytes of all headers of one checkpoint, of several models together. The largest known
+# (DeepSeek-V3, 163 shards) have 11 MB; one file alone may have 100 MB.
+MAX_HEADS = 512 * 1024 * 1024
+
+# Reads at a time: enough to hide the round trips of a few hundred shards, few enough that a
+# mirror does not take it for an attack.
+_AT_ONCE = 8
+
+
+class Stops(Protocol):
+    """What can end its waits."""
+
+    def stop(self) -> None: ...
+
+
+def bounded(futures: Sequence[Future[FileHead]]) -> None:
+    """Wait for the heads, as long as all of them together are bounded."""
+    total = 0
+    for future in as_they_end(futures):
+        total += future.result().length
+        if total > MAX_HEADS:
+            detail = f"the headers of {len(futures)} files have more than {MAX_HEADS:,} bytes"
+            raise SourceError(Reason.TOO_LARGE, detail)
+
+
+def as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:
+    """as_completed, which takes 17 us even where all have ended: of a pool that works at once."""
+    return futures if all(future.done() for future in futures) else as_completed(futures)
+
+
+class _Part(Executor):
+    """One checkpoint's share of a pool: it can give up what it asked for, and nothing else."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._asked: list[Future[Any]] = []
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future = self._pool.submit(fn, *args, **kwargs)
+        self._asked.append(future)
+        return future
+
+    def give_up(self) -> None:
+        """Cancel what has not begun, and wait for what has."""
+        for future in self._asked:
+            future.cancel()
+        wait(self._asked)
+
+
+@contextmanager
+def part_of(pool: Executor, reader: Stops) -> Iterator[Executor]:
+    part = _Part(pool)
+    try:
+        yield part
+    except BaseException:
+        reader.stop()
+        part.give_up()
+        raise
+
+
+@contextmanager
+def own_pool(reader: Stops) -> Iterator[Executor]:
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        yield pool
+    except BaseException:
+        reader.stop()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
