@@ -140,7 +140,9 @@ def depthwise(c: Config, channels: Dim) -> Refused | None:
     if c.settled is None or channels.value > 0:
         return None
     keys = tuple(sorted(symbol.key for symbol in channels.symbols))
-    return Refused(Fault(f"{channels.named}: a convolution cannot be in as many groups", keys))
+    return Refused(
+        Fault(f"{channels.named}: a convolution of each channel needs one at least", keys)
+    )
 
 
 def generates(c: Config, key: str = "pad_token_id") -> Refused | None:
@@ -148,4 +150,4 @@ def generates(c: Config, key: str = "pad_token_id") -> Refused | None:
     token = c.attribute(key)
     if c.settled is None or token is None or isinstance(token, int | float):
         return None
-    return refused(c, f"{_stated(c, key)}, and no number", key)
+    return refused(c, f"{_stated(c, key)}, expected a number or null", key)

@@ -93,7 +93,7 @@ def rotation(
             if one is not None:
                 work_out(c.settled, one, usual)
     except WRONG as error:
-        reason = f"{c.path}{KEY} has no frequencies to offer: {said(error)}"
+        reason = f"{c.settled.named(KEY)} gives no frequencies: {said(error)}"
         return refused(c, reason, KEY)
     return None
 
@@ -113,7 +113,7 @@ def axial_rotation(c: Config, key: str = "hidden_size") -> Refused | None:
         dim = c.settled.get("head_dim") or c.settled[key] // heads
         turned(parameters["rope_theta"], dim // 2)
     except WRONG as error:
-        return refused(c, f"{c.path}{KEY} has no frequencies to offer: {said(error)}", KEY)
+        return refused(c, f"{c.settled.named(KEY)} gives no frequencies: {said(error)}", KEY)
     return None
 
 

@@ -61,7 +61,7 @@ def test_of_spoilt_configs_the_library_and_we_refuse_the_same(library):
         (
             "Qwen3ForCausalLM",
             QWEN | {"head_dim": 8, "layer_types": ["full_attention", "windowed"]},
-            "layer_types has the string 'windowed', which is not a type of layers",
+            "layer_types has the string 'windowed', which is not a layer type",
         ),
         (
             "GPTNeoModel",
@@ -86,7 +86,7 @@ def test_of_spoilt_configs_the_library_and_we_refuse_the_same(library):
         (
             "LlamaForCausalLM",
             LLAMA | {"rope_scaling": {"rope_type": "linear"}},
-            'rope_parameters has no factor, which rope_type "linear" needs',
+            'rope_scaling has no factor, which rope_type "linear" needs',
         ),
         (
             "BertModel",

@@ -17,7 +17,7 @@ from auditor.analytic.config_classes.facts import (
     of_name,
 )
 from auditor.analytic.config_classes.kinds import fits
-from auditor.analytic.config_classes.settled import WRONG, Hook, Settled
+from auditor.analytic.config_classes.settled import WRONG, Hook, Settled, said
 from auditor.analytic.families import FILES
 from auditor.containers.words import described
 
@@ -118,7 +118,7 @@ def _run(hook: Hook | None, config: Settled, others: dict[str, Any]) -> None:
     try:
         hook(config, others)
     except WRONG as error:  # a value of a kind that nobody foresaw
-        config.refuse(f"{config.path or 'the config'}: {error}", "")
+        config.refuse(f"{config.path or 'the config'} cannot be used: {said(error)}", "")
 
 
 # --- fields, and the configs inside ------------------------------------------------------------

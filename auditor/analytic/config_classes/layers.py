@@ -49,7 +49,7 @@ def check_types(config: Settled, others: dict[str, Any]) -> None:
             unknown = [each for each in types if each not in allowed]
             if unknown:
                 what = f"{config.named(key)} has {described(unknown[0])}"
-                config.refuse(f"{what}, which is not a type of layers", key)
+                config.refuse(f"{what}, which is not a layer type", key)
             else:
                 _check_length(config, key, len(types))
 

@@ -31,11 +31,12 @@ _MOST_UNPAIRED = 4  # test checkpoints have heads of this width or less, which a
 
 def convert(config: Settled, others: dict[str, Any], own: Hook | None) -> None:
     """Bring all that is said of the rotation into `rope_parameters`; other keys are left alone."""
-    for key in (KEY,):
-        if isinstance(config.get(key), dict):
-            config.values[key] = copied(config.values[key])
+    if isinstance(config.get(KEY), dict):
+        config.values[KEY] = copied(config.values[KEY])
     if KEY not in config and not (others.get("rope_scaling") and others.get("rope_theta")):
         return
+    if others.get("rope_scaling"):
+        config.spelt[KEY] = "rope_scaling"
     with config.working_with(KEY):
         (own or _convert)(config, others)
 

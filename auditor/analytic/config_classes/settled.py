@@ -34,6 +34,7 @@ class Settled:
         self.apart: list[str] = around.apart if around else []
         self.values: dict[str, Any] = {}
         self.labels: int | None = None  # how many, whatever they are called
+        self.spelt: dict[str, str] = {}  # what the config calls keys that are kept by other names
         self.refused: set[str] = set()  # keys whose value is not the config's: it was refused
         self.by_layer: dict[int, dict[str, Any]] | None = None  # what single layers have for all
 
@@ -86,7 +87,8 @@ class Settled:
         return True
 
     def named(self, key: str) -> str:
-        return named(self.path + key)
+        """The key with its path, as the config spells it."""
+        return named(self.path + self.spelt.get(key, key))
 
     def stated(self, key: str) -> str:
         """The key as a config states it, where the class keeps it behind a property."""

@@ -153,7 +153,7 @@ def rotations(c: Config) -> Refused | None:
             if parameters is not None:
                 work_out(_of_kind(c.settled, types, kind), parameters, plain)
     except WRONG as error:
-        return refused(c, f"{c.path}{KEY} has no frequencies to offer: {said(error)}", KEY)
+        return refused(c, f"{c.settled.named(KEY)} gives no frequencies: {said(error)}", KEY)
     return None
 
 

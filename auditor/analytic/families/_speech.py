@@ -125,7 +125,11 @@ def positions(c: Config, *, batch_norm: bool) -> Module:
     norm = module(original0=Param((1, 1, kernel)), original1=Param((D, each, kernel)))
     conv = module(bias=Param((D,)), parametrizations=module(weight=norm))
     key, none = "num_conv_pos_embeddings", not kernel.value and c.settled is not None
-    wrong = refused(c, f"{c.path}{key} is 0: its weights have no direction", key) if none else None
+    wrong = (
+        refused(c, f"{c.path}{key} is 0: weights of no width cannot be normed", key)
+        if none
+        else None
+    )
     return module(conv=conv, activation=learned, kernel=wrong)
 
 

@@ -117,7 +117,7 @@ def some_heads(c: Config, width: Dim, by: Dim) -> Refused | None:
     """What torch's own attention asks for."""
     if c.settled is None or (width.value > 0 and by.value > 0):
         return None
-    reason = f"{width.named} and {by.named}: attention needs more than none of both"
+    reason = f"{width.named} and {by.named}: attention needs one of each at least"
     return refused(c, reason, "hidden_size", "num_attention_heads")
 
 
