@@ -266,11 +266,16 @@ def tree(config: Config, target: str) -> Module:
 
 def _loading(family: Family, completed: Config, target: str) -> Loading:
     inside = (
-        Inside(path, _own_family(completed.nested(key), otherwise))
+        _inside(path, completed.nested(key), otherwise)
         for path, key, otherwise in INSIDE.get(family.model_type, ())
         if completed.states(key) or family.defaults.get(key, key) is not None
     )
-    return loading(family, target, tuple(inside))
+    return loading(family, target, tuple(inside), family.unread(completed))
+
+
+def _inside(path: str, config: Config, otherwise: str) -> Inside:
+    own = _own_family(config, otherwise)
+    return Inside(path, own, own.unread(config.of(own)))
 
 
 class _Built(NamedTuple):

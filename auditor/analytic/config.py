@@ -13,7 +13,7 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.dtypes import DTYPES
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
-from auditor.containers.jsons import parse_object
+from auditor.containers.jsons import FLOAT, parse_object, with_floats
 from auditor.containers.words import described
 from auditor.errors import CheckpointError, Reason, SourceError
 
@@ -377,8 +377,14 @@ class _Found(NamedTuple):
 
 
 def read_config(file: str, content: bytes) -> Config:
-    """The config in a config.json's bytes; CheckpointError where they are not a JSON object."""
-    return Config(values=MappingProxyType(parse_object(content, file)))
+    """The config in a config.json's bytes; CheckpointError where they are not a JSON object.
+
+    What stands for a float, as transformers writes it, is that float.
+    """
+    values = parse_object(content, file)
+    if FLOAT in content:
+        values = {key: with_floats(value) for key, value in values.items()}
+    return Config(values=MappingProxyType(values))
 
 
 def _items(found: _Found, length: int | None) -> Sequence[object]:

@@ -100,16 +100,16 @@ def _child(block: Module | Repeat | Stack, name: str, at: int, within: str) -> _
                     return _find(child, name, below, within)
             return None
         case Repeat(count, body):
-            return None if _number(key, count.value) is None else _find(body, name, below, within)
+            return None if number(key, count.value) is None else _find(body, name, below, within)
         case Stack(count, layers):
-            number = _number(key, count.value)
-            return None if number is None else _find(layers[number], name, below, within)
+            place = number(key, count.value)
+            return None if place is None else _find(layers[place], name, below, within)
 
 
 _DIGITS = len(str(MAX_TENSORS))
 
 
-def _number(key: str, count: int) -> int | None:
+def number(key: str, count: int) -> int | None:
     """The number that a key is, as nn.ModuleList writes it: not `01`, and below the count."""
     if not (key.isascii() and key.isdecimal()) or len(key) > _DIGITS or str(int(key)) != key:
         return None

@@ -1,6 +1,6 @@
 """One model under examination, and the ways in which that ends."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,13 +22,20 @@ from auditor.reconciler.findings import BadConfig, Finding
 from auditor.reconciler.ignore import Ignore, split
 from auditor.reconciler.indexed import by_files, judged
 from auditor.reconciler.modules import compared, expected_only, stored_only
+from auditor.reconciler.predict import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.rules import dtype_rule
 from auditor.reconciler.said import where
+from auditor.reconciler.status import Fate
 from auditor.reconciler.twins import twin_findings, uncompared, unread_twins
 from auditor.reconciler.weights import weights
 from auditor.report import Report, Unaudited, in_order, observed_side, residual
-from auditor.walker import Walk, walk
+from auditor.walker import Shallow, Walk, depth_within, walk
+
+# Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
+# What nothing expects is named in findings, and has rows for its outline.
+MOST_MODULES = 120_000
+MOST_STRANGE_MODULES = 10_000
 
 
 class Packing(NamedTuple):
@@ -36,6 +43,7 @@ class Packing(NamedTuple):
 
     apart: Apart
     written: Mapping[str, Written]  # what the layout stores, under names without a header
+    method: str | None = None  # by what they are packed; None: what is stored is the model's
 
 
 UNPACKED = Packing(apart(PLAIN, ()), MappingProxyType({}))
@@ -85,7 +93,10 @@ def report(
         behind=packed.behind,
         shared=found.shared,
     )
-    walked = walk(reconciled.counted, depth=case.depth)
+    unexpected = Fate.UNEXPECTED.value
+    names = (one.tensor.name for one in reconciled.strangers if one.fate == unexpected)
+    shallow = _shallow(case, names, unexpected, MOST_STRANGE_MODULES)
+    walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
     index = judged(
         found,
         case.snapshot,
@@ -111,8 +122,11 @@ def report(
     )
     stand, left_out = split(findings, case.ignore)
     case.know(notes=(*case.shared.get("notes", ()), *index.notes))
+    loads = predict(found, expectation, reconciled, findings, packing.method)
     return Report(
         observed=observed,
+        load_report=loads.report,
+        in_memory=loads.in_memory,
         modules=compared(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
         findings=in_order(stand),
         ignored=in_order(left_out),
@@ -120,10 +134,22 @@ def report(
             *_unchecked(found, dtype, unpacked, index.unchecked),
             *_twins(case.snapshot, found),
             *opinion.unchecked,
+            *loads.unchecked,
         ),
         residual=residual(observed, expectation.parameters, findings),
         **case.shared,
     )
+
+
+def _shallow(case: Case, names: Iterable[str], fate: int, most: int) -> Shallow | None:
+    """How deep modules of that fate are listed, which is said where it is not all the way."""
+    depth = depth_within(names, most)
+    if depth is None:
+        return None
+    whose = "of tensors that nothing expects " if fate else ""
+    note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
+    case.know(notes=(*case.shared.get("notes", ()), note))
+    return Shallow(fate, depth)
 
 
 def _dtypes(
@@ -216,7 +242,8 @@ def _know_stored(case: Case) -> Walk:
     """What is stored, as far as headers tell what is learned."""
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
-    walked = walk(once(tuple(counted), found.shared), depth=case.depth)
+    shallow = _shallow(case, (tensor.name for tensor in found.tensors), 0, MOST_MODULES)
+    walked = walk(once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
     if not found.empty:
         shapes = not found.names_only
         case.know(

@@ -35,10 +35,11 @@ from auditor.expecting import (
 from auditor.layouts import unknown, unpack, written
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import Declared, apart
+from auditor.layouts.packing import PLAIN, Declared, apart
 from auditor.reconciler.claims import drafting_notes, listed_size_rule
 from auditor.reconciler.contents import contents
 from auditor.reconciler.findings import BadConfig, BadIndex
+from auditor.reconciler.forms import as_stored
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.said import is_gguf, module_of, said, where
@@ -199,14 +200,31 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
     tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
     try:
         unpacked = unpack(tensors, declared, shapes)
+        packed = declared.method if declared else None
+        packed = packed if unpacked is PLAIN else unpacked.layout
         if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
             unpacked = separated(unpacked, tensors, shapes)
     except CheckpointError as error:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
     told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
-    packing = Packing(apart(unpacked, unseen, blind=case.found.blind), told)
-    return report(case, config.dtype, found.implied, packing, found.opinion)
+    packing = Packing(apart(unpacked, unseen, blind=case.found.blind), told, packed)
+    names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
+    implied = found.implied if packed else _as_stored(case, found.implied, names)
+    return report(case, config.dtype, implied, packing, found.opinion)
+
+
+def _as_stored(case: Case, implied: Implied, names: Collection[str]) -> Implied:
+    """The same in the form in which the tensors of these names are stored, disk's or memory's."""
+    if not implied.expectation.loading.converters:
+        return implied
+    expectation, family = as_stored(implied.expectation, names), implied.family
+    if expectation is implied.expectation:
+        return implied
+    case.know(expected=expected_side(expectation))
+    whole = family.declared is implied.expectation
+    declared = expectation if whole else as_stored(family.declared, names)
+    return Implied(expectation, replace(family, declared=declared))
 
 
 def _adapter(case: Case, target: str | None) -> Report | Unaudited:

@@ -24,7 +24,7 @@ from auditor.reconciler.findings import (
     Tied,
     by_name,
 )
-from auditor.reconciler.matching import Candidate, Hit, Step, match, places, reported
+from auditor.reconciler.matching import Candidate, Hit, Step, match, places
 from auditor.reconciler.status import Fate
 from auditor.reconciler.strangers import (
     BUFFERS,
@@ -48,6 +48,7 @@ class Family:
 
 
 _LEARNED = Role.PARAMETER
+_DIMENSIONS = 8  # of a shape, in a reason; five are the most that a model has
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
 
@@ -158,10 +159,14 @@ def _identified(
     strangers: tuple[Candidate, ...], loading: Loading, family: Family
 ) -> tuple[Stranger, ...]:
     """Asked for by the names that loading would look for, reported by those in the file."""
-    asked = (candidate.tensor._replace(name=candidate.name) for candidate in strangers)
+    asked = (
+        tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in strangers
+    )
     found = identify(asked, loading, family.siblings)
-    pairs = zip(found, strangers, strict=True)
-    return tuple(item._replace(tensor=candidate.tensor) for item, candidate in pairs)
+    return tuple(
+        item if item.tensor is tensor else item._replace(tensor=tensor)
+        for item, (tensor, _) in zip(found, strangers, strict=True)
+    )
 
 
 # --- ties -------------------------------------------------------------------------------------
@@ -306,7 +311,9 @@ def _mis_shaped(answered: tuple[Hit, ...]) -> Iterator[Finding]:
 
 
 def shape_text(shape: object) -> str:
-    """`(768, 3072)`; also `(768,)` and `()`."""
+    """`(768, 3072)`; also `(768,)` and `()`. Of a shape of a million dimensions the first eight."""
+    if isinstance(shape, tuple) and len(shape) > _DIMENSIONS:
+        return f"({', '.join(map(str, shape[:_DIMENSIONS]))}, ...: {len(shape):,} dimensions)"
     return str(shape)
 
 
@@ -325,7 +332,8 @@ def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
     for hit in answered:
         role = hit.expected.role
         if role in BUFFERS and not _misses(hit):
-            silent = role is Role.BUFFER or loading.leaves_out(reported(hit.stored.name, loading))
+            silent = role is Role.BUFFER or loading.takes(hit.expected.name)
+            silent = silent or all(map(loading.leaves_out, loading.reported(hit.stored.name)))
             groups.setdefault((role, silent), []).append(hit.stored)
     for role, silent in sorted(groups, reverse=True):
         tensors = by_name(groups[role, silent])

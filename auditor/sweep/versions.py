@@ -24,7 +24,7 @@ _MAKERS = (
     "expecting.py",
     "formats/as_json.py",
     "layouts",
-    "oracle.py",
+    "oracle",
     "reconciler",
     "report.py",
     "tensors.py",

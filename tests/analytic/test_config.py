@@ -450,3 +450,38 @@ def test_a_config_that_misnames_itself_is_refused(key, value, message):
 def test_a_config_that_is_no_json_object_is_refused_by_file(content):
     with pytest.raises(CheckpointError, match=r"^sub/config\.json "):
         read_config("sub/config.json", content)
+
+
+FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf")}
+NO_FLOATS = (
+    {"__float__": "1.0"},
+    {"__float__": "inf"},
+    {"__float__": 1},
+    {"__float__": "NaN", "b": 1},
+)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_float_that_json_cannot_write_is_read_as_transformers_writes_it(name):
+    tagged = {"__float__": name}
+    found = config_of(a=tagged, text_config={"b": [0.0, tagged]}).values
+    assert found == {"a": FLOATS[name], "text_config": {"b": [0.0, FLOATS[name]]}}
+    assert str(config_of(a={"__float__": "NaN"}).values["a"]) == "nan"
+
+
+@pytest.mark.oracle
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.floats()
+        | st.sampled_from([{"__float__": name} for name in (*FLOATS, "NaN")])
+        | st.sampled_from(NO_FLOATS)
+        | st.none(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    )
+)
+def test_what_stands_for_a_float_is_what_transformers_takes_for_one(value):
+    from transformers import PreTrainedConfig  # noqa: PLC0415 - seconds
+
+    theirs = PreTrainedConfig._decode_special_floats({"a": value})  # noqa: SLF001 - its own word
+    assert repr(dict(config_of(a=value).values)) == repr(theirs)

@@ -26,7 +26,7 @@ from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.config_classes.settled import WRONG, said
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import decoder, gated_mlp, headed
-from auditor.analytic.families._gemma4 import Kind, attention, kinds
+from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread
 from auditor.analytic.families.gemma2 import NORMS
 from auditor.analytic.parts import activation, padding, refused, scaled
 from auditor.analytic.rotation import plain, work_out
@@ -67,6 +67,7 @@ TEXT = Family(
             "hidden_size_per_layer_input": "D_layer",
         }
     ),
+    unread=unread,
 )
 
 
