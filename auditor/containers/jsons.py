@@ -14,9 +14,9 @@ MAX_TEXT = 32 * 1024 * 1024
 # json.loads stops with a RecursionError at about 990 levels; serde_json, which reads safetensors
 # headers, at 128. No config of the Hub comes near either.
 MAX_DEPTH = 128
-# Commas and opening brackets. So many cost 140 MB as empty lists, 520 MB as an object of short
-# keys (tracemalloc, Python 3.11). The headers of DeepSeek-V3 would be 736,000 in a single file.
-MAX_VALUES = 4_000_000
+# Commas and opening brackets of a header as writers write it. The headers of DeepSeek-V3 would be
+# 736,000 in a single file; a shape of so many dimensions takes 12 MB.
+MAX_VALUES = 1_500_000
 # Configs and indexes hold fewer: DeepSeek-V3's index 92,000, a config with the 22,000 classes of
 # ImageNet 44,000. The costliest such config was measured at 45 MB more than a usual one.
 MAX_TEXT_VALUES = 300_000

@@ -1,5 +1,6 @@
 """Config, index and headers of one selection, read side by side from any reader."""
 
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
@@ -8,9 +9,9 @@ from typing import Any, Protocol
 
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
-from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM
+from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM, bounded
 from auditor.downloader.hints import based_weights, named_weights
-from auditor.downloader.reads import as_they_end, bounded, own_pool, part_of
+from auditor.downloader.reads import as_they_end, own_pool, part_of
 from auditor.downloader.selection import Part, Selection
 from auditor.downloader.snapshot import Component, FileHead, RepoFile, TextFile
 from auditor.downloader.standard import variant_of
@@ -73,7 +74,8 @@ def assemble(
         for future in as_they_end([future for one in begun for future in one.first]):
             future.result()  # the first to fail speaks, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
-        bounded([future for one in models for future in one.heads])
+        heads = as_they_end([future for one in models for future in one.heads])
+        deque(bounded(future.result() for future in heads), maxlen=0)
         found = [_contents(one) for one in models]
         components = (
             Component(folder=part.folder, **fields)
@@ -263,7 +265,7 @@ def _first_reads(index: TextFile) -> dict[str, int]:
 
 def _head(reader: Reader, file: RepoFile, first: int = FIRST_READ) -> FileHead:
     """A head, parsed while others are still on their way."""
-    head = reader.head(file, first)
+    [head] = bounded([reader.head(file, first)])
     _ = head.parsed
     return head
 

@@ -5,14 +5,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_complete
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from auditor.downloader.snapshot import FileHead
-from auditor.errors import Reason, SourceError
-
 T = TypeVar("T")
-
-# Bytes of all headers of one checkpoint, of several models together. The largest known
-# (DeepSeek-V3, 163 shards) have 11 MB; one file alone may have 100 MB.
-MAX_HEADS = 512 * 1024 * 1024
 
 # Reads at a time: enough to hide the round trips of a few hundred shards, few enough that a
 # mirror does not take it for an attack.
@@ -23,16 +16,6 @@ class Stops(Protocol):
     """What can end its waits."""
 
     def stop(self) -> None: ...
-
-
-def bounded(futures: Sequence[Future[FileHead]]) -> None:
-    """Wait for the heads, as long as all of them together are bounded."""
-    total = 0
-    for future in as_they_end(futures):
-        total += future.result().length
-        if total > MAX_HEADS:
-            detail = f"the headers of {len(futures)} files have more than {MAX_HEADS:,} bytes"
-            raise SourceError(Reason.TOO_LARGE, detail)
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:

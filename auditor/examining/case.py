@@ -1,6 +1,6 @@
 """One model under examination, and the ways in which that ends."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,10 +26,16 @@ from auditor.reconciler.predict import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.rules import dtype_rule
 from auditor.reconciler.said import where
+from auditor.reconciler.status import Fate
 from auditor.reconciler.twins import twin_findings, uncompared, unread_twins
 from auditor.reconciler.weights import weights
 from auditor.report import Report, Unaudited, in_order, observed_side, residual
-from auditor.walker import Walk, walk
+from auditor.walker import Shallow, Walk, depth_within, walk
+
+# Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
+# What nothing expects is named in findings, and has rows for its outline.
+MOST_MODULES = 120_000
+MOST_STRANGE_MODULES = 10_000
 
 
 class Packing(NamedTuple):
@@ -51,7 +57,7 @@ class Case(NamedTuple):
     depth: int | None
     ignore: tuple[Ignore, ...]
     shared: dict[str, Any]  # fields of the outcome that are known so far
-    contradictions: list[str]  # of the config with itself, where one side could be taken
+    contradictions: list[str]  # of the config with itself, where its shapes follow all the same
 
     def know(self, **fields: Any) -> None:
         self.shared.update(fields)
@@ -87,7 +93,10 @@ def report(
         behind=packed.behind,
         shared=found.shared,
     )
-    walked = walk(reconciled.counted, depth=case.depth)
+    unexpected = Fate.UNEXPECTED.value
+    names = (one.tensor.name for one in reconciled.strangers if one.fate == unexpected)
+    shallow = _shallow(case, names, unexpected, MOST_STRANGE_MODULES)
+    walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
     index = judged(
         found,
         case.snapshot,
@@ -130,6 +139,17 @@ def report(
         residual=residual(observed, expectation.parameters, findings),
         **case.shared,
     )
+
+
+def _shallow(case: Case, names: Iterable[str], fate: int, most: int) -> Shallow | None:
+    """How deep modules of that fate are listed, which is said where it is not all the way."""
+    depth = depth_within(names, most)
+    if depth is None:
+        return None
+    whose = "of tensors that nothing expects " if fate else ""
+    note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
+    case.know(notes=(*case.shared.get("notes", ()), note))
+    return Shallow(fate, depth)
 
 
 def _dtypes(
@@ -192,14 +212,14 @@ def no_weights(case: Case, expectation: Expectation, detail: str, *findings: Fin
 
 def without_expectation(case: Case, *bad: BadConfig) -> Report:
     """The config is broken: what is stored is tallied, and compared with nothing."""
-    _know_findings(case, *bad, *_of_files(case, _know_stored(case)))
+    _know_findings(case, *bad, *contradictions(case), *_of_files(case, _know_stored(case)))
     unchecked = ("everything: the config does not say what to expect",)
     return Report(unchecked=unchecked, residual=None, **case.shared)
 
 
 def unaudited(case: Case, reason: Reason, detail: str) -> Unaudited:
     """Nothing can be expected; what is stored is tallied all the same."""
-    _know_findings(case, *_of_files(case, _know_stored(case)))
+    _know_findings(case, *contradictions(case), *_of_files(case, _know_stored(case)))
     return Unaudited(reason=reason, detail=detail, **case.shared)
 
 
@@ -222,7 +242,8 @@ def _know_stored(case: Case) -> Walk:
     """What is stored, as far as headers tell what is learned."""
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
-    walked = walk(once(tuple(counted), found.shared), depth=case.depth)
+    shallow = _shallow(case, (tensor.name for tensor in found.tensors), 0, MOST_MODULES)
+    walked = walk(once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
     if not found.empty:
         shapes = not found.names_only
         case.know(

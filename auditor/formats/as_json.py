@@ -30,6 +30,7 @@ from auditor.reconciler.findings import (
     Unused,
     WrongDtype,
     WrongTotal,
+    count_of,
 )
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
@@ -198,7 +199,7 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
         "severity": finding.severity,
         "names": names,
         "folded": fold(names),
-        "count": len(names),
+        "count": count_of(finding),
         "parameters": finding.parameters,
         "reason": finding.reason,
         "explains": finding.explains,

@@ -26,6 +26,7 @@ from auditor.reconciler.findings import (
     Twin,
     Unsafe,
     WrongTotal,
+    count_of,
 )
 from auditor.reconciler.fold import fold
 from auditor.report import Expected, Observed, Report, Unaudited
@@ -221,7 +222,7 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
     style = "dim" if ignored else _SEVERITIES[finding.severity]
     heading = Text(f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}", style)
     file = _file(finding)
-    concerned = [] if finding.names == (file,) else [_counted(len(finding.names), "name")]
+    concerned = [] if finding.names == (file,) else [_counted(count_of(finding), "name")]
     if finding.parameters:
         concerned.append(_counted(finding.parameters, "parameter"))
     if file is not None:

@@ -48,6 +48,7 @@ class Family:
 
 
 _LEARNED = Role.PARAMETER
+_DIMENSIONS = 8  # of a shape, in a reason; five are the most that a model has
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
 
@@ -158,10 +159,14 @@ def _identified(
     strangers: tuple[Candidate, ...], loading: Loading, family: Family
 ) -> tuple[Stranger, ...]:
     """Asked for by the names that loading would look for, reported by those in the file."""
-    asked = (candidate.tensor._replace(name=candidate.name) for candidate in strangers)
+    asked = (
+        tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in strangers
+    )
     found = identify(asked, loading, family.siblings)
-    pairs = zip(found, strangers, strict=True)
-    return tuple(item._replace(tensor=candidate.tensor) for item, candidate in pairs)
+    return tuple(
+        item if item.tensor is tensor else item._replace(tensor=tensor)
+        for item, (tensor, _) in zip(found, strangers, strict=True)
+    )
 
 
 # --- ties -------------------------------------------------------------------------------------
@@ -306,7 +311,9 @@ def _mis_shaped(answered: tuple[Hit, ...]) -> Iterator[Finding]:
 
 
 def shape_text(shape: object) -> str:
-    """`(768, 3072)`; also `(768,)` and `()`."""
+    """`(768, 3072)`; also `(768,)` and `()`. Of a shape of a million dimensions the first eight."""
+    if isinstance(shape, tuple) and len(shape) > _DIMENSIONS:
+        return f"({', '.join(map(str, shape[:_DIMENSIONS]))}, ...: {len(shape):,} dimensions)"
     return str(shape)
 
 
