@@ -114,7 +114,7 @@ def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
         return max(0.0, (zoned - datetime.now(UTC)).total_seconds())
     limit = rate_limit(headers)
     spent = limit is not None and limit.remaining == 0
-    return float(limit.reset_in_seconds) if limit and spent and status == _TOO_MANY else None
+    return float(limit.reset) if limit and spent and status == _TOO_MANY else None
 
 
 def _fault(state: "RetryCallState") -> PassingError:

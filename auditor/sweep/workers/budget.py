@@ -101,12 +101,12 @@ class Budget:
     def note(self, headers: Mapping[str, str]) -> None:
         """What an answer of the Hub says of its window."""
         limit = rate_limit(headers)
-        if limit is None or limit.resource_type not in _KINDS:
+        if limit is None or limit.kind not in _KINDS:
             self._untold()
             return
-        until = self._clock() + limit.reset_in_seconds
+        until = self._clock() + limit.reset
         with self._alone():
-            numbers = self._kinds[_KINDS.index(limit.resource_type)]
+            numbers = self._kinds[_KINDS.index(limit.kind)]
             state, known = numbers[_Field.STATE], numbers[_Field.UNTIL]
             if state == _State.TOLD and until < known - 2 * _ROUNDING:
                 return  # of a window that is over
@@ -114,7 +114,7 @@ class Budget:
             # A share is taken anew of what is left for all: none is lost with a worker that idles.
             counted = (same or state == _State.ASSUMED) and self._share == 1
             left = limit.remaining // self._share
-            quota = max(1, limit.limit // self._share) if limit.limit else 0
+            quota = max(1, limit.quota // self._share) if limit.quota else 0
             numbers[_Field.LEFT] = min(numbers[_Field.LEFT], left) if counted else left
             numbers[_Field.UNTIL] = max(until, known) if same else until
             numbers[_Field.QUOTA] = quota or max(numbers[_Field.QUOTA], left)
