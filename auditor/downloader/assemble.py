@@ -1,7 +1,7 @@
 """Config, index and headers of one selection, read side by side from any reader."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import Executor, Future, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM
+from auditor.downloader.pools import threads
 from auditor.downloader.selection import Part, Selection
 from auditor.downloader.snapshot import Component, FileHead, RepoFile, TextFile
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -68,7 +69,7 @@ def assemble(
     handed on as it is, with no shards opened: the audit says what is wrong.
     """
     listing = {file.name: file for file in files}
-    with _own_pool(reader) if pool is None else _part_of(pool, reader) as reads:
+    with threads(_AT_ONCE, reader.stop) if pool is None else _part_of(pool, reader) as reads:
         begun = [_begin(reads, reader, listing, selection)]
         packing = reads.submit(_text, reader, listing, selection.packing, MAX_CONFIG)
         manifest = reads.submit(_text, reader, listing, selection.manifest, MAX_MANIFEST).result()
@@ -252,15 +253,3 @@ def _part_of(pool: Executor, reader: Reader) -> Iterator[Executor]:
         reader.stop()
         part.give_up()
         raise
-
-
-@contextmanager
-def _own_pool(reader: Reader) -> Iterator[Executor]:
-    pool = ThreadPoolExecutor(_AT_ONCE)
-    try:
-        yield pool
-    except BaseException:
-        reader.stop()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -20,6 +20,7 @@ from urllib.request import getproxies
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from auditor.downloader.wire import (
+    UPGRADE,
     Address,
     BadAddressError,
     BrokenAnswerError,
@@ -31,6 +32,7 @@ from auditor.downloader.wire import (
 
 _AT_ONCE = 64 * 1024  # bytes of one read
 _MOST_OF_A_HEAD = 64 * 1024  # bytes of status and headers; the Hub's have about 1 kB
+_SWITCHING = 101
 _FINAL = 200  # the first status that is not an interim one
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _SENDABLE = re.compile(r"[\x20-\x7e]*")
@@ -46,7 +48,7 @@ class _Line:
     def __init__(self, sock: socket.socket, origin: tuple[str, str, int]) -> None:
         self.origin = origin
         self._sock = sock
-        self._patience = patience()
+        self.patience = patience()  # seconds for each single read
         self._poll = select.poll()  # select.select ends at 1,024 files, selectors take 10 us more
         sock.settimeout(0.0)
 
@@ -82,7 +84,7 @@ class _Line:
         elif isinstance(error, ssl.SSLWantWriteError):
             event = select.POLLOUT
         self._poll.register(self._sock, event)
-        if not self._poll.poll(self._patience * 1000):
+        if not self._poll.poll(self.patience * 1000):
             raise TimeoutError("timed out")
 
 
@@ -100,14 +102,16 @@ class Lean:
         proxied = any(getproxies().get(scheme) for scheme in ("http", "https", "all"))
         return None if proxied else cls()
 
-    def ask(self, address: Address, headers: Mapping[str, str]) -> "_Reply":
+    def ask(self, address: Address, headers: Mapping[str, str], silence: float) -> "_Reply":
         asked = _request(address, headers)
-        line = self._kept(address.origin) or self._connected(address)
+        until = time.monotonic() + min(grace(), silence)
+        line = self._kept(address.origin) or self._connected(address, min(patience(), silence))
+        line.patience = min(patience(), silence)
         reply = _Reply(self, line, address)
         try:
             with _translated():
                 line.send(asked)
-                reply.begin()
+                reply.begin(until)
         except BaseException:
             reply.close()
             raise
@@ -134,9 +138,9 @@ class Lean:
                 return line
             line.close()
 
-    def _connected(self, address: Address) -> _Line:
+    def _connected(self, address: Address, seconds: float) -> _Line:
         try:
-            sock = socket.create_connection((address.host, address.port), patience())
+            sock = socket.create_connection((address.host, address.port), seconds)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.scheme == "https":
                 sock = self._secured(sock, address.host)
@@ -176,17 +180,16 @@ class _Reply:
         self._line = line
         self._message = _Message()
 
-    def begin(self) -> None:
-        """Read status and headers."""
-        until, left = time.monotonic() + grace(), _MOST_OF_A_HEAD
-        message = self._message
+    def begin(self, until: float) -> None:
+        """Read status and headers, until then at the latest."""
+        left, message = _MOST_OF_A_HEAD, self._message
         while not message.has_headers:
             left -= self._read()
             if left < 0 and not message.has_headers:
                 detail = f"its headers have more than {_MOST_OF_A_HEAD:,} bytes"
                 raise BrokenAnswerError(detail)
             if time.monotonic() > until:
-                raise TimeoutError(f"no headers within {grace():.0f} s")
+                raise TimeoutError("no headers in time")
         self.status = message.status
         self.phrase = message.phrase
         self.headers: Mapping[str, str] = message.headers
@@ -214,8 +217,8 @@ class _Reply:
         """Read once, and parse it; the number of bytes."""
         data = self._line.receive()
         message = self._message
-        if data and message.parser:
-            message.parser.feed_data(data)
+        if data:
+            message.take(data)
         elif message.has_headers and message.until_closed:
             message.ended = True
         else:
@@ -240,6 +243,16 @@ class _Message:
     def until_closed(self) -> bool:
         """Whether the body's end is the connection's: nothing says how long it is."""
         return "content-length" not in self.headers and "transfer-encoding" not in self.headers
+
+    def take(self, data: bytes) -> None:
+        """Parse what has come; the parser stops where another protocol begins."""
+        if self.parser is None:
+            return
+        try:
+            self.parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            said = UPGRADE if self.status == _SWITCHING else str(error) or type(error).__name__
+            raise BrokenAnswerError(said) from error
 
     def on_message_begin(self) -> None:
         self.may_be_followed = False  # where one has ended, nobody asked for another
@@ -274,12 +287,10 @@ class _Message:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Errors of sockets and of the parser, as what they are to a Wire."""
+    """Errors of sockets, as what they are to a Wire."""
     try:
         yield
     except TimeoutError as error:
         raise TooLateError(str(error)) from error
-    except (HttpParserError, HttpParserUpgrade) as error:
-        raise BrokenAnswerError(str(error) or type(error).__name__) from error
     except OSError as error:
         raise WireError(str(error)) from error

@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 from huggingface_hub import constants
 
 from auditor.containers.words import quoted
-from auditor.downloader.http import Answer, Session
+from auditor.downloader.body import Answer
+from auditor.downloader.http import Session
 from auditor.downloader.hub import endpoint
 from auditor.downloader.patience import PassingError
 from auditor.downloader.request import id_fault
@@ -17,6 +18,7 @@ from auditor.errors import Reason, SourceError
 
 # Bytes of one page: a thousand models of twenty files each have 1 MB.
 MAX_PAGE = 64 * 1024 * 1024
+PAGE_SECONDS = 300.0  # of network for one
 
 _NEXT = re.compile(r'<([^<>]{1,8192})>\s*;\s*rel="next"')
 

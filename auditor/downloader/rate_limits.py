@@ -14,6 +14,7 @@ WINDOW = 300
 
 _MOST_CHARACTERS = 256  # of a header; the Hub's have 22 and 40
 _MOST_REQUESTS = 10**9  # ten thousand times what the Hub's largest plan allows in a window
+_MOST_SECONDS = 10**9  # 30 years
 
 _LIMIT = re.compile(
     r'(?:"(\w{1,32})"\s*;|(?:^|,))\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)(?!\w)', re.ASCII
@@ -26,8 +27,13 @@ class RateLimit(NamedTuple):
 
     kind: str | None  # of requests: api, resolvers, pages; None: the answer names none
     remaining: int  # requests
-    reset: int  # seconds until the window ends, at most WINDOW
+    reset: int  # seconds until the window ends, as the answer says
     quota: int | None  # requests of a whole window; None: the answer does not say
+
+    @property
+    def ask_again(self) -> int:
+        """Seconds after which the answer is not believed any more, at most WINDOW."""
+        return min(self.reset, WINDOW)
 
 
 def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
@@ -39,7 +45,7 @@ def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
     return RateLimit(
         kind=found[1],
         remaining=min(int(found[2]), _MOST_REQUESTS),
-        reset=min(int(found[3]), WINDOW),
+        reset=min(int(found[3]), _MOST_SECONDS),
         quota=min(int(quota[1]), _MOST_REQUESTS) if quota else None,
     )
 

@@ -9,6 +9,7 @@ from functools import reduce
 from auditor.downloader.hub import usable_token
 from auditor.downloader.select import ADAPTER_CONFIG, select
 from auditor.downloader.selection import Selection as Files
+from auditor.downloader.waiting import Waits
 from auditor.errors import SourceError
 from auditor.sweep.costs import Load
 from auditor.sweep.progress import Progress, Quiet
@@ -64,7 +65,8 @@ def expected(
         known = None if store is None or store.is_empty() else store
         shown = stack.enter_context(progress or Quiet())
         budget = Budget(CONTEXT, settings.policy.max_requests)
-        selector = Selector(settings.policy, usable_token(token), budget)
+        waits = Waits(shown.waiting)
+        selector = Selector(settings.policy, usable_token(token), budget, waits)
         stack.enter_context(selector)
         loads = [_load(one, known, selector, shown) for one in settings.selections]
         return reduce(_added, loads)

@@ -3,24 +3,27 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import islice
+from threading import Event
 from typing import NamedTuple, Self
 
 from auditor.downloader import hub, listing
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
+from auditor.downloader.pools import threads
 from auditor.downloader.request import HubModel, id_fault, parse_id
+from auditor.downloader.waiting import Rest, Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Found
 from auditor.sweep.store.reading import Planned
+from auditor.sweep.workers.allowance import Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.work import Allowance, require_online, unaudited
+from auditor.sweep.workers.work import require_online, unaudited
 
 PAGE = 1000  # models a request: the most that the Hub lists
 _AT_ONCE = 16  # requests for single models
@@ -76,16 +79,21 @@ class Page(NamedTuple):
 class Selector:
     """Asks the Hub which models there are; a context manager."""
 
-    def __init__(self, policy: Policy, token: str | None, budget: Budget) -> None:
+    def __init__(
+        self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
+    ) -> None:
         self._policy = policy
         self._token = token
         self._budget = budget
         self._wire = Lean.unless_proxied()
+        self._over = Event()
+        self._talk = Talk(silent, waits)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         if self._wire is not None:
             self._wire.close()
 
@@ -106,7 +114,7 @@ class Selector:
                 yield from self._of_author(author, wanted)
                 plain -= wanted
         rest = iter(dict.fromkeys(name for name in ids if name in plain or id_fault(name)))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with threads(_AT_ONCE, self._over.set) as pool:
             while batch := tuple(islice(rest, PAGE)):
                 asked = tuple(pool.map(self._one, batch))
                 yield Page(
@@ -154,8 +162,17 @@ class Selector:
 
     def _session(self, model: HubModel) -> Session:
         require_online()
-        governor = Allowance(self._policy, self._budget)
-        return Session(model, self._token, silent, wire=self._wire, governor=governor)
+        bounds = Bounds.of_a_model(self._policy)
+        governor = Allowance(bounds, self._budget, Rest(self._talk.waits, self._over))
+        return Session(
+            model,
+            self._token,
+            self._talk,
+            wire=self._wire,
+            governor=governor,
+            silence=bounds.seconds,
+            over=self._over,
+        )
 
 
 def _found(entry: Mapping[str, object]) -> Found | None:

@@ -21,6 +21,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Self
 
+from auditor.downloader.waiting import Wait
 from auditor.errors import Reason
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
@@ -105,8 +106,8 @@ class Crew:
             worker.process.kill()  # its pipe ends, and says so at the next call
         self._try_suspects()
 
-    def blocked(self) -> float:
-        return self._budget.blocked()
+    def waiting(self) -> Wait | None:
+        return self._budget.waiting()
 
     def _has_room(self, worker: _Worker) -> bool:
         return not worker.alone and len(worker.given) < self._policy.at_once
