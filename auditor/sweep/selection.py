@@ -10,9 +10,11 @@ from threading import Event
 from typing import NamedTuple, Self
 
 from auditor.downloader import hub, listing
+from auditor.downloader.entries import Crowded, Entry
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
+from auditor.downloader.listing import PAGE
 from auditor.downloader.pools import threads
 from auditor.downloader.request import HubModel, id_fault, parse_id
 from auditor.downloader.waiting import Rest, Talk, Waits
@@ -21,11 +23,10 @@ from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Found
 from auditor.sweep.store.reading import Planned
-from auditor.sweep.workers.allowance import Allowance, Bounds
+from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.work import require_online, unaudited
 
-PAGE = 1000  # models a request: the most that the Hub lists
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -136,15 +137,20 @@ class Selector:
             yield _page_of(self._one(name))
 
     def _listed(self, query: Iterable[tuple[str, str]], top: int | None) -> Iterator[Page]:
-        session = self._session(HubModel(id="the list of models"))
+        def session() -> Session:
+            return self._session(HubModel(id="the list of models"), PAGE_BOUNDS)
+
         left = top
         for page in listing.pages(session, query):
             entries = page if left is None else page[:left]
             left = None if left is None else left - len(entries)
-            found = [(_found(entry), entry) for entry in entries]
-            yield Page(tuple(one for one, _ in found if one))
-            for name in (entry["id"] for one, entry in found if one is None):
-                yield _page_of(self._one(str(name)))
+            found = [_found(entry) for entry in entries]
+            yield Page(
+                tuple(one for one in found if isinstance(one, Found)),
+                tuple(one for one in found if isinstance(one, Refused)),
+            )
+            for name in (one for one in found if isinstance(one, str)):
+                yield _page_of(self._one(name))
             if left == 0:
                 return
 
@@ -152,7 +158,7 @@ class Selector:
         """The commit and the files of one id, for one request."""
         try:
             model = parse_id(requested)
-            listed = hub.listed(model, self._session(model))
+            listed = hub.listed(model, self._session(model, Bounds.of_a_model(self._policy)))
         except SourceError as error:
             return _refused(requested, error.reason, str(error))
         except UsageError as error:
@@ -160,9 +166,8 @@ class Selector:
         siblings = [{"rfilename": file.name, "size": file.size} for file in listed.files]
         return Found(Planned(listed.model_id, listed.commit, requested), siblings)
 
-    def _session(self, model: HubModel) -> Session:
+    def _session(self, model: HubModel, bounds: Bounds) -> Session:
         require_online()
-        bounds = Bounds.of_a_model(self._policy)
         governor = Allowance(bounds, self._budget, Rest(self._talk.waits, self._over))
         return Session(
             model,
@@ -175,12 +180,15 @@ class Selector:
         )
 
 
-def _found(entry: Mapping[str, object]) -> Found | None:
-    """A model as the list has it; None where the list lacks its commit."""
-    name, commit, siblings = entry["id"], entry.get("sha"), entry.get("siblings")
+def _found(entry: Entry) -> Found | Refused | str:
+    """A model as the list has it; its id alone where the list lacks its commit."""
+    if isinstance(entry, Crowded):
+        detail = f"{entry.id}, in the list of models, {entry.detail}"
+        return _refused(entry.id, Reason.TOO_LARGE, detail)
+    name, commit = str(entry["id"]), entry.get("sha")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        return None
-    return Found(Planned(str(name), commit, str(name)), siblings)
+        return name
+    return Found(Planned(name, commit, name), entry.get("siblings"))
 
 
 def _refused(requested: str, reason: Reason, detail: str) -> Refused:

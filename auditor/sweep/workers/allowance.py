@@ -24,7 +24,7 @@ class Bounds(NamedTuple):
         return cls("one model", policy.deadline, policy.max_bytes)
 
 
-PAGE = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
+PAGE_BOUNDS = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
 
 
 class Allowance:
