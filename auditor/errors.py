@@ -46,6 +46,10 @@ class CheckpointError(AuditError):
     """The checkpoint's own bytes are wrong: a header, an index or a config. Becomes a finding."""
 
 
+class StoreError(AuditError):
+    """A sweep's store cannot be read or written; the line says which, why and what to do."""
+
+
 class SourceError(AuditError):
     """The outside world did not give what an audit needs. Becomes an Unaudited outcome.
 

@@ -33,6 +33,20 @@ def at_a_terminal(*args: str, env: Mapping[str, str], **options) -> tuple[int, s
     return process.wait(), sent.decode()
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that it has started, and not waited for."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_at_work(pid: int) -> bool:
+    """Whether the process has not begun to end: it closes its files before it is gone."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in {"Z", "X"} and any(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
 def shown(sent: str) -> list[str]:
     """What stood on a terminal's lines, one after the other, without colours and movements."""
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent)

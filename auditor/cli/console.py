@@ -1,5 +1,6 @@
 """What all commands share: options, exit codes, what is said, and how a run ends early."""
 
+import atexit
 import os
 import shutil
 import sys
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from auditor.cli.signals import Stopped
 from auditor.containers.words import quoted
-from auditor.errors import Reason, UsageError
+from auditor.errors import Reason, StoreError, UsageError
 from auditor.formats.printable import printable
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
@@ -22,7 +24,7 @@ from auditor.writing import write_atomically
 if TYPE_CHECKING:
     from auditor.downloader.waiting import Wait
 
-CLEAN, FINDINGS, USAGE, UNAUDITED, INTERRUPTED = 0, 1, 2, 3, 130
+CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is no terminal
 
 
@@ -144,11 +146,14 @@ def guarded() -> Iterator[None]:
         yield
     except UsageError as error:
         fail(USAGE, str(error))
-    except KeyboardInterrupt:
-        # Worker threads may sit in a read for seconds yet. Nothing of theirs is worth waiting
-        # for, and whatever was written stands whole.
+    except StoreError as error:
+        fail(UNAUDITED, str(error))
+    except Stopped as signal:
+        # Threads may sit in a read for seconds yet. Nothing of theirs is worth waiting for, and
+        # whatever was written stands whole; processes that were started end.
         say("interrupted")
-        os._exit(INTERRUPTED)
+        atexit._run_exitfuncs()  # noqa: SLF001 - nothing else runs them without the threads
+        os._exit(signal.code)
     except BrokenPipeError:
         # The reader has gone (`audit ... | head`); Python would complain while flushing at exit.
         discard(sys.stdout)

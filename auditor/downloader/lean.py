@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Self
 from urllib.request import getproxies
@@ -140,7 +141,7 @@ class Lean:
 
     def _connected(self, address: Address, seconds: float) -> _Line:
         try:
-            sock = socket.create_connection((address.host, address.port), seconds)
+            sock = _reached(address, seconds)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.scheme == "https":
                 sock = self._secured(sock, address.host)
@@ -160,6 +161,34 @@ class Lean:
         except BaseException:
             sock.close()
             raise
+
+
+def _reached(address: Address, seconds: float) -> socket.socket:
+    """A connection. A name is looked up in a thread: time-outs and signals do not end a look-up."""
+    place = (address.host, address.port)
+    if address.host.replace(".", "").isdecimal() or ":" in address.host:
+        return socket.create_connection(place, seconds)
+    future = Future[socket.socket]()
+
+    def connect() -> None:
+        try:
+            made = socket.create_connection(place, seconds)
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+        else:
+            if future.set_running_or_notify_cancel():
+                future.set_result(made)
+            else:
+                made.close()
+
+    threading.Thread(target=connect, name="connect", daemon=True).start()
+    try:
+        return future.result(seconds)
+    except BaseException:
+        if not future.cancel() and future.exception() is None:
+            future.result().close()  # it came in the last moment
+        raise
 
 
 def _request(address: Address, headers: Mapping[str, str]) -> bytes:

@@ -63,7 +63,7 @@ def expected(
     """
     with ExitStack() as stack:
         path = settings.output.store
-        store = stack.enter_context(_Known.open(path)) if path.is_file() else None
+        store = stack.enter_context(_Known.open(path)) if path.exists() else None
         known = None if store is None or store.is_empty() else store
         shown = stack.enter_context(progress or Quiet())
         budget = Budget(CONTEXT, settings.policy.max_requests)

@@ -80,7 +80,8 @@ def sweep(
     `night` is the name to keep it under, today's date (UTC) if None; `scheduler` the address of a
     Dask cluster whose workers audit in the place of processes here. Raises UsageError for settings
     that cannot be met, SourceError where the Hub does not say which models there are, or where the
-    cluster is lost; what goes wrong with one model is that model's outcome.
+    cluster is lost, StoreError where the store cannot be written; what goes wrong with one model is
+    that model's outcome.
     """
     endpoint()
     usable = cache(partial(usable_token, token))

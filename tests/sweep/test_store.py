@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.errors import UsageError
+from auditor.errors import StoreError, UsageError
 from auditor.sweep.store.ledger import Found, Ledger
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.store.reading import Planned, Recorded, Store, Summary, Versions
@@ -231,7 +231,7 @@ def test_a_database_of_something_else_is_refused(tmp_path):
 def test_a_file_that_is_no_database_is_refused(content, tmp_path):
     path = tmp_path / "text"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="cannot be opened: file is not a database"):
+    with pytest.raises(StoreError, match="is not an SQLite database"):
         Store.open(path)
     assert path.read_bytes() == content
 

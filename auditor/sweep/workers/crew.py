@@ -38,6 +38,8 @@ CONTEXT = get_context("spawn")
 # which go when it is done, and looking for cycles among every 700 takes a tenth of the time.
 _YOUNG = 20_000
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 Token = Callable[[], str | None]  # looked up once processes have started, which takes as long
 
 
@@ -179,11 +181,22 @@ class Crew:
         process = context.Process(  # type: ignore[attr-defined] # typeshed has it in each kind
             target=_serve, args=(there, self._policy, self._budget, inherited), daemon=True
         )
-        process.start()
+        with _unheard():
+            process.start()
         there.close()
         worker = _Worker(process=process, pipe=here)
         self._pipes.register(here, selectors.EVENT_READ, worker)
         return worker
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """What is started within hears no signal that ends a program until it has said what to do."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _has_one_thread() -> bool:
@@ -201,7 +214,9 @@ def _serve(
 
     A copy of the sweep's process holds the sweep's ends of pipes, too, and would keep them open.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's goes to the whole group
+    for number in _ENDING:  # the terminal's go to the whole group; a pipe that ends is enough
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     gc.set_threshold(_YOUNG)
     for other in inherited:
         other.close()
