@@ -12,7 +12,7 @@ PEERS   := $(VENV)/peers
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test oracle parity lint format bench bench-sweep fuzz-stops corpus clean
+.PHONY: help audit test oracle parity refusals lint format fuzz fuzz-stops hostile bench bench-sweep corpus clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and 
 parity: $(VENV)/.test ## our load report beside from_pretrained's, for every type: reports/parity.csv
 	@$(BIN)/python tests/parity.py $(ARGS)
 
+refusals: $(VENV)/.test ## spoilt configs of every type: what the library and we refuse of them
+	@$(BIN)/python tests/refusals.py $(ARGS)
+
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -40,6 +43,12 @@ lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 format: $(VENV)/.test ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
+
+fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each
+	@PYTHONPATH=tools:tests $(BIN)/python -m fuzz $(ARGS)
+
+hostile: $(VENV)/.test ## audit some three hundred hostile inputs, each alone: time, memory, exit code
+	@PYTHONPATH=tools:tests $(BIN)/python -m hostile $(ARGS)
 
 bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules ## time, requests, bytes and memory beside other tools, on loopback
 	@$(BIN)/python tests/bench.py --peers $(PEERS) $(ARGS)

@@ -9,8 +9,9 @@ from auditor.downloader.select import select, with_twins
 from auditor.downloader.selection import Chooser
 from auditor.downloader.snapshot import Snapshot
 from auditor.downloader.standard import checked_variant
-from auditor.errors import SourceError
+from auditor.errors import Reason, SourceError, UsageError
 from auditor.examining import one
+from auditor.examining.guard import outcome_of
 from auditor.expecting import require, require_oracle
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Report, Unaudited
@@ -42,8 +43,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
-    model or a class that cannot be asked for; all else, a network that fails included, is an
-    outcome.
+    model or a class that cannot be asked for; all else, a network that fails and a bug of our own
+    included, is an outcome.
     """
     if target is not None:
         require(target)
@@ -54,13 +55,32 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
         choose = partial(select, variant=checked_variant(variant))
     if twins:
         choose = partial(with_twins, choose=choose)
-    try:
-        snapshot = fetch(model, source=source, token=token, say=say, choose=choose)
-    except SourceError as error:
-        return Unaudited(requested=model, target=target, reason=error.reason, detail=str(error))
-    return examine(
-        snapshot, requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle
+    fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
+    examined = partial(
+        examine, requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle
     )
+    return _outcome(model, target, fetched, examined)
+
+
+def _outcome(
+    model: str,
+    target: str | None,
+    fetched: Callable[[], Snapshot],
+    examined: Callable[[Snapshot], Report | Unaudited],
+) -> Report | Unaudited:
+    """What comes of fetching a model and examining it, whatever happens on the way."""
+
+    def work() -> Report | Unaudited:
+        try:
+            snapshot = fetched()
+        except SourceError as error:
+            return Unaudited(requested=model, target=target, reason=error.reason, detail=str(error))
+        return examined(snapshot)
+
+    def crashed(detail: str) -> Unaudited:
+        return Unaudited(requested=model, target=target, reason=Reason.CRASHED, detail=detail)
+
+    return outcome_of(work, crashed, UsageError)
 
 
 def explain(
@@ -79,12 +99,13 @@ def explain(
     """
     if target is not None:
         require(target)
-    try:
-        snapshot = fetch(model, source=source, token=token, say=say, choose=describing)
-    except SourceError as error:
-        return Unaudited(requested=model, target=target, reason=error.reason, detail=str(error))
-    alone = replace(snapshot, manifest=None, components=())
-    return one.examine(alone, requested=model, target=target, weights=False)
+
+    def examined(snapshot: Snapshot) -> Report | Unaudited:
+        alone = replace(snapshot, manifest=None, components=())
+        return one.examine(alone, requested=model, target=target, weights=False)
+
+    fetched = partial(fetch, model, source=source, token=token, say=say, choose=describing)
+    return _outcome(model, target, fetched, examined)
 
 
 def examine(  # noqa: PLR0913 - as above

@@ -14,11 +14,16 @@ from threading import Lock
 from typing import IO, NamedTuple, cast
 
 from auditor import answers, oracle
-from auditor.analytic import Config, Expectation, ExpectedTensor, Role
+from auditor.analytic import Config, Expectation, expectation, loading, rules
 from auditor.analytic.catalogue import Sibling
 from auditor.downloader.cache import home
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.library import Library, installed
+from auditor.oracle.answer import read
+from auditor.oracle.serving import MOST_SECONDS
+
+# What a config says of who wrote it, and for what: fine-tunes of one base ask one question.
+_WRITERS = frozenset({"_name_or_path", "architectures"})
 
 
 class Oracle:
@@ -31,7 +36,7 @@ class Oracle:
         self._folder = folder
         self._process = process
         # What the code before last worked out may be wrong.
-        self._code = sha256(Path(oracle.__file__).read_bytes()).hexdigest()
+        self._code = _code()
 
     def types(self, name: str, /) -> tuple[str, ...]:
         return self._library.types(name)
@@ -52,7 +57,7 @@ class Oracle:
         return model_type
 
     def inside(self, model_type: str, /) -> Mapping[str, str]:
-        del model_type  # it finds them by itself: see oracle.py
+        del model_type  # it finds them by itself: see oracle/build.py
         return {}
 
     def expect(self, config: Config, target: str, /, *, depth: int | None = None) -> Expectation:
@@ -62,7 +67,8 @@ class Oracle:
         library cannot build it at all, or not within the oracle's bounds.
         """
         del depth  # its answers are kept whole
-        question = json.dumps([target, dict(config.values)], sort_keys=True)
+        values = {key: value for key, value in config.values.items() if key not in _WRITERS}
+        question = json.dumps([target, values], sort_keys=True)
         asked = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
         key = f"{target}-{asked[:32]}"
         found = self._read(answers.read(self._folder, key), target)
@@ -76,26 +82,23 @@ class Oracle:
 
     def sibling(self, config: Config, target: str, /) -> Sibling:
         found = self.expect(config, target)
-        return Sibling(target, found.prefix, {tensor.name: tensor for tensor in found.tensors})
+        return Sibling(target, found.prefix, found.renamed, found.loading)
 
     def _read(self, answer: object, target: str) -> Expectation | str | None:
         """What the oracle answered, or what it found wrong with the config; None: no answer."""
         match answer:
             case {"fault": str(fault)}:
                 return fault
-            case {"model_type": str(model_type), "prefix": str(prefix), "tensors": list(rows)}:
-                try:
-                    tensors = tuple(_tensor(*row) for row in rows)
-                except (TypeError, ValueError):
-                    return None
-                return oracle.expectation(target, model_type, prefix, tensors, self.name)
-        return None
+        return read(answer, target, self.name)
 
 
-def _tensor(
-    name: str, shape: list[int], elements: int, role: str, to: str | None
-) -> ExpectedTensor:
-    return ExpectedTensor(name, tuple(shape), elements, Role(role), to)
+def _code() -> str:
+    """What changes with the sources of an answer: the oracle's own, and what it writes down."""
+    found = sha256()
+    own = sorted(Path(oracle.__file__).parent.glob("*.py"))
+    for path in (*own, *(Path(one.__file__ or "") for one in (expectation, loading, rules))):
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -112,7 +115,7 @@ def available() -> Oracle | None:
 # --- the process ------------------------------------------------------------------------------
 
 # -P: a torch.py in the folder that is being audited is not to be imported.
-_COMMAND = (sys.executable, "-P", "-c", "from auditor.oracle import serve; serve()")
+_COMMAND = (sys.executable, "-P", "-c", "from auditor.oracle.serving import serve; serve()")
 _PATIENCE = 10.0  # seconds between the end of a process's output and its own
 
 
@@ -123,7 +126,7 @@ class _Running(NamedTuple):
 
 
 class Process:
-    """What runs `oracle.serve`: started by the first question, and by the next one if it ended."""
+    """What runs `serving`: started by the first question, and by the next one if it ended."""
 
     def __init__(self, command: tuple[str, ...] = _COMMAND) -> None:
         self._command = command
@@ -184,7 +187,7 @@ def _no_answer(code: int, target: str) -> SourceError:
     """Why the process is no more: a negative code is the signal that ended it."""
     how = Signals(-code).name if code < 0 else f"exit code {code}"
     if how == "SIGALRM":
-        detail = f"transformers took more than {oracle.MOST_SECONDS} seconds to build {target}"
+        detail = f"transformers took more than {MOST_SECONDS} seconds to build {target}"
         return SourceError(Reason.TOO_LARGE, detail)
     detail = f"the process that was to build {target} ended with {how}"
     return SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)

@@ -1,6 +1,6 @@
 """Report | Unaudited: what one audit found out, and what it did not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +10,7 @@ from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - like
 from auditor.downloader.snapshot import Fetched, Snapshot, Source
 from auditor.errors import Reason
 from auditor.reconciler.findings import Finding, Severity
+from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.modules import ModuleRow
 from auditor.reconciler.weights import Weights
 from auditor.tensors import natural_key
@@ -81,6 +82,9 @@ class _Outcome:
     ignored: tuple[Finding, ...] = ()  # findings the user asked to leave out of the verdict
     unchecked: tuple[str, ...] = ()  # what was not compared, a sentence each
     notes: tuple[str, ...] = ()  # decisions the reader should know of
+    load_report: LoadReport | None = None  # what from_pretrained would say; None: nobody can tell
+    # Name of a finding about tensors -> the names under which from_pretrained looks for it.
+    in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads the model
     fetched: Fetched = field(default_factory=Fetched)
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
     parts: tuple["Report | Unaudited", ...] = ()  # of several models in one repository, by folder

@@ -66,6 +66,7 @@ class StoredTensor(NamedTuple):
 
 
 _DIGITS = re.compile(r"[0-9]+")
+_LONG = 4096
 _SHORT = 256  # longer names are hostile, and not kept in any cache
 
 
@@ -74,10 +75,11 @@ def natural_key(name: str) -> tuple[str, str]:
 
     Numbers are padded to 20 digits, which u64 needs; the name itself breaks ties ("01" and "1").
     Padding text instead of comparing tuples of integers cannot fail on a name of 5,000 digits
-    (int() refuses those), and sorts 90,000 names in 0.11 s.
+    (int() refuses those), and sorts 90,000 names in 0.11 s. Of a name of megabytes the first
+    characters are: padded, eight million numbers of one digit would take 160 MB.
     """
     pad = _padded if len(name) <= _SHORT else _padded.__wrapped__
-    return "\0".join(map(pad, name.split("."))), name
+    return "\0".join(map(pad, name[:_LONG].split("."))), name
 
 
 @lru_cache(maxsize=4096)  # a model's names are made of few parts

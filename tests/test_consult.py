@@ -12,11 +12,12 @@ from auditor.consult import Oracle, Process
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.library import Library
 
-# As `inventory` of auditor.oracle does, without a library that takes seconds to import.
+# As `inventory` of auditor.oracle.build does, without a library that takes seconds to import.
 PRETENCE = """
 import sys
-from auditor import oracle
+from auditor.oracle import build, serving
 from auditor.analytic import ExpectedTensor
+from auditor.analytic.loading import PLAIN
 from auditor.errors import CheckpointError, Reason, SourceError
 
 def inventory(config, target):
@@ -24,11 +25,13 @@ def inventory(config, target):
     open(config["log"], "a").write(target + "\\n")
     {body}
     tensor = ExpectedTensor("a.weight", (2, config["size"]), 2 * config["size"])
-    return oracle.expectation(target, "pretence", "base", (tensor,))
+    return build.expectation(
+        target, model_type="pretence", prefix="base", tensors=(tensor,), loading=PLAIN
+    )
 
-oracle.inventory = inventory
-oracle.MOST_SECONDS = 1
-oracle.serve()
+serving.inventory = inventory
+serving.MOST_SECONDS = 1
+serving.serve()
 """
 
 
@@ -76,6 +79,14 @@ def test_a_question_is_asked_once_whoever_asks(pretending: Pretending, log: Path
     assert log.read_text().split() == ["Model", "Model", "ModelForA"]
 
 
+def test_fine_tunes_of_one_base_ask_one_question(pretending: Pretending, log: Path) -> None:
+    oracle, base = pretending(), config(log)
+    for name in ("a", "b"):
+        said = {"architectures": [name], "_name_or_path": f"me/{name}"}
+        oracle.expect(Config(values={**base.values, **said}), "Model")
+    assert log.read_text().split() == ["Model"]
+
+
 def test_another_version_of_the_library_is_asked_anew(pretending: Pretending, log: Path) -> None:
     oracle = pretending()
     oracle.expect(config(log), "Model")
@@ -93,6 +104,7 @@ def test_another_version_of_the_library_is_asked_anew(pretending: Pretending, lo
         '{"model_type": "m", "prefix": "", "tensors": [["a", [1], 1, "no such role", null]]}',
         '{"model_type": "m", "prefix": "", "tensors": [["a"]]}',
         '{"model_type": 3, "prefix": "", "tensors": []}',
+        '{"model_type": "m", "prefix": "", "tensors": []}',  # as it was before there were rules
     ],
 )
 def test_a_broken_answer_is_asked_for_again(

@@ -10,7 +10,8 @@ from typing import BinaryIO
 
 from auditor.containers.kinds import Table
 from auditor.containers.sparse import Part, Sparse
-from auditor.containers.torchfile import MAGIC, parse
+from auditor.containers.torch_legacy import MAGIC
+from auditor.containers.torchfile import parse
 from auditor.downloader.heads import Received, read_parts
 from auditor.downloader.snapshot import FileHead
 from auditor.tensors import Span
@@ -109,6 +110,7 @@ def write_large(path: Path, tensors: Tensors) -> Path:
     """The same on disk with holes for its storages, as torch's writer aligns them, in zip64."""
     entries = [("data.pkl", state(tensors), 0)]
     entries += [(f"data/{key}", b"", length) for key, length in enumerate(lengths(tensors))]
+    entries.append(("version", b"3\n", 0))
     directory = b""
     with path.open("wb") as file:
         for name, content, hole in entries:

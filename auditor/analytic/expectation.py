@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal, NamedTuple
 
+from auditor.analytic.config_classes.faults import Fault
 from auditor.analytic.loading import PLAIN, Loading
 
 
@@ -79,3 +81,12 @@ class Expectation:
     active: ModuleFormula | None = None  # what one token uses, of a mixture of experts
     loading: Loading = PLAIN  # what is the class's own in how it is loaded
     defaults: tuple[str, ...] = ()  # config keys left out, for which the class's default stands
+    faults: tuple[Fault, ...] = ()  # why the class cannot be built, though its shapes are known
+
+    @cached_property
+    def renamed(self) -> Mapping[str, ExpectedTensor]:
+        """The tensors by the names that the class's own renames make of those on disk."""
+        names = {tensor.name: tensor for tensor in self.tensors}
+        if not self.loading.renames:
+            return names
+        return {self.loading.renamed(name): tensor for name, tensor in names.items()}

@@ -1,9 +1,10 @@
 """Family: what the classes of one model type share, and how their config is read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, object]
 
@@ -24,6 +25,9 @@ class Family:
     taken_over: bool = False
     # Letters for formulas, by key, where config.LETTERS has none or two keys would share one.
     letters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # Patterns of names that loading leaves out without a word, where the config decides on them;
+    # what all models of the type leave out stands in families/_silence.py.
+    unread: Callable[[Any], tuple[str, ...]] = lambda _config: ()
 
     def aliases(self, key: str) -> tuple[str, ...]:
         """The other names of one of this config class's keys."""

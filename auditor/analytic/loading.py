@@ -1,48 +1,113 @@
 """Loading: what transformers does to a stored name before it looks for it in a class."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from auditor.analytic.families import _loading as facts
-from auditor.analytic.families._loading import Renames
+from auditor.analytic.families import _silence as silence
 from auditor.analytic.family import Family
+from auditor.analytic.rules import Rule, rewritten, words_of
+
+# As transformers 5 applies them to every key after the class's own, in this order, each once;
+# the dots match any character there.
+LEGACY = (
+    Rule(("LayerNorm.gamma",), ("LayerNorm.weight",)),
+    Rule(("LayerNorm.beta",), ("LayerNorm.bias",)),
+    Rule((".weight_g",), (".parametrizations.weight.original0",)),
+    Rule((".weight_v",), (".parametrizations.weight.original1",)),
+    Rule(
+        (r"^model\.language_model\.model", r"^language_model\.model\.model"),
+        ("model.language_model",),
+    ),
+)
 
 
-class Rename(NamedTuple):
-    """A rename of the names below one of the heads; the first head that fits is taken."""
+class Memory(NamedTuple):
+    """What a class has in memory before its weights are loaded, names in the model's order."""
 
-    pattern: str
-    replacement: str
-    heads: tuple[str, ...] = ("",)  # with their dot: "model.vision_tower."
-
-    def __call__(self, name: str) -> str:
-        for head in self.heads:
-            if name.startswith(head):
-                return head + _compiled(self.pattern).sub(self.replacement, name[len(head) :], 1)
-        return name
+    shapes: Mapping[str, tuple[int, ...]]  # of all that from_pretrained looks for, tied ones too
+    ties: tuple[tuple[str, str], ...] = ()  # (name, the name whose values it shares), in order
+    unset: frozenset[str] = frozenset()  # parameters that a module may have, and here has not
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """The loading rules of one class that are not those of all classes."""
+    """The loading rules of one class."""
 
-    renames: tuple[Rename, ...] = ()  # in their order
+    renames: tuple[Rule, ...] = ()  # its own and its sub-models', in their order
+    legacy: tuple[Rule, ...] = LEGACY  # those of all classes, which come after them
+    converters: tuple[Rule, ...] = ()  # of which at most one is applied, after all renames
     silent: tuple[str, ...] = ()  # patterns of names that are left out without a word
     buffers: tuple[str, ...] = ()  # the same, of what nobody learns
-    fused: tuple[str, ...] = ()  # heads below which experts are found; anywhere without
+    unmissed: tuple[str, ...] = ()  # patterns of names in memory that are not reported as missing
+    taken: tuple[str, ...] = ()  # patterns of optional buffers that it loads if they are stored
+    kept: frozenset[str] = frozenset()  # names on disk that would lead nowhere if renamed
+    memory: Memory | None = None  # None: it follows from the expected tensors
+    reports: bool = False  # it is from_pretrained of transformers that loads the class
 
     def renamed(self, name: str) -> str:
-        """The name as the class has it in memory, but for experts, which it fuses there."""
-        for rename in self.renames:
-            name = rename(name)
+        """The name as the class's own renames make it."""
+        if name in self.kept:
+            return name
+        for rule in self.renames:
+            found = rewritten(rule, name)
+            if found is not None:
+                name = found.name
         return name
 
-    def finds(self, name: str) -> bool:
-        """Whether a renamed name is looked for: fusing experts asks for the whole path to them."""
-        return not self.fused or name.startswith(self.fused) or not _EXPERT.search(name)
+    def of_old(self, name: str) -> tuple[str, tuple[Rule, ...]]:
+        """The name as the rules of all classes make it, and those that changed it."""
+        for word in self._of_old:
+            if word in name:
+                break
+        else:
+            return name, ()
+        applied: list[Rule] = []
+        for rule in self.legacy:
+            found = rewritten(rule, name)
+            if found is not None:
+                name = found.name
+                applied.append(rule)
+        return name, tuple(applied)
+
+    def converts(self, name: str) -> bool:
+        """Whether a conversion takes a renamed name, and makes other tensors of it."""
+        return any(rewritten(rule, name) for rule in self.converters)
+
+    def converted(self, name: str) -> tuple[str, ...]:
+        """The names in memory that a renamed name stands for: itself, but for conversions."""
+        for rule in self.converters:
+            found = rewritten(rule, name)
+            if found is not None:
+                first = rule.targets[0]
+                return tuple(found.name.replace(first, target) for target in rule.targets)
+        return (name,)
+
+    def reported(self, stored: str) -> tuple[str, ...]:
+        """How loading reports a stored name that it does not find."""
+        return self.converted(self.of_old(self.renamed(stored))[0])
+
+    def seeing(self, stored: Iterable[str]) -> "Loading":
+        """The rules that count for these stored names: paired ones wait for their first source."""
+        paired = [rule for rule in self.renames if rule.paired]
+        if not paired:
+            return self
+        firsts = tuple(rule._replace(sources=rule.sources[:1]) for rule in paired)
+        names = tuple(stored)
+        asleep = {
+            rule
+            for rule, first in zip(paired, firsts, strict=True)
+            if not any(rewritten(first, name) for name in names)
+        }
+        return replace(self, renames=tuple(rule for rule in self.renames if rule not in asleep))
+
+    @cached_property
+    def _of_old(self) -> tuple[str, ...]:
+        return words_of(self.legacy)
 
     def leaves_out(self, name: str) -> bool:
         """Whether loading says nothing of a name that the class does not have."""
@@ -52,66 +117,82 @@ class Loading:
         """Whether the class knows the name for something that nobody learns."""
         return _any(self.buffers, name)
 
+    def takes(self, name: str) -> bool:
+        """Whether an optional buffer of the class is one that it still has."""
+        return _any(self.taken, name)
 
-_EXPERT = re.compile(r"\.experts\.\d+\.")
 
 PLAIN = Loading()  # the rules of all classes and no more
 
 
 class Inside(NamedTuple):
-    """A model inside another one, and where it is."""
+    """A model inside another one, where it is, and what its own config adds to its silence."""
 
     path: str
     family: Family
+    unread: tuple[str, ...] = ()
 
 
-def loading(family: Family, target: str, inside: tuple[Inside, ...]) -> Loading:
-    """The rules of a class of the family, and those of the models inside it."""
+def loading(
+    family: Family, target: str, inside: tuple[Inside, ...], unread: tuple[str, ...] = ()
+) -> Loading:
+    """The rules of a class of the family, and those of the models inside it.
+
+    `unread` are the patterns of names that loading leaves out because the config says so.
+    """
+    if target in facts.ONLY:
+        inside = tuple(each for each in inside if each.path in facts.ONLY[target])
     kinds = [(target, family), *((each.family.base, each.family) for each in inside)]
+    rules = tuple(_rules(family, target, inside))
     return Loading(
-        renames=tuple(_renames(family, target, inside)),
+        renames=tuple(rule for rule in rules if not rule.operations),
+        converters=tuple(rule for rule in rules if rule.operations),
         silent=tuple(
             dict.fromkeys(
                 pattern
                 for name, each in kinds
                 for key in (each.model_type, name)
-                for table in (facts.SILENT, facts.TAKEN)
-                for pattern in table.get(key, ())
+                for pattern in silence.SILENT.get(key, ())
             )
+            | dict.fromkeys(chain(unread, *(each.unread for each in inside)))
         ),
         buffers=tuple(dict.fromkeys(p for _, each in kinds for p in _buffers(each.model_type))),
-        fused=tuple(
-            head
-            for each in inside
-            if each.family.model_type in facts.FUSED
-            for head in _heads(each.path, family.prefix)
-        ),
+        unmissed=silence.UNMISSED.get(target, ()),
+        taken=silence.TAKEN.get(target, silence.TAKEN.get(family.model_type, ())),
+        reports=family.model_type not in silence.OF_NO_LIBRARY,
     )
 
 
-def _renames(family: Family, target: str, inside: tuple[Inside, ...]) -> Iterator[Rename]:
+def _rules(family: Family, target: str, inside: tuple[Inside, ...]) -> Iterator[Rule]:
     """The class's own; then its base model's, and those of the models inside that."""
-    by_class, by_type = facts.RENAMES.get(target), facts.RENAMES.get(family.model_type, ())
-    for own in by_type if by_class is None else by_class:
-        yield Rename(*own)
-    if target != family.base:
-        path = facts.BASES.get(target, family.prefix)
+    by_class, by_type = facts.RULES.get(target), facts.RULES.get(family.model_type, ())
+    yield from _scoped(by_type if by_class is None else by_class, ("",))
+    path = facts.BASES.get(target, family.prefix)
+    if target != family.base and path is not None:
         rest = by_type if by_class is not None else ()  # else they are the class's own already
-        yield from _below(path, facts.RENAMES.get(family.base, rest), family.prefix)
+        yield from _below(path, facts.RULES.get(family.base, rest), family.prefix)
     for each in inside:
         yield from _below(each.path, _own(each.family), family.prefix)
 
 
-def _own(family: Family) -> Renames:
-    return facts.RENAMES.get(family.base) or facts.RENAMES.get(family.model_type, ())
+def _own(family: Family) -> facts.Rules:
+    return facts.RULES.get(family.base) or facts.RULES.get(family.model_type, ())
 
 
-def _below(path: str, renames: Renames, prefix: str) -> Iterator[Rename]:
-    heads = _heads(path, prefix)
-    return (Rename(pattern, replacement, heads) for pattern, replacement in renames)
+def _below(path: str, rules: facts.Rules, prefix: str) -> Iterator[Rule]:
+    return _scoped(rules, _heads(path, prefix))
 
 
-def _heads(path: str, prefix: str) -> tuple[str, str]:
+def _scoped(rules: facts.Rules, heads: tuple[str, ...]) -> Iterator[Rule]:
+    for rule in rules:
+        if isinstance(rule, Rule):
+            yield rule._replace(heads=heads)
+        else:
+            pattern, replacement = rule
+            yield Rule((pattern,), (replacement,), heads)
+
+
+def _heads(path: str, prefix: str) -> tuple[str, ...]:
     """How names below a path begin, which the file may have with the base model's prefix or not."""
     scope = path.removeprefix(prefix).removeprefix(".")
     below = f"{scope}." if scope else ""
@@ -119,17 +200,16 @@ def _heads(path: str, prefix: str) -> tuple[str, str]:
 
 
 def _buffers(model_type: str) -> Iterator[str]:
-    if model_type in facts.ROTARY:
+    if model_type in silence.ROTARY:
         yield r"rotary_emb\.inv_freq"
-    if model_type in facts.POSITIONS:
+    if model_type in silence.POSITIONS:
         yield r"(^|\.)position_ids$"
 
 
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern that ends in a letter or digit ends where the name's part does."""
-    return re.compile(pattern + (r"(?!\w)" if pattern[-1].isalnum() else ""))
-
-
 def _any(patterns: tuple[str, ...], name: str) -> bool:
-    return any(re.search(pattern, name) for pattern in patterns)
+    return bool(patterns) and _together(patterns).search(name) is not None
+
+
+@lru_cache(maxsize=64)
+def _together(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"({pattern})" for pattern in patterns))

@@ -12,6 +12,7 @@ from auditor.analytic.blocks import (
     Legacy,
     Module,
     Param,
+    Refused,
     Repeat,
     Shape,
     Stack,
@@ -48,7 +49,7 @@ class _Found:
     tied_to: str | None = None
 
 
-def _find(  # noqa: PLR0911 - one for each kind of block
+def _find(  # noqa: C901, PLR0911 - one for each kind of block
     block: Block, name: str, at: int, within: str
 ) -> _Found | None:
     """What the rest of the name, from `at` on, leads to below the block: behind its end, itself.
@@ -75,6 +76,8 @@ def _find(  # noqa: PLR0911 - one for each kind of block
             return _leaf(Role.LEGACY, shape)
         case Tied(to):
             return _Found(Role.TIED, tied_to=f"{within}{to}")
+        case Refused():
+            return None
 
 
 def _leaf(role: Role, shape: Shape) -> _Found:
@@ -97,16 +100,16 @@ def _child(block: Module | Repeat | Stack, name: str, at: int, within: str) -> _
                     return _find(child, name, below, within)
             return None
         case Repeat(count, body):
-            return None if _number(key, count.value) is None else _find(body, name, below, within)
+            return None if number(key, count.value) is None else _find(body, name, below, within)
         case Stack(count, layers):
-            number = _number(key, count.value)
-            return None if number is None else _find(layers[number], name, below, within)
+            place = number(key, count.value)
+            return None if place is None else _find(layers[place], name, below, within)
 
 
 _DIGITS = len(str(MAX_TENSORS))
 
 
-def _number(key: str, count: int) -> int | None:
+def number(key: str, count: int) -> int | None:
     """The number that a key is, as nn.ModuleList writes it: not `01`, and below the count."""
     if not (key.isascii() and key.isdecimal()) or len(key) > _DIGITS or str(int(key)) != key:
         return None

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from auditor.cli.console import USAGE, guarded, say
+from auditor.cli.console import UNAUDITED, USAGE, guarded, say
+from auditor.examining.guard import crash
 from auditor.formats.printable import printable
 from auditor.streams import prepare
 
@@ -78,7 +79,7 @@ def _audit(
 
     `audit MODEL...` is short for `audit check MODEL...`, whose --help lists the options.
 
-    Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit.
+    Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit and found nothing wrong.
     """
 
 
@@ -100,5 +101,11 @@ def main() -> None:
         message = " ".join(printable(error.format_message()).split()).removesuffix(".")
         say(f"{message[:1].lower()}{message[1:]}; audit check --help lists the options")
         code = error.exit_code
+    except MemoryError:
+        say("out of memory: nothing more could be audited")
+        code = UNAUDITED
+    except Exception as error:  # noqa: BLE001 - a model has its own guard; this is around the rest
+        say(crash(error))
+        code = UNAUDITED
     gc.freeze()  # the interpreter's last collection would take 25 ms to find nothing either
     sys.exit(code)

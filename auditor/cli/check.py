@@ -134,17 +134,13 @@ def check(  # noqa: PLR0913 - one parameter for each option
                 )
             except UsageError as error:
                 outcome = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
-            outcomes.append(outcome)
-            if output is None:
-                print_outcome(
-                    outcome, chosen, depth, quiet=quiet and chosen is FormatChoice.TERMINAL
-                )
-            else:
-                print_outcome(outcome, FormatChoice.TERMINAL, depth, quiet=quiet)
+            form_now = chosen if output is None else FormatChoice.TERMINAL
+            hushed = quiet and form_now is FormatChoice.TERMINAL
+            outcomes.append(print_outcome(outcome, form_now, depth, quiet=hushed))
         if not outcomes:
             raise UsageError("there is no model on standard input")
         if output is not None:
-            write_reports(outcomes, chosen, output, depth)
+            outcomes = [*write_reports(outcomes, chosen, output, depth)]
     raise typer.Exit(max(exit_code(outcome, fail_on) for outcome in outcomes))
 
 

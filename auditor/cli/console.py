@@ -128,15 +128,19 @@ def write(path: Path, content: bytes) -> None:
 
 
 def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
-    """Of several models in one repository a finding comes before what could not be audited."""
-    if isinstance(outcome, Unaudited):
-        return USAGE if outcome.reason is Reason.BAD_REQUEST else UNAUDITED
-    otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
-    if fail_on is FailOn.NEVER or outcome.verdict == "clean":
+    """What is found, of the files or of a component, comes before what could not be audited."""
+    if isinstance(outcome, Report):
+        otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
+    elif outcome.reason is Reason.BAD_REQUEST:
+        return USAGE
+    else:
+        otherwise = UNAUDITED
+    if fail_on is FailOn.NEVER:
         return otherwise
     alarming = {Severity.ERROR} if fail_on is FailOn.ERROR else {Severity.ERROR, Severity.WARNING}
     alarms = any(finding.severity in alarming for one in outcome.every for finding in one.findings)
-    return FINDINGS if alarms or outcome.residual else otherwise
+    residual = isinstance(outcome, Report) and outcome.residual
+    return FINDINGS if alarms or residual else otherwise
 
 
 @contextmanager

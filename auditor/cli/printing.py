@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from auditor.cli.console import say, terminal, write
 from auditor.containers.words import quoted
-from auditor.errors import UsageError
+from auditor.errors import Reason, UsageError
+from auditor.examining.guard import outcome_of
 from auditor.formats import FORMATS, View
 from auditor.formats.printable import printable
 from auditor.report import Report, Unaudited
@@ -48,16 +50,47 @@ def terminal_depth(depth: int | None) -> int:
 
 def print_outcome(
     outcome: Report | Unaudited, form: FormatChoice, depth: int | None, *, quiet: bool
-) -> None:
-    """A report to stdout, and one line to stderr where there is none to make."""
-    known = isinstance(outcome, Report) or outcome.observed or outcome.expected
+) -> Report | Unaudited:
+    """A report to stdout, and one line to stderr where there is none to make; what was printed."""
+    said = (outcome.observed, outcome.expected, outcome.findings)
+    known = isinstance(outcome, Report) or any(said)
     if not quiet and (known or form is not FormatChoice.TERMINAL):
-        texts = rendered([outcome], form, depth)
-        text = texts.get("modules.csv") or next(iter(texts.values()))
+        outcome, text = outcome_of(
+            lambda: (outcome, _text(outcome, form, depth)),
+            lambda detail: _crashed_text(outcome, detail, form, depth),
+        )
         sys.stdout.write(text)
         sys.stdout.flush()
     if isinstance(outcome, Unaudited):
         say(f"{printable(outcome.requested)}: {outcome.reason}: {printable(outcome.detail)}")
+    return outcome
+
+
+def _text(outcome: Report | Unaudited, form: FormatChoice, depth: int | None) -> str:
+    texts = rendered([outcome], form, depth)
+    return texts.get("modules.csv") or next(iter(texts.values()))
+
+
+def _crashed_text(
+    outcome: Report | Unaudited, detail: str, form: FormatChoice, depth: int | None
+) -> tuple[Unaudited, str]:
+    crashed = _crashed(outcome, detail)
+    if form is FormatChoice.TERMINAL:
+        return crashed, ""
+    return crashed, outcome_of(lambda: _text(crashed, form, depth), lambda _: "")
+
+
+def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
+    """In the place of an outcome that cannot be shown."""
+    return Unaudited(
+        requested=outcome.requested,
+        model=outcome.model,
+        commit=outcome.commit,
+        source=outcome.source,
+        target=outcome.target,
+        reason=Reason.CRASHED,
+        detail=detail,
+    )
 
 
 def rendered(
@@ -70,7 +103,31 @@ def rendered(
 
 def write_reports(
     outcomes: Sequence[Report | Unaudited], form: FormatChoice, output: Path, depth: int | None
-) -> None:
-    texts = rendered(outcomes, form, depth)
+) -> Sequence[Report | Unaudited]:
+    """The reports in files; what was written, where one of them could not be rendered."""
+    outcomes, texts = outcome_of(
+        lambda: (outcomes, rendered(outcomes, form, depth)),
+        lambda _: _without_crashes(outcomes, form, depth),
+    )
     for name, text in texts.items():
         write(output / name if len(texts) > 1 else output, text.encode())
+    return outcomes
+
+
+def _without_crashes(
+    outcomes: Sequence[Report | Unaudited], form: FormatChoice, depth: int | None
+) -> tuple[Sequence[Report | Unaudited], Mapping[str, str]]:
+    sound: list[Report | Unaudited] = []
+    for outcome in outcomes:
+        shown = outcome_of(partial(_if_rendered, outcome, form, depth), partial(_crashed, outcome))
+        if shown is not outcome and isinstance(shown, Unaudited):
+            say(f"{printable(shown.requested)}: {shown.reason}: {shown.detail}")
+        sound.append(shown)
+    return sound, rendered(sound, form, depth)
+
+
+def _if_rendered(
+    outcome: Report | Unaudited, form: FormatChoice, depth: int | None
+) -> Report | Unaudited:
+    rendered([outcome], form, depth)
+    return outcome

@@ -31,6 +31,7 @@ from auditor.downloader import dump, fetch
 from auditor.downloader.papers import NAMES as PAPERS
 from auditor.errors import SourceError, UsageError
 from auditor.formats.printable import printable
+from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
 from auditor.tensors import DTYPE_BITS
 
@@ -92,6 +93,9 @@ def explain(  # noqa: PLR0913 - one parameter for each option
                 outcome, FormatChoice.TERMINAL, depth, quiet=isinstance(outcome, Unaudited)
             )
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
+        for finding in outcome.findings:
+            if isinstance(finding, BadConfig):
+                tell(f"{finding.kind}: {printable(finding.reason)}")
         from auditor.formats import explanation  # noqa: PLC0415 - rich takes 15 ms
 
         width, color = terminal()

@@ -160,6 +160,8 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         tell("what is audited is kept; the same command goes on from there")
         raise
     tell(runner.summary(swept))
+    if crashed := runner.crashes(swept):
+        say(crashed)
     if settings.output.reports:
         tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
     alarm = fail_on or FailOn(settings.fail_on or FailOn.WARNING)

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.containers.ggml import REMOVED, TYPES, GgmlType
-from auditor.containers.gguf_reader import Cursor, Skipped, Value
+from auditor.containers.gguf_reader import NAMES, U32, Cursor, Skipped, Value
 from auditor.containers.jsons import lfs_fault
 from auditor.containers.kinds import Table
 from auditor.containers.magic import identity
@@ -31,7 +31,8 @@ from auditor.tensors import Span, StoredTensor
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
-_ALIGNMENT = 32  # bytes; where general.alignment does not say otherwise
+_ALIGNMENT_KEY = "general.alignment"
+_ALIGNMENT = 32  # bytes; where that key does not say otherwise
 _LARGEST_ALIGNMENT = 2**20
 # llama.cpp's: GGML_MAX_DIMS, and GGML_MAX_NAME less the zero that ends a name.
 _MOST_DIMENSIONS = 4
@@ -169,15 +170,21 @@ def _metadata(cursor: Cursor, pairs: int) -> dict[str, Value]:
         key = cursor.name(f"the key of metadata pair {number:,}")
         if key in found:
             raise CheckpointError(f"has the metadata key {quoted(key)} twice")
-        found[key] = cursor.value(cursor.u32(f"the type of {quoted(key)}"), quoted(key))
+        kind = cursor.u32(f"the type of {quoted(key)}")
+        if key == _ALIGNMENT_KEY and kind != U32 and kind in NAMES:
+            raise CheckpointError(
+                f"has a {key} of type {NAMES[kind]}; every reader of GGUF takes u32 alone"
+            )
+        found[key] = cursor.value(kind, quoted(key))
     return found
 
 
 def _alignment(metadata: Mapping[str, Value]) -> int:
-    value = metadata.get("general.alignment", _ALIGNMENT)
+    value = metadata.get(_ALIGNMENT_KEY, _ALIGNMENT)
     if type(value) is not int or not 0 < value <= _LARGEST_ALIGNMENT or value & (value - 1):
-        shown = "an array" if isinstance(value, tuple) else described(value)
-        raise CheckpointError(f"has a general.alignment of {shown}; a power of two is needed")
+        raise CheckpointError(
+            f"has a {_ALIGNMENT_KEY} of {described(value)}; a power of two is needed"
+        )
     return value
 
 

@@ -42,14 +42,14 @@ _DEEPEST = 4
 # vocabulary known, of 262,144 tokens, has 515,000 merges besides.
 _MOST_ITEMS = 1_200_000
 
-_STRING, _ARRAY, _BOOL = 8, 9, 7
+_STRING, _ARRAY, _BOOL, U32 = 8, 9, 7, 4
 _SCALARS: Mapping[int, tuple[str, str, int]] = MappingProxyType(
     {  # number: (name, struct's letter, bytes)
         0: ("u8", "B", 1),
         1: ("i8", "b", 1),
         2: ("u16", "H", 2),
         3: ("i16", "h", 2),
-        4: ("u32", "I", 4),
+        U32: ("u32", "I", 4),
         5: ("i32", "i", 4),
         6: ("f32", "f", 4),
         _BOOL: ("bool", "B", 1),
@@ -59,7 +59,8 @@ _SCALARS: Mapping[int, tuple[str, str, int]] = MappingProxyType(
     }
 )
 _LEAST = {_STRING: 8, _ARRAY: 12}  # bytes of an empty one
-_NAMES = {**{number: name for number, (name, *_) in _SCALARS.items()}, 8: "string", 9: "array"}
+# The types of values, by number.
+NAMES = {**{number: name for number, (name, *_) in _SCALARS.items()}, 8: "string", 9: "array"}
 
 
 class Cursor:
@@ -144,7 +145,7 @@ class Cursor:
     def _array(self, key: str, depth: int) -> Value:
         kind = self.u32(f"the item type of {key}")
         count = self.u64(f"the length of {key}")
-        if kind not in _NAMES:
+        if kind not in NAMES:
             raise CheckpointError(f"has the item type {kind:,} for {key}, which GGUF has not")
         least = _SCALARS[kind][2] if kind in _SCALARS else _LEAST[kind]
         self._room(count * least, f"{key}, {count:,} items of {least} bytes at least")
@@ -154,13 +155,13 @@ class Cursor:
                 self._values += count
                 return self._scalars(kind, count, key)
             self.skip(count * least, key)
-            return Skipped(_NAMES[kind], count)
+            return Skipped(NAMES[kind], count)
         self._items += count
         if self._items > _MOST_ITEMS or (kind == _ARRAY and not kept):
             raise CheckpointError(f"has more items in its arrays, up to {key}, than are read")
         if not kept:
             self._skip_strings(count, key)
-            return Skipped(_NAMES[kind], count)
+            return Skipped(NAMES[kind], count)
         self._values += count
         return tuple(self.value(kind, key, depth) for _ in range(count))
 

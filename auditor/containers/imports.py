@@ -111,7 +111,7 @@ def title(name: Global) -> str:
 def _changed(ran: Ran) -> Iterator[str]:
     """Known names whose own attributes the pickle would set."""
     for call in ran.calls:
-        if call.how == "BUILD" and call.callee in KNOWN and isinstance(call.callee, Global):
+        if call.how == "BUILD" and isinstance(call.callee, Global) and call.callee in KNOWN:
             yield f"{title(call.callee)}: its attributes are set"
 
 

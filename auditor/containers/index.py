@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from auditor.containers.jsons import MAX_TEXT, load_object
+from auditor.containers.jsons import load_object
 from auditor.containers.words import described, named, quoted
 from auditor.errors import CheckpointError
 
-MAX_INDEX = MAX_TEXT  # bytes: 32 MiB; DeepSeek-V3's index with its 92,000 names has 8.9 MB
+# Bytes. DeepSeek-V3's index with its 92,000 names has 8.9 MB, Kimi K2's 140,000 would take 14.
+MAX_INDEX = 20 * 1024 * 1024
+# Files of one model. The largest known have 163 and 191; 100,000 took 4.5 seconds and 125 MB.
+MAX_SHARDS = 10_000
 
 _PART_BYTES = 255  # of a file's name on ext4, APFS and NTFS
 _PATH_BYTES = 4096  # PATH_MAX of Linux
@@ -91,10 +94,16 @@ def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
         raise CheckpointError(
             f"{subject}: weight_map has {described(shard)} under {quoted(tensor)}, no file"
         )
-    for shard in sorted(set(weight_map.values())):
+    shards = {shard: shard for shard in sorted(set(weight_map.values()))}
+    if len(shards) > MAX_SHARDS:
+        raise CheckpointError(
+            f"{subject} names {len(shards):,} files; {MAX_SHARDS:,} are the most that are read"
+        )
+    for shard in shards:
         if fault := shard_fault(shard):
             raise CheckpointError(f"{subject}: the shard {quoted(shard)} {fault}")
-    return MappingProxyType(weight_map)
+    # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
+    return MappingProxyType({name: shards[shard] for name, shard in weight_map.items()})
 
 
 def _count(value: object) -> int | float | None:

@@ -14,14 +14,18 @@ MAX_TEXT = 32 * 1024 * 1024
 # json.loads stops with a RecursionError at about 990 levels; serde_json, which reads safetensors
 # headers, at 128. No config of the Hub comes near either.
 MAX_DEPTH = 128
-# Commas and opening brackets. So many cost 140 MB as empty lists, 520 MB as an object of short
-# keys (tracemalloc, Python 3.11). The headers of DeepSeek-V3 would be 736,000 in a single file.
-MAX_VALUES = 4_000_000
+# Commas and opening brackets of a header as writers write it. The headers of DeepSeek-V3 would be
+# 736,000 in a single file; a shape of so many dimensions takes 12 MB.
+MAX_VALUES = 1_500_000
 # Configs and indexes hold fewer: DeepSeek-V3's index 92,000, a config with the 22,000 classes of
 # ImageNet 44,000. The costliest such config was measured at 45 MB more than a usual one.
 MAX_TEXT_VALUES = 300_000
 # What Python's int() takes whatever its settings; by default it takes 4,300.
 MAX_DIGITS = 640
+
+# How transformers writes the floats that JSON has no words for: {"__float__": "Infinity"}.
+FLOAT = b"__float__"
+_FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _BARE_STRING = re.compile(rb'"[^"]*(?:"|\Z)')
@@ -78,6 +82,19 @@ def load_object(content: bytes, what: str) -> Loaded:
     if "\\u" in text and (fault := escape_fault(value)):
         raise CheckpointError(f"{subject} {fault}")
     return Loaded(value, tuple(sorted(repeated)))
+
+
+def with_floats(value: object) -> object:
+    """The value, and each object in it that stands for a float as that float."""
+    match value:
+        case {"__float__": str(name), **others} if not others and name in _FLOATS:
+            return _FLOATS[name]
+        case dict():
+            return {key: with_floats(item) for key, item in value.items()}
+        case list():
+            return [with_floats(item) for item in value]
+        case _:
+            return value
 
 
 def lfs_pointer_size(head: bytes) -> int | None:

@@ -3,7 +3,10 @@
 Strings, bytes, numbers, None, tuples and lists stand for themselves.
 """
 
+import re
 from dataclasses import dataclass
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,21 @@ class Pairs:
     """A dict, as it was filled: a key may be anything, and may be there twice."""
 
     pairs: list[tuple[object, object]]
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """A set, as it was filled."""
+
+    items: list[object]
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Octets:
+    """A bytearray, of which nothing depends on what it holds."""
+
+    length: int
 
 
 @dataclass(slots=True, eq=False)
@@ -53,15 +71,29 @@ class Ran:
     truncated: bool = False  # the fault is that the bytes end before the pickle does
 
 
+_KINDS: dict[type, str] = {
+    Global: "an import",
+    Persistent: "a storage",
+    Pairs: "a dict",
+    Group: "a set",
+    Octets: "a bytearray",
+    Call: "what a call returns",
+}
+
+
 def kind(value: object) -> str:
-    match value:
-        case Global():
-            return "an import"
-        case Persistent():
-            return "a storage"
-        case Pairs():
-            return "a dict"
-        case Call():
-            return "what a call returns"
-        case _:
-            return f"a value of type {type(value).__name__}"
+    return _KINDS.get(type(value)) or f"a value of type {type(value).__name__}"
+
+
+def is_class(value: object) -> bool:
+    """Whether it is a class with its source, which the legacy form keeps as it does storages."""
+    return (
+        isinstance(value, Persistent)
+        and isinstance(value.key, tuple)
+        and value.key[:1] == ("module",)
+    )
+
+
+def is_text(text: str) -> bool:
+    """Whether a string is whole characters: a pickle may hold halves of some (surrogates)."""
+    return text.isascii() or not _HALF.search(text)

@@ -7,8 +7,11 @@ Protocols 0 to 5. Everything is bounded, because a pickle is a program that a st
 import struct
 from collections.abc import Callable
 
-from auditor.containers.pickle_machine import MAX_OPCODES, FaultError, Machine, TruncatedError
-from auditor.containers.pickled import Pairs, Ran
+from auditor.containers import pickle_arguments as arguments
+from auditor.containers.pickle_arguments import FaultError
+from auditor.containers.pickle_machine import MAX_OPCODES, Machine
+from auditor.containers.pickle_reader import TruncatedError
+from auditor.containers.pickled import Group, Octets, Pairs, Ran
 
 
 def follow(data: bytes, start: int = 0) -> Ran:
@@ -36,15 +39,15 @@ def _run(machine: Machine) -> object:
     data, steps = machine.data, _STEPS
     for _ in range(MAX_OPCODES):
         machine.at = machine.position
-        if machine.at >= len(data):
-            raise TruncatedError
+        if machine.at == machine.end:
+            machine.leave_frame()
         machine.position += 1
         code = data[machine.at]
         if code == _STOP:
-            return machine.pop()
+            return machine.stop()
         step = steps.get(code)
         if step is None:
-            raise FaultError(f"has the byte 0x{code:02x} where an opcode is due")
+            raise FaultError(f"has the byte 0x{code:02x} in place of an opcode")
         step(machine)
     raise FaultError(f"has more than {MAX_OPCODES:,} opcodes")
 
@@ -60,7 +63,7 @@ _STOP = ord(".")
 _STEPS: dict[int, _Step] = {
     # framing
     0x80: Machine.protocol,
-    0x95: lambda m: m.take(8),  # FRAME
+    0x95: Machine.frame,
     # numbers and constants
     ord("N"): _constant(None),
     0x88: _constant(True),  # noqa: FBT003 - takes no keyword
@@ -70,37 +73,37 @@ _STEPS: dict[int, _Step] = {
     ord("M"): lambda m: m.stack.append(m.number(2)),
     ord("J"): lambda m: m.stack.append(m.number(4, signed=True)),
     ord("G"): lambda m: m.push(struct.unpack(">d", m.take(8))[0]),
-    ord("I"): Machine.decimal,
-    ord("L"): Machine.decimal,
-    ord("F"): Machine.decimal_float,
+    ord("I"): lambda m: m.stack.append(arguments.integer_or_bool(m.line())),
+    ord("L"): lambda m: m.stack.append(arguments.integer(m.line().removesuffix(b"L"))),
+    ord("F"): lambda m: m.push(arguments.floating(m.line())),
     0x8A: lambda m: m.long(1),
     0x8B: lambda m: m.long(4),
     # strings
-    ord("S"): Machine.quoted_line,
-    ord("V"): Machine.escaped_line,
-    ord("U"): lambda m: m.text(1),
-    ord("T"): lambda m: m.text(4),
+    ord("S"): lambda m: m.push(arguments.string(m.line())),
+    ord("V"): lambda m: m.push(arguments.escaped(m.line())),
+    ord("U"): lambda m: m.python2(1),
+    ord("T"): lambda m: m.python2(4),
     ord("X"): lambda m: m.text(4),
     0x8C: lambda m: m.text(1),
     0x8D: lambda m: m.text(8),
-    ord("C"): lambda m: m.octets(1),
-    ord("B"): lambda m: m.octets(4),
-    0x8E: lambda m: m.octets(8),
-    0x96: lambda m: m.octets(8),  # BYTEARRAY8
+    ord("C"): lambda m: m.push(m.sized(1)),
+    ord("B"): lambda m: m.push(m.sized(4)),
+    0x8E: lambda m: m.push(m.sized(8)),
+    0x96: lambda m: m.push(Octets(len(m.sized(8)))),
     # stack and memo
     ord("("): Machine.mark,
     ord("0"): Machine.drop,
     ord("1"): Machine.to_mark,
     ord("2"): lambda m: m.stack.append(m.top()),
-    ord("p"): lambda m: m.put(m.decimal_index()),
+    ord("p"): lambda m: m.put(arguments.index(m.line())),
     ord("q"): lambda m: m.put(m.number(1)),
     ord("r"): lambda m: m.put(m.number(4)),
     0x94: lambda m: m.put(len(m.memo)),
-    ord("g"): lambda m: m.get(m.decimal_index()),
+    ord("g"): lambda m: m.get(arguments.index(m.line())),
     ord("h"): lambda m: m.get(m.number(1)),
     ord("j"): lambda m: m.get(m.number(4)),
     # containers
-    ord("t"): lambda m: m.push(tuple(m.to_mark())),
+    ord("t"): lambda m: m.push(m.tuple_with(m.to_mark())),
     0x85: lambda m: m.tuple_of(1),
     0x86: lambda m: m.tuple_of(2),
     0x87: lambda m: m.tuple_of(3),
@@ -109,14 +112,14 @@ _STEPS: dict[int, _Step] = {
     ord("a"): lambda m: m.append([m.pop()]),
     ord("e"): lambda m: m.append(m.to_mark()),
     ord("}"): lambda m: m.push(Pairs([])),
-    ord("d"): Machine.dict_of,
+    ord("d"): lambda m: m.push(Pairs(m.paired(m.to_mark()))),
     ord("s"): Machine.set_item,
     ord("u"): lambda m: m.set_items(m.to_mark()),
-    0x8F: lambda m: m.push([]),  # a set: nothing here depends on what it is
-    0x90: lambda m: m.append(m.to_mark()),
-    0x91: lambda m: m.push(m.to_mark()),
+    0x8F: lambda m: m.push(Group([], frozen=False)),
+    0x90: lambda m: m.add(m.to_mark()),
+    0x91: lambda m: m.push(Group(m.hashed(m.to_mark()), frozen=True)),
     # what would be imported and called
-    ord("c"): Machine.named_global,
+    ord("c"): lambda m: m.push(m.named_global()),
     0x93: Machine.stacked_global,
     ord("R"): lambda m: m.reduce("REDUCE"),
     0x81: lambda m: m.reduce("NEWOBJ"),
@@ -124,12 +127,12 @@ _STEPS: dict[int, _Step] = {
     ord("i"): Machine.instance,
     ord("o"): Machine.object_of,
     ord("b"): Machine.build,
-    ord("P"): lambda m: m.persistent(m.line()),
+    ord("P"): lambda m: m.persistent(arguments.ascii_line(m.line())),
     ord("Q"): lambda m: m.persistent(m.pop()),
     # what only a program that prepared for it can load
     0x82: lambda m: m.refuse("asks for an object by a copyreg extension code"),
     0x83: lambda m: m.refuse("asks for an object by a copyreg extension code"),
     0x84: lambda m: m.refuse("asks for an object by a copyreg extension code"),
     0x97: lambda m: m.refuse("asks for a buffer from outside the file"),
-    0x98: lambda _: None,  # READONLY_BUFFER
+    0x98: lambda m: m.refuse("asks for a buffer from outside the file"),
 }

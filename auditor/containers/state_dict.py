@@ -1,11 +1,13 @@
 """The tensors of a pickled value by their dotted names, and which part of it is the state dict."""
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from auditor.containers.pickled import Call, Global, Pairs
-from auditor.containers.torch_tensors import Unreadable, View, tensor
+from auditor.containers.pickled import Call, Global, Group, Pairs, is_text
+from auditor.containers.torch_storages import Unreadable
+from auditor.containers.torch_tensors import View, attributes, tensor
 from auditor.containers.words import quoted
 
 # Keys under which training scripts keep the model's state dict, the likeliest first: Lightning
@@ -24,6 +26,9 @@ _DICTS = frozenset(
     {Global("collections", name) for name in ("OrderedDict", "defaultdict", "Counter")}
     | {Global(module, "dict") for module in ("builtins", "__builtin__")}
 )
+_DEFAULT = Global("collections", "defaultdict")
+_COUNTER = Global("collections", "Counter")
+_METHODS = frozenset(dir(OrderedDict))
 _PARTS = ("_parameters", "_buffers", "_modules")  # of a module that was pickled whole
 
 # A memo lets few bytes stand for any number of values, and a dict may hold itself. The names of
@@ -54,7 +59,7 @@ def state_dict(value: object) -> StateDict:
     note, fault = None, None
     try:
         value, note = _unwrapped(walk, value)
-        for name, found in walk.named(value):
+        for name, found in walk.each_once(value):
             if isinstance(found, View):
                 tensors[name] = found
             else:
@@ -66,7 +71,11 @@ def state_dict(value: object) -> StateDict:
 
 def is_dict(value: object) -> bool:
     """Whether a value is a dict, of tensors or not."""
-    return isinstance(value, Pairs) or (isinstance(value, Call) and value.callee in _DICTS)
+    return isinstance(value, Pairs) or (isinstance(value, Call) and _makes_dict(value))
+
+
+def _makes_dict(call: Call) -> bool:
+    return isinstance(call.callee, Global) and call.callee in _DICTS
 
 
 def _unwrapped(walk: "_Walk", value: object) -> tuple[object, str | None]:
@@ -138,6 +147,15 @@ class _Walk:
                 waiting.append((dotted, child, depth + 1))
             waiting[start:] = reversed(waiting[start:])
 
+    def each_once(self, value: object) -> Iterator[tuple[str, View | Unreadable]]:
+        """The same; a name that comes twice ("a.b", and "b" in "a") is two tensors and no name."""
+        seen: set[str] = set()
+        for name, found in self.named(value):
+            if name in seen:
+                raise _SpentError(f"holds two tensors by the name {quoted(name)}")
+            seen.add(name)
+            yield name, found
+
     def children(self, value: object) -> dict[str, object]:
         """What a container holds by its keys; the last of those that are there twice."""
         match value:
@@ -146,27 +164,48 @@ class _Walk:
             case list() | tuple():
                 self._spend(values=len(value))
                 return {str(place): one for place, one in enumerate(value)}
-            case Call(callee=callee, args=args, pairs=pairs) if pairs or callee in _DICTS:
-                self._spend(values=len(_listed_in(args)))
-                return self._by_key([*_given(args), *(pairs or [])])
+            case Call(pairs=pairs) if pairs or _makes_dict(value):
+                given = _given(value)
+                self._spend(values=len(given))
+                return self._by_key([*given, *(pairs or [])])
             case Call(state=Pairs(pairs=pairs)):
                 return self._of_module(self._by_key(pairs))
+            case Group(items=items):
+                self._spend(values=len(items))
+                return {str(place): one for place, one in enumerate(items)}
             case _:
                 return {}
 
     def _of_module(self, state: Mapping[str, object]) -> dict[str, object]:
         """What the state_dict() of a module would hold, by the attributes of the module."""
         held = (self.children(state.get(part)) for part in _PARTS)
-        left_out = state.get("_non_persistent_buffers_set")
-        names = (
-            left_out if isinstance(left_out, list) else _listed_in(getattr(left_out, "args", ()))
-        )
+        match state.get("_non_persistent_buffers_set"):
+            case Group(items=names):
+                pass
+            case Call(args=args):
+                names = _listed_in(args)
+            case _:
+                names = []
         unsaved = {name for name in names if isinstance(name, str)}
         return {key: one for part in held for key, one in part.items() if key not in unsaved}
 
     def _by_key(self, pairs: list[tuple[object, object]]) -> dict[str, object]:
+        """By the text of each key, as a name has it; a key that is no text or number has a place.
+
+        True and 1 are one key to Python, 1 and "1" are two that would read alike.
+        """
         self._spend(values=len(pairs))
-        return {str(key): one for key, one in pairs if isinstance(key, str | int)}
+        held: dict[str | int, object] = {}
+        others: dict[str, object] = {}
+        for place, (key, one) in enumerate(pairs):
+            if isinstance(key, str | int):
+                held[key] = one
+            else:
+                others[f"(key {place})"] = one
+        found = {_text(key): one for key, one in held.items()} | others
+        if len(found) != len(held) + len(others):
+            raise _SpentError("holds two values under keys that read alike, such as 1 and '1'")
+        return found
 
     def _spend(self, *, values: int = 0, letters: int = 0) -> None:
         self._values -= values
@@ -177,17 +216,52 @@ class _Walk:
             raise _SpentError(f"holds names of more than {_MOST_LETTERS:,} letters in all")
 
 
+def _text(key: str | int) -> str:
+    """A key as part of a name; halves of characters, which cannot be written, are escaped."""
+    text = str(key)
+    return text if is_text(text) else text.encode("utf-8", "backslashreplace").decode()
+
+
 def _listed_in(args: object) -> list[object]:
-    """The list that is a call's first argument; empty where there is none."""
+    """The list, or what was one, that is a call's first argument; empty where there is none."""
     match args:
-        case (list(items), *_):
-            return items
+        case (list() | tuple() as items, *_):
+            return list(items)
         case _:
             return []
 
 
-def _given(args: object) -> Iterator[tuple[object, object]]:
-    """The pairs that a dict is called with, as Python 2 wrote OrderedDict([[key, value]])."""
-    for one in _listed_in(args):
-        if isinstance(one, list | tuple) and len(one) == 2:  # noqa: PLR2004 - key, value
-            yield one[0], one[1]
+def _given(call: Call) -> list[tuple[object, object]]:
+    """The pairs that a dict is made with: a dict, or a list of them, as Python 2 wrote it.
+
+    __new__ alone puts nothing into a dict, whatever it is given.
+    """
+    if _makes_dict(call) and _hides_itself(call):
+        raise _SpentError("is a dict with attributes in place of its own methods")
+    if not _makes_dict(call) or call.how in {"NEWOBJ", "NEWOBJ_EX"}:
+        return []
+    args = call.args
+    if call.callee == _DEFAULT and isinstance(args, tuple):
+        args = args[1:]
+    match args:
+        case ():
+            return []
+        case (Pairs(pairs=pairs),):
+            return pairs
+        case (list() | tuple() as items,) if call.callee != _COUNTER:
+            if all(isinstance(one, list | tuple) and len(one) == 2 for one in items):  # noqa: PLR2004 - key, value
+                return [(key, value) for key, value in items]
+            raise _SpentError("is a dict that is made of what are no pairs")
+        case _:
+            raise _SpentError("is a dict that is made of something that is not read")
+
+
+def _hides_itself(call: Call) -> bool:
+    """Whether its state has attributes that hide a dict's own: `keys`, say."""
+    if not call.built:
+        return False
+    for state in call.state if isinstance(call.state, tuple) else (call.state,):
+        pairs = [] if state is None else attributes(state)
+        if pairs is None or any(not isinstance(key, str) or key in _METHODS for key, _ in pairs):
+            return True
+    return False

@@ -1,76 +1,18 @@
 """A tensor of a torch pickle: which numbers of which storage, in which shape. Nothing is built."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.pickled import Call, Global, Persistent
+from auditor.containers.pickled import Call, Global, Pairs, Persistent
+from auditor.containers.torch_storages import DTYPES, Storage, Unreadable, storage
 from auditor.containers.words import quoted
 
-# torch's dtypes -> the name that the safetensors format has for it, in upper case where it has
-# none; and the bytes of an element. What packs two numbers to a byte is counted in bytes here.
-DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(
-    {
-        "float64": ("F64", 8),
-        "float32": ("F32", 4),
-        "float16": ("F16", 2),
-        "bfloat16": ("BF16", 2),
-        "complex32": ("C32", 4),
-        "complex64": ("C64", 8),
-        "complex128": ("C128", 16),
-        "int64": ("I64", 8),
-        "int32": ("I32", 4),
-        "int16": ("I16", 2),
-        "int8": ("I8", 1),
-        "uint64": ("U64", 8),
-        "uint32": ("U32", 4),
-        "uint16": ("U16", 2),
-        "uint8": ("U8", 1),
-        "bool": ("BOOL", 1),
-        "float8_e4m3fn": ("F8_E4M3", 1),
-        "float8_e5m2": ("F8_E5M2", 1),
-        "float8_e8m0fnu": ("F8_E8M0", 1),
-        "float8_e4m3fnuz": ("F8_E4M3FNUZ", 1),
-        "float8_e5m2fnuz": ("F8_E5M2FNUZ", 1),
-        "float4_e2m1fn_x2": ("F4", 1),
-        "qint8": ("QINT8", 1),
-        "quint8": ("QUINT8", 1),
-        "qint32": ("QINT32", 4),
-    }
-)
-_STORAGES: Mapping[str, str] = MappingProxyType(
-    {
-        "DoubleStorage": "float64",
-        "FloatStorage": "float32",
-        "HalfStorage": "float16",
-        "BFloat16Storage": "bfloat16",
-        "ComplexFloatStorage": "complex64",
-        "ComplexDoubleStorage": "complex128",
-        "LongStorage": "int64",
-        "IntStorage": "int32",
-        "ShortStorage": "int16",
-        "CharStorage": "int8",
-        "ByteStorage": "uint8",
-        "BoolStorage": "bool",
-        "QInt8Storage": "qint8",
-        "QUInt8Storage": "quint8",
-        "QInt32Storage": "qint32",
-    }
-)
-_BYTES = frozenset({"UntypedStorage", "_UntypedStorage"})
 _LARGEST = 2**63
 _MOST_DIMENSIONS = 64  # torch's own bound
 _DEEPEST = 8  # wrappers around one tensor: a Parameter, a subclass, its state
-
-
-class Storage(NamedTuple):
-    """A run of bytes that tensors are views of."""
-
-    key: str  # zip: the entry's name in data/
-    dtype: str | None  # of torch; None: bytes, and each tensor says what it makes of them
-    length: int  # bytes
 
 
 class View(NamedTuple):
@@ -89,50 +31,76 @@ class View(NamedTuple):
         return self.storage.key, self.start, self.length, self.stop
 
 
-class Unreadable(NamedTuple):
-    """A tensor of which no more can be said than why."""
-
-    reason: str  # the verb first
-
-
-def storage(value: Persistent) -> Storage | Unreadable:
-    """The storage that a persistent id means: ('storage', class, key, device, numel, view)."""
-    match value.key:
-        case ("storage", Global(name=name), str(key), _, int(numel), *rest) if (
-            name in _STORAGES or name in _BYTES
-        ) and 0 <= numel < _LARGEST:
-            if any(part is not None for part in rest):
-                return Unreadable("is a view of a storage, as torch wrote them before 0.4")
-            dtype = _STORAGES.get(name)
-            return Storage(key, dtype, numel * (DTYPES[dtype][1] if dtype else 1))
-        case ("storage", Global(name=name), *_) if name not in _STORAGES:
-            return Unreadable(f"has a storage of the unknown kind {quoted(name)}")
-        case str():
-            return Unreadable("was saved by pickle protocol 0, which torch itself cannot load")
-        case _:
-            return Unreadable("has a storage that no version of torch names so")
+_CHANGED = Unreadable("is given a state that may change its shape once it is built")
 
 
 def tensor(value: object) -> View | Unreadable | None:
     """The tensor that a value is; None: it is none."""
+    changed: Unreadable | None = None
     for _ in range(_DEEPEST):
         if not (isinstance(value, Call) and isinstance(value.callee, Global)):
             return None
+        if value.built and not _is_of_variable(value.state):
+            changed = _CHANGED
         args = value.args
         match (value.callee.module, value.callee.name, args):
-            case ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state", tuple()):
+            case ("torch._utils", "_rebuild_parameter", tuple()):
+                value = args[0] if args else None
+            case ("torch._utils", "_rebuild_parameter_with_state", tuple()):
+                changed = changed or _by_attributes(args[3:])
                 value = args[0] if args else None
             case ("torch.nn.parameter", "Parameter" | "Buffer", tuple()):
                 value = args[0] if args else None
-            case ("torch._tensor", "_rebuild_from_type" | "_rebuild_from_type_v2", tuple()):
-                value = Call("REDUCE", args[0], args[2]) if len(args) > 2 else None  # noqa: PLR2004 - function, class, its arguments
+            case (
+                "torch._tensor" | "torch.tensor",
+                "_rebuild_from_type" | "_rebuild_from_type_v2",
+                (made, _, inner, *state),
+            ):
+                changed = changed or _by_attributes(state)
+                value = Call("REDUCE", made, inner)
             case ("torch._utils", str(name), tuple()) if name in _READERS:
-                return _READERS[name](args)
+                return changed or _READERS[name](args)
             case ("torch._utils", str(name), _) if name.startswith("_rebuild_"):
                 return Unreadable(f"is of a kind that is not read ({name})")
             case _:
                 return None
     return Unreadable("is wrapped too often to be read")
+
+
+def _is_of_variable(state: object) -> bool:
+    """What torch wrote of variables before 0.4: (requires_grad, volatile, hooks), and no shape."""
+    match state:
+        case (bool(), bool(), _):
+            return True
+        case _:
+            return False
+
+
+def _by_attributes(states: Sequence[object]) -> Unreadable | None:
+    """Whether a tensor's state gives it other numbers: each key of it is set as an attribute."""
+    for state in states:
+        for part in state if isinstance(state, tuple) else (state,):
+            if part is None:
+                continue
+            pairs = attributes(part)
+            if pairs is None or any(not isinstance(key, str) or _rules(key) for key, _ in pairs):
+                return _CHANGED
+    return None
+
+
+def _rules(name: str) -> bool:
+    return name == "data" or name.startswith("__")
+
+
+def attributes(state: object) -> list[tuple[object, object]] | None:
+    """The items of a dict that becomes attributes; None: it cannot be known, or is none."""
+    match state:
+        case Pairs(pairs=pairs):
+            return pairs
+        case Call(callee=Global("collections", "OrderedDict"), args=(), pairs=pairs, built=False):
+            return pairs or []
+        case _:
+            return None
 
 
 def _strided(args: tuple[object, ...]) -> View | Unreadable:

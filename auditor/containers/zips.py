@@ -1,18 +1,21 @@
-"""A zip archive's directory, read from its end, and single entries; held to the file's bounds.
+"""A zip archive's directory, and single entries of it; held to the file's bounds.
 
 Stricter than most readers: what torch never writes and what two readers could read differently
-(a name twice, entries that overlap, a local header that contradicts the directory) is an error.
+(a name twice but for its case, entries that overlap, a local header that contradicts the
+directory) is an error. Where the directory lies: `zip_end`.
 """
 
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from struct import Struct
 from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.containers.sparse import Sparse
 from auditor.containers.words import named, quoted
+from auditor.containers.zip_end import End, find_end
 from auditor.errors import CheckpointError
 from auditor.tensors import Span
 
@@ -24,17 +27,18 @@ MAX_ENTRIES = 40_000
 
 STORED, DEFLATED = 0, 8  # compression methods; torch stores, other writers may deflate
 
-_END = Struct("<4sHHHHIIH")
-_END64 = Struct("<4sQHHIIQQQQ")
-_LOCATOR = Struct("<4sIQI")
 _CENTRAL = Struct("<4sHHHHHHIIIHHHHHII")
 _LOCAL = Struct("<4sHHHHHIIIHH")
 _FIELD = Struct("<HH")
-_COMMENT = 0xFFFF  # bytes of the longest comment
-_FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF  # "see the zip64 record"
+_FULL32 = 0xFFFFFFFF  # "see the zip64 field"
 _ZIP64 = 0x0001
-_ENCRYPTED = 0x1
 _UTF8 = 0x800
+# Encrypted, a patch of another file, strongly encrypted, a masked directory.
+_ENCRYPTED = 0x1 | 0x20 | 0x40 | 0x2000
+_FOLDER = (
+    0x10  # an attribute of DOS; of such an entry torch's reader reads nothing, and says so not
+)
+_LONGEST_NAME = 511  # bytes; where torch lists names it cuts longer ones
 
 
 class Entry(NamedTuple):
@@ -59,41 +63,33 @@ class Archive:
     """The directory of one archive."""
 
     file: str
-    entries: Mapping[str, Entry]  # in the order of the file
+    entries: Mapping[str, Entry]  # in the order of the directory
+    _places: Mapping[bytes, Entry]  # by what the name is compared by
 
-
-class _End(NamedTuple):
-    """The end of the central directory: where the directory lies."""
-
-    entries: int
-    length: int
-    start: int
-    at: int  # offset of the record itself, behind which nothing of the archive lies
+    def find(self, raw: bytes) -> Entry | None:
+        """The entry of that name, which is compared as torch does: without case, byte by byte."""
+        return self._places.get(raw.lower())
 
 
 def directory(file: str, sparse: Sparse) -> Archive:
     """The entries of the archive that ends at the file's end; raises CheckpointError for a lie."""
-    end = _end(file, sparse)
+    end = find_end(file, sparse)
     if end.length > MAX_DIRECTORY or end.entries > MAX_ENTRIES:
         size = f"{end.entries:,} entries in {end.length:,} bytes"
         most = f"{MAX_ENTRIES:,} in {MAX_DIRECTORY:,} are the most that are read"
         raise CheckpointError(f"{named(file)} has a zip directory of {size}; {most}")
-    if end.start + end.length > end.at or end.entries * _CENTRAL.size > end.length:
-        raise CheckpointError(
-            f"{named(file)} has a lying zip directory: {end.entries:,} entries in {end.length:,} "
-            f"bytes at byte {end.start:,}, and it ends at byte {end.at:,}"
-        )
     content = sparse.read(Span(end.start, end.start + end.length))
-    found = list(_entries(file, content, end))
-    seen: set[str] = set()
+    found = _bounded(file, list(_entries(file, content, end)), end.start)
+    places: dict[bytes, Entry] = {}
+    names: dict[str, Entry] = {}
     for entry in found:
-        if entry.name in seen:
+        if entry.name in names or entry.raw.lower() in places:
             raise CheckpointError(
-                f"{named(file)}: its zip directory has {quoted(entry.name)} twice"
+                f"{named(file)}: its zip directory has {quoted(entry.name)} twice, as torch "
+                f"compares names: upper and lower case are the same"
             )
-        seen.add(entry.name)
-    ordered = _bounded(file, found, end.start)
-    return Archive(file=file, entries=MappingProxyType({entry.name: entry for entry in ordered}))
+        names[entry.name] = places[entry.raw.lower()] = entry
+    return Archive(file=file, entries=MappingProxyType(names), _places=MappingProxyType(places))
 
 
 def content(archive: Archive, entry: Entry, sparse: Sparse, most: int) -> bytes:
@@ -119,55 +115,8 @@ def content(archive: Archive, entry: Entry, sparse: Sparse, most: int) -> bytes:
     return unpacked
 
 
-def _end(file: str, sparse: Sparse) -> _End:
-    """The last record of the archive, whose comment ends with the file."""
-    size = sparse.size
-    record = sparse.read(Span(max(0, size - _END.size), size))
-    at = size - _END.size
-    if not record.startswith(b"PK\x05\x06") or record[-2:] != b"\0\0":
-        tail = Span(max(0, size - _END.size - _COMMENT), size)
-        record, at = _commented(file, sparse.read(tail), tail.start)
-    _, disk, first_disk, _, count, length, start, _ = _END.unpack(record[: _END.size])
-    if _FULL16 in (disk, first_disk, count) or _FULL32 in (length, start):
-        return _end64(file, sparse, at)
-    if disk or first_disk:
-        raise CheckpointError(f"{named(file)} is one disk of a zip archive that has several")
-    return _End(count, length, start, at)
-
-
-def _commented(file: str, tail: bytes, start: int) -> tuple[bytes, int]:
-    """The last record and its offset, where a comment follows it."""
-    at = tail.rfind(b"PK\x05\x06")
-    while at >= 0:
-        record = tail[at:]
-        if len(record) >= _END.size and len(record) == _END.size + record[20] + 256 * record[21]:
-            return record, start + at
-        at = tail.rfind(b"PK\x05\x06", 0, at)
-    raise CheckpointError(
-        f"{named(file)} begins as a zip archive and does not end as one: it is truncated, or "
-        f"something was written behind it (no end of a zip directory in its last "
-        f"{len(tail):,} bytes)"
-    )
-
-
-def _end64(file: str, sparse: Sparse, at: int) -> _End:
-    """The zip64 record that the locator before the last record points to."""
-    fault = CheckpointError(f"{named(file)} has a zip64 directory whose records contradict it")
-    if at < _LOCATOR.size:
-        raise fault
-    locator = sparse.read(Span(at - _LOCATOR.size, at))
-    mark, _, place, _ = _LOCATOR.unpack(locator)
-    if mark != b"PK\x06\x07" or place + _END64.size > at - _LOCATOR.size:
-        raise fault
-    record = sparse.read(Span(place, place + _END64.size))
-    mark, _, _, _, disk, first_disk, _, count, length, start = _END64.unpack(record)
-    if mark != b"PK\x06\x06" or disk or first_disk:
-        raise fault
-    return _End(count, length, start, place)
-
-
-def _entries(file: str, content: bytes, end: _End) -> Iterator[Entry]:
-    """The directory's entries, whose number must be the one declared."""
+def _entries(file: str, content: bytes, end: End) -> Iterator[Entry]:
+    """The directory's entries, which must be as many as declared and fill it."""
     at = 0
     for _ in range(end.entries):
         if at + _CENTRAL.size > len(content) or content[at : at + 4] != b"PK\x01\x02":
@@ -175,24 +124,38 @@ def _entries(file: str, content: bytes, end: _End) -> Iterator[Entry]:
                 f"{named(file)}: its zip directory breaks off at byte {end.start + at:,}, "
                 f"before its {end.entries:,} entries are over"
             )
-        fields = _CENTRAL.unpack_from(content, at)
-        _, _, _, flags, method, _, _, _, packed, size, *lengths = fields
-        name_length, extra_length, comment_length, _, _, _, header = lengths
-        start = at + _CENTRAL.size
-        raw = content[start : start + name_length]
-        name = _name(file, raw, flags)
-        extra = content[start + name_length : start + name_length + extra_length]
-        size, packed, header = _wide(file, name, extra, (size, packed, header))
-        if flags & _ENCRYPTED or method not in {STORED, DEFLATED}:
-            how = "encrypted" if flags & _ENCRYPTED else f"packed by method {method}"
-            raise CheckpointError(f"{named(file)}: the zip entry {quoted(name)} is {how}")
-        if method == STORED and size != packed:
-            raise CheckpointError(
-                f"{named(file)}: the zip entry {quoted(name)} is stored as it is, with {packed:,} "
-                f"bytes in the file and {size:,} outside it"
-            )
-        yield Entry(name, raw, header, method, packed, size, 0)
-        at = start + name_length + extra_length + comment_length
+        entry, at = _entry(file, content, at)
+        yield entry
+    if at != len(content):
+        raise CheckpointError(
+            f"{named(file)}: the {end.entries:,} entries of its zip directory take {at:,} bytes, "
+            f"and it declares {len(content):,}"
+        )
+
+
+def _entry(file: str, content: bytes, at: int) -> tuple[Entry, int]:
+    """One entry, and where the next begins."""
+    fields = _CENTRAL.unpack_from(content, at)
+    _, _, _, flags, method, _, _, _, packed, size, *lengths, disk, _, attributes, header = fields
+    start = at + _CENTRAL.size
+    ends = tuple(accumulate(lengths, initial=start))
+    raw, extra = content[start : ends[1]], content[ends[1] : ends[2]]
+    name = _name(file, raw, flags)
+    where = f"{named(file)}: the zip entry {quoted(name)}"
+    if ends[3] > len(content):
+        raise CheckpointError(f"{where} reaches past the end of the directory")
+    size, packed, header = _wide(where, extra, (size, packed, header))
+    if flags & _ENCRYPTED or method not in {STORED, DEFLATED}:
+        how = "encrypted, or a patch" if flags & _ENCRYPTED else f"packed by method {method}"
+        raise CheckpointError(f"{where} is {how}")
+    if disk or (attributes & _FOLDER and not name.endswith("/")):
+        what = f"on disk {disk}" if disk else "a folder by its attributes and a file by its name"
+        raise CheckpointError(f"{where} is {what}")
+    if method == STORED and size != packed:
+        raise CheckpointError(
+            f"{where} is stored as it is, with {packed:,} bytes in the file and {size:,} outside it"
+        )
+    return Entry(name, raw, header, method, packed, size, 0), ends[3]
 
 
 def _name(file: str, raw: bytes, flags: int) -> str:
@@ -200,6 +163,11 @@ def _name(file: str, raw: bytes, flags: int) -> str:
         name = raw.decode("utf-8" if flags & _UTF8 or raw.isascii() else "cp437")
     except UnicodeDecodeError:
         raise CheckpointError(f"{named(file)}: a name in its zip directory is not UTF-8") from None
+    if len(raw) > _LONGEST_NAME:
+        raise CheckpointError(
+            f"{named(file)}: its zip directory has {quoted(name)} of {len(raw):,} bytes; "
+            f"{_LONGEST_NAME} are the most that torch compares"
+        )
     parts = name.split("/")
     if not name or "\0" in name or "\\" in name or name.startswith("/") or ".." in parts:
         raise CheckpointError(
@@ -208,37 +176,49 @@ def _name(file: str, raw: bytes, flags: int) -> str:
     return name
 
 
-def _wide(file: str, name: str, extra: bytes, narrow: tuple[int, int, int]) -> tuple[int, int, int]:
+def _wide(where: str, extra: bytes, narrow: tuple[int, int, int]) -> tuple[int, int, int]:
     """Size, packed size and header offset; from the zip64 field where they need 64 bits."""
     if _FULL32 not in narrow:
         return narrow
+    found: list[bytes] = []
     at = 0
-    while at + _FIELD.size <= len(extra):
-        kind, length = (
-            int.from_bytes(extra[at : at + 2], "little"),
-            extra[at + 2] + 256 * extra[at + 3],
-        )
-        field = extra[at + _FIELD.size : at + _FIELD.size + length]
-        if kind == _ZIP64 and len(field) >= 8 * narrow.count(_FULL32):
-            numbers = iter(Struct(f"<{len(field) // 8}Q").unpack_from(field))
-            size, packed, header = (next(numbers) if one == _FULL32 else one for one in narrow)
-            return size, packed, header
+    while at < len(extra):
+        if at + _FIELD.size > len(extra):
+            raise CheckpointError(f"{where} has extra fields that break off")
+        kind, length = _FIELD.unpack_from(extra, at)
         at += _FIELD.size + length
-    raise CheckpointError(f"{named(file)}: the zip entry {quoted(name)} lacks its 64-bit sizes")
+        if at > len(extra):
+            raise CheckpointError(f"{where} has extra fields that break off")
+        if kind == _ZIP64:
+            found.append(extra[at - length : at])
+    if len(found) != 1 or len(found[0]) < 8 * narrow.count(_FULL32):
+        raise CheckpointError(f"{where} lacks its 64-bit sizes, or has them twice")
+    numbers = iter(Struct(f"<{len(found[0]) // 8}Q").unpack_from(found[0]))
+    size, packed, header = (next(numbers) if one == _FULL32 else one for one in narrow)
+    return size, packed, header
 
 
-def _bounded(file: str, entries: list[Entry], directory_start: int) -> Iterator[Entry]:
-    """The entries in the order of the file, none of which reaches into what follows it."""
-    ordered = sorted(entries, key=lambda entry: entry.header)
-    stops = (*(entry.header for entry in ordered), directory_start)[1:]
-    for entry, stop in zip(ordered, stops, strict=True):
+def _bounded(file: str, entries: list[Entry], directory_start: int) -> list[Entry]:
+    """The entries, in their order; none may reach into what follows it in the file."""
+    ordered = sorted(range(len(entries)), key=lambda number: entries[number].header)
+    found = entries[:]
+    stop = directory_start
+    for number in reversed(ordered):
+        entry = entries[number]
         if entry.least + entry.packed > stop:
             raise CheckpointError(
                 f"{named(file)}: the zip entry {quoted(entry.name)} overlaps what follows it: its "
                 f"{entry.packed:,} bytes begin at byte {entry.least:,} at the earliest, and the "
                 f"next begins at {stop:,}"
             )
-        yield entry._replace(stop=stop)
+        found[number] = entry._replace(stop=stop)
+        stop = entry.header
+    if stop and entries:
+        raise CheckpointError(
+            f"{named(file)}: its first zip entry begins at byte {stop:,}, and what is before it is "
+            f"no entry"
+        )
+    return found
 
 
 def _data_start(where: str, entry: Entry, sparse: Sparse) -> int:

@@ -1,33 +1,26 @@
 """Config, index and headers of one selection, read side by side from any reader."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed, wait
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
-from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM
-from auditor.downloader.pools import threads
+from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM, bounded
+from auditor.downloader.hints import based_weights, named_weights
+from auditor.downloader.reads import as_they_end, own_pool, part_of
 from auditor.downloader.selection import Part, Selection
 from auditor.downloader.snapshot import Component, FileHead, RepoFile, TextFile
+from auditor.downloader.standard import variant_of
+from auditor.downloader.unnamed import named_as_model, unnamed
 from auditor.errors import CheckpointError, Reason, SourceError
-
-T = TypeVar("T")
 
 # Bytes of config.json. Those of the corpus and of the Hub's usual models have a few kB; a map
 # of 22,000 class names (ImageNet) has 1.5 MB.
 MAX_CONFIG = 16 * 1024 * 1024
-
-# Bytes of all headers of one checkpoint, of several models together. The largest known
-# (DeepSeek-V3, 163 shards) have 11 MB; one file alone may have 100 MB.
-MAX_HEADS = 512 * 1024 * 1024
-
-# Reads at a time: enough to hide the round trips of a few hundred shards, few enough that a
-# mirror does not take it for an attack.
-_AT_ONCE = 8
 
 
 class Reader(Protocol):
@@ -69,16 +62,20 @@ def assemble(
     handed on as it is, with no shards opened: the audit says what is wrong.
     """
     listing = {file.name: file for file in files}
-    with threads(_AT_ONCE, reader.stop) if pool is None else _part_of(pool, reader) as reads:
+    with own_pool(reader) if pool is None else part_of(pool, reader) as reads:
+        if selection.hints:
+            reader = _Knowing(reader)
+            selection = _as_hinted(reads, reader, listing, selection)
         begun = [_begin(reads, reader, listing, selection)]
         packing = reads.submit(_text, reader, listing, selection.packing, MAX_CONFIG)
         manifest = reads.submit(_text, reader, listing, selection.manifest, MAX_MANIFEST).result()
         parts = _meant(selection.parts, manifest)
         begun += [_begin(reads, reader, listing, part.selection) for part in parts]
-        for future in _as_they_end([future for one in begun for future in one.first]):
+        for future in as_they_end([future for one in begun for future in one.first]):
             future.result()  # the first to fail speaks, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
-        _bounded([future for one in models for future in one.heads])
+        heads = as_they_end([future for one in models for future in one.heads])
+        deque(bounded(future.result() for future in heads), maxlen=0)
         found = [_contents(one) for one in models]
         components = (
             Component(folder=part.folder, **fields)
@@ -118,6 +115,8 @@ class _Begun:
     heads: tuple[Future[FileHead], ...]
     twins: tuple[Future[FileHead | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
+    # Files of which nothing but their names in the index can tell that they are the model's.
+    doubtful: tuple[Future[FileHead], ...] = ()
 
     @property
     def first(self) -> tuple[Future[Any], ...]:
@@ -152,6 +151,7 @@ def _with_shards(
     reads: Executor, reader: Reader, listing: dict[str, RepoFile], begun: _Begun
 ) -> _Begun:
     """The shards that an index names are read as well."""
+    begun = _as_configured(reads, reader, listing, begun)
     index = begun.index.result()
     if index is None:
         return begun
@@ -162,20 +162,88 @@ def _with_shards(
         if shard in listing
     )
     absent = tuple(shard for shard in first if shard not in listing)
-    return replace(begun, heads=(*begun.heads, *shards), absent=absent)
+    others = unnamed(index.name, first, listing) if absent else ()
+    extra = {name: reads.submit(_head, reader, listing[name]) for name in others}
+    doubtful = (extra[name] for name in others if not named_as_model(index.name, first, name))
+    return replace(
+        begun,
+        heads=(*begun.heads, *shards, *extra.values()),
+        absent=absent,
+        doubtful=tuple(doubtful),
+    )
+
+
+def _as_configured(
+    reads: Executor, reader: Reader, listing: dict[str, RepoFile], begun: _Begun
+) -> _Begun:
+    """The file that the config itself names, in the place of the usual one."""
+    found = named_weights(begun.config.result(), listing)
+    chosen = {future.result().name for future in begun.heads}
+    index = begun.index.result()
+    chosen |= {index.name} if index else set()
+    if found is None or any(map(variant_of, chosen)) or {found.weights, found.index} & chosen:
+        return begun
+    weights = () if found.weights is None else (found.weights,)
+    return replace(
+        begun,
+        index=reads.submit(_text, reader, listing, found.index, MAX_INDEX),
+        heads=tuple(reads.submit(_head, reader, listing[name]) for name in weights),
+        twins=(),
+    )
+
+
+def _as_hinted(
+    reads: Executor, reader: Reader, listing: dict[str, RepoFile], selection: Selection
+) -> Selection:
+    """The selection that the hints come to; raises SourceError where there is nothing to read."""
+    read = [reads.submit(_text, reader, listing, name, MAX_CONFIG) for name in selection.hints]
+    names = frozenset(name for name in listing if "/" not in name)
+    for text in [future.result() for future in read]:  # all of them, so that none is read twice
+        found = text and (named_weights(text, listing) or based_weights(text, names))
+        if found:
+            return replace(selection, **vars(found), hints=(), otherwise=None)
+    if isinstance(selection.otherwise, Selection):
+        return selection.otherwise
+    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "there are no weights")
+
+
+class _Knowing:
+    """A reader that reads no text twice."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._texts: dict[str, TextFile] = {}
+        self.head, self.stop = reader.head, reader.stop
+
+    def text(self, file: RepoFile, limit: int) -> TextFile:
+        if file.name not in self._texts:
+            self._texts[file.name] = self._reader.text(file, limit)
+        return self._texts[file.name]
 
 
 def _contents(begun: _Begun) -> dict[str, Any]:
     """What came of the reads: the fields that a Snapshot and a Component share."""
+    index = begun.index.result()
+    strange = [future for future in begun.doubtful if not _shares(future.result(), index)]
+    heads = [future.result() for future in begun.heads if future not in strange]
     twins = (future.result() for future in begun.twins)
+    read = {head.name for head in heads}
     return {
         "config": begun.config.result(),
-        "index": begun.index.result(),
+        "index": index,
         "settings": begun.settings.result(),
-        "heads": tuple(future.result() for future in begun.heads),
-        "twins": tuple(head for head in twins if head is not None),
+        "heads": tuple(sorted(heads, key=lambda head: head.name)),
+        "twins": tuple(head for head in twins if head is not None and head.name not in read),
         "unopened": begun.absent,
     }
+
+
+def _shares(head: FileHead, index: TextFile | None) -> bool:
+    """Whether a file holds a tensor that the index names; what a pointer stands for may."""
+    if index is None or isinstance(head.parsed, CheckpointError):
+        return head.pointed is not None
+    names = parse_index(index.name, index.content).weight_map
+    return any(tensor.name in names for tensor in head.parsed.tensors)
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:
@@ -197,7 +265,7 @@ def _first_reads(index: TextFile) -> dict[str, int]:
 
 def _head(reader: Reader, file: RepoFile, first: int = FIRST_READ) -> FileHead:
     """A head, parsed while others are still on their way."""
-    head = reader.head(file, first)
+    [head] = bounded([reader.head(file, first)])
     _ = head.parsed
     return head
 
@@ -208,48 +276,3 @@ def _twin(reader: Reader, file: RepoFile) -> FileHead | None:
         return _head(reader, file)
     except SourceError:
         return None
-
-
-def _bounded(futures: Sequence[Future[FileHead]]) -> None:
-    """Wait for the heads, as long as all of them together are bounded."""
-    total = 0
-    for future in _as_they_end(futures):
-        total += future.result().length
-        if total > MAX_HEADS:
-            detail = f"the headers of {len(futures)} files have more than {MAX_HEADS:,} bytes"
-            raise SourceError(Reason.TOO_LARGE, detail)
-
-
-def _as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:
-    """as_completed, which takes 17 us even where all have ended: of a pool that works at once."""
-    return futures if all(future.done() for future in futures) else as_completed(futures)
-
-
-class _Part(Executor):
-    """One checkpoint's share of a pool: it can give up what it asked for, and nothing else."""
-
-    def __init__(self, pool: Executor) -> None:
-        self._pool = pool
-        self._asked: list[Future[Any]] = []
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future = self._pool.submit(fn, *args, **kwargs)
-        self._asked.append(future)
-        return future
-
-    def give_up(self) -> None:
-        """Cancel what has not begun, and wait for what has."""
-        for future in self._asked:
-            future.cancel()
-        wait(self._asked)
-
-
-@contextmanager
-def _part_of(pool: Executor, reader: Reader) -> Iterator[Executor]:
-    part = _Part(pool)
-    try:
-        yield part
-    except BaseException:
-        reader.stop()
-        part.give_up()
-        raise

@@ -9,6 +9,7 @@ from auditor.downloader.request import HubModel
 from auditor.downloader.select import (
     ADAPTER_CONFIG,
     INDEX,
+    PIECES,
     TORCH_INDEX,
     TORCH_WEIGHTS,
     WEIGHTS,
@@ -22,7 +23,11 @@ from auditor.errors import Reason, SourceError
 _INCOMPLETE = frozenset((Reason.EMPTY_REPO, Reason.NO_WEIGHTS, Reason.NO_SAFETENSORS))
 
 # Of these a model's own folder has one at least.
-_KNOWN = (*(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG), *MANIFESTS)
+_KNOWN = (
+    *(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG),
+    *MANIFESTS,
+    *PIECES,
+)
 
 
 def read(model: HubModel, choose: Chooser = select) -> Snapshot:

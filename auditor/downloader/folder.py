@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
@@ -42,9 +43,21 @@ _LONGEST_REF = 256  # bytes of refs/main: 40 digits, perhaps with an end of line
 
 def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
     """The snapshot of a folder, a file or a place in the Hugging Face cache."""
-    snapshot = _folder(_in_cache(path), choose) if path.is_dir() else _file(path)
+    try:
+        snapshot = _folder(_in_cache(path), choose) if _is_folder(path) else _file(path)
+    except OSError as error:
+        where = Path(os.fsdecode(error.filename)) if error.filename else path
+        raise unreadable(where, f"cannot be read: {error.strerror or error}") from None
     local = snapshot.source in {Source.FOLDER, Source.FILE}
     return replace(snapshot, model=requested) if local else snapshot
+
+
+def _is_folder(path: Path) -> bool:
+    """Raises OSError where nobody may look; a link to nothing is none."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _folder(folder: Path, choose: Chooser) -> Snapshot:
@@ -153,11 +166,26 @@ def _listing(folder: Path) -> tuple[RepoFile, ...]:
     for path, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if name not in {".git", ".cache"}]
         paths = (Path(path, name) for name in names)
-        found.extend(_entry(folder, path) for path in paths if os.path.isfile(path))  # noqa: PTH113 - Path.is_file raises where the permission is missing
+        found.extend(_entry(folder, path) for path in paths if _is_file(path))
         if len(found) > _MOST_FILES:
             detail = f"{quoted(str(folder))} has more than {_MOST_FILES:,} files: no model's folder"
             raise SourceError(Reason.TOO_LARGE, detail)
     return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a regular file; raises SourceError where nobody may look at a model's file.
+
+    So it is in a folder that may be listed and not entered, and behind a link into a closed one.
+    """
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except PermissionError as error:
+        if is_weights(path.name) or path.name.endswith(".json"):
+            raise unreadable(path, f"cannot be read: {error.strerror}") from None
+        return False
+    except OSError:  # a link to nothing, or to itself
+        return False
 
 
 def _entry(folder: Path, path: Path) -> RepoFile:

@@ -1,5 +1,6 @@
 """What the user asked for: a path on this machine, or a model on the Hub."""
 
+import errno
 import os
 import re
 from dataclasses import dataclass
@@ -52,11 +53,26 @@ class HubModel:
 
 def parse(requested: str) -> Path | HubModel:
     """A path that exists, else a Hub id; raises UsageError, naming the fault, for neither."""
-    if os.path.exists(os.path.expanduser(requested)):  # noqa: PTH110, PTH111 - Path.exists raises
+    if _is_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
         return Path(requested).expanduser()
     if requested.startswith(_PATH_STARTS) or requested.endswith(_FILE_ENDINGS):
         raise UsageError(f"there is no file or folder {quoted(requested)}, or it may not be read")
     return parse_id(requested, "neither a path that exists nor a Hub id")
+
+
+def _is_here(path: str) -> bool:
+    """Whether the name is taken on this machine: by a link to nothing or to itself, too.
+
+    So is one that may not be looked at, and one behind links that go round: it is not for the Hub
+    to be asked for what somebody keeps in a folder of that name.
+    """
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}
+    except ValueError:  # a zero byte
+        return False
+    return True
 
 
 def parse_id(requested: str, otherwise: str = "no Hub id") -> HubModel:

@@ -1,8 +1,10 @@
 """Which files of a listing are audited, and which weight files stand beside. Pure."""
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from auditor.containers.kinds import MODULES as FORMATS
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.words import quoted
 from auditor.downloader.folders import components, models, twins_in, with_part_twins
@@ -20,6 +22,15 @@ TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = "pytorch_model.bin.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first is loaded
+# What diffusers loads into a pipeline that nothing here names: LoRA, attention, words.
+PIECES = (
+    "pytorch_lora_weights.safetensors",
+    "pytorch_lora_weights.bin",
+    "pytorch_custom_diffusion_weights.safetensors",
+    "pytorch_custom_diffusion_weights.bin",
+    "learned_embeds.safetensors",
+    "learned_embeds.bin",
+)
 
 _WEIGHT_ENDINGS = (
     ".safetensors",
@@ -38,6 +49,10 @@ _WEIGHT_ENDINGS = (
 )
 # What a trainer writes beside the model under the same endings.
 _NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "tokenizer")
+_PACKED_BY_NAME = ("quantize_config.json", "quant_config.json")
+_HINTED = (".safetensors", ".bin", ".pt", ".index.json")
+_INDEXES = (".safetensors.index.json", ".bin.index.json")
+_MLX = re.compile(r"model[^/]*\.safetensors")
 _PAPERWORK = ("readme", "license", "licence", "notice", "use_policy")
 _LONGEST_NAME = 4096  # characters; PATH_MAX of Linux
 
@@ -46,9 +61,10 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Se
     """What `from_pretrained` would load: safetensors, else torch files; alone, else by an index.
 
     Of a pipeline every component's; otherwise the repository's own, and those of the modules that
-    come after a sentence transformer. Where there are none of these, the adapter, else the GGUF
-    model, else the models in folders. Raises SourceError where there is no such file, naming what
-    is there instead, or where there are several and the user has to say which.
+    come after a sentence transformer. Where there are none of these, the adapter, else what a
+    config names, else the GGUF model, else the models in folders, else what some loaders find.
+    Raises SourceError where there is no such file, naming what is there instead, or where there
+    are several and the user has to say which.
     """
     if PIPELINE in names and (parts := components(names, PIPELINE, variant)):
         return _of_parts(parts, PIPELINE, where, variant)
@@ -68,11 +84,51 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Se
     adapter = next((weights for weights in ADAPTERS if weights in names), None)
     if adapter and ADAPTER_CONFIG in names:
         return Selection(config=ADAPTER_CONFIG, weights=adapter)
-    shards = the_one(names, where)
-    if shards:
+    if piece := next((weights for weights in PIECES if weights in names), None):
+        return Selection(config=None, weights=piece)
+
+    def rest() -> Selection:
+        if shards := the_one(names, where):
+            return Selection(config=config, shards=shards)
+        if chosen := parts or models(names, variant):
+            return _of_parts(chosen, manifest, where, variant)
+        return _unusual(names, where, config)
+
+    hints = _hints(names, config) if variant is None else ()
+    if not hints:
+        return rest()
+    try:
+        otherwise: Selection | SourceError = rest()
+    except SourceError as error:
+        otherwise = error
+    packing = next((name for name in declared.FILES if name in names), None)
+    return Selection(
+        config=config,
+        packing=packing,
+        hints=hints,
+        otherwise=otherwise,
+        manifest=manifest,
+        parts=parts,
+    )
+
+
+def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
+    """The files that may say which of the unusual names is the model's, the more telling first."""
+    if not any("/" not in name and name.endswith(_HINTED) and is_weights(name) for name in names):
+        return ()
+    packing = (name for name in _PACKED_BY_NAME if name in names)
+    return (*packing, *((config,) if config else ()))
+
+
+def _unusual(names: Collection[str], where: str, config: str | None) -> Selection:
+    """What only some loaders find: accelerate a lone index, mlx_lm all of model*.safetensors."""
+    inside = {name for name in names if "/" not in name}
+    indexes = [name for name in inside if name.endswith(_INDEXES)]
+    if len(indexes) == 1:
+        return Selection(config=config, index=indexes[0])
+    shards = tuple(sorted(name for name in inside if _MLX.fullmatch(name)))
+    if shards and config:
         return Selection(config=config, shards=shards)
-    if parts or (parts := models(names, variant)):
-        return _of_parts(parts, manifest, where, variant)
     raise _nothing(names, where)
 
 
@@ -116,7 +172,12 @@ def select_tagged(names: Collection[str], where: str, tag: str) -> Selection:
 
 def with_twins(names: Collection[str], where: str, choose: Chooser = select) -> Selection:
     """What `choose` chooses; and where that is safetensors, the torch files that stand beside."""
-    selection = choose(names, where)
+    return _twinned(choose(names, where), names)
+
+
+def _twinned(selection: Selection, names: Collection[str]) -> Selection:
+    if isinstance(selection.otherwise, Selection):
+        selection = replace(selection, otherwise=_twinned(selection.otherwise, names))
     root = Found(weights=selection.weights, index=selection.index)
     inside = (name for name in names if "/" not in name)
     return with_part_twins(replace(selection, twins=twins_in(inside, root)), names)
@@ -146,6 +207,11 @@ def is_weights(name: str) -> bool:
     if last.startswith(_NOT_WEIGHTS):
         return False
     return last.endswith(_WEIGHT_ENDINGS) or variant_of(last) is not None
+
+
+def is_readable(name: str) -> bool:
+    """Whether it is a weight file of a format that is read here, judged by its name alone."""
+    return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
 
 
 def beside(snapshot: Snapshot) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from auditor.errors import SourceError
+
 CONFIG = "config.json"
 
 
@@ -17,6 +19,10 @@ class Selection:
     packing: str | None = None  # says how the weights are packed, where the config may not
     settings: str | None = None  # says how sentence-transformers loads it
     shards: tuple[str, ...] = ()  # of one model, named by no index, sorted: GGUF files
+    # Of no usual name, and perhaps of one that these files give, which are read first: config.json,
+    # quantize_config.json. Where they give none, `otherwise` holds: what else is read, or why not.
+    hints: tuple[str, ...] = ()
+    otherwise: "Selection | SourceError | None" = None
     twins: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
     manifest: str | None = None  # says which of the parts are read; None: all of them
     parts: tuple["Part", ...] = ()  # models in folders of their own, sorted by folder

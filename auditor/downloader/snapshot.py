@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from auditor.containers.jsons import lfs_pointer_size
 from auditor.containers.kinds import Table, parser
 from auditor.containers.safetensors import Header, parse_header
 from auditor.containers.sparse import NeedsBytes, Part, Sparse
@@ -50,6 +51,12 @@ class FileHead:
     def length(self) -> int:
         """Bytes that are kept."""
         return len(self.head) + sum(len(part.data) for part in self.parts)
+
+    @property
+    def pointed(self) -> int | None:
+        """The size of the file that this Git LFS pointer stands for; None: it is no pointer."""
+        begins = self.parts and self.parts[0].start == 0
+        return lfs_pointer_size(self.parts[0].data if begins else self.head)
 
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:

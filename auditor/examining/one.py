@@ -12,20 +12,39 @@ from auditor.containers.manifest import Entry
 from auditor.downloader.select import ADAPTER_CONFIG
 from auditor.downloader.snapshot import Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.examining.case import Case, no_weights, report, unaudited, without_expectation
+from auditor.examining.case import (
+    UNPACKED,
+    Case,
+    Packing,
+    no_weights,
+    report,
+    unaudited,
+    without_expectation,
+)
 from auditor.examining.custom import custom_code, judged
-from auditor.expecting import Implied, Opinion, implied, of_diffusers, of_module, second_opinion
-from auditor.layouts import unknown, unpack
+from auditor.expecting import (
+    Implied,
+    Opinion,
+    implied,
+    of_diffusers,
+    of_module,
+    reasons,
+    said_of,
+    second_opinion,
+)
+from auditor.layouts import unknown, unpack, written
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared
+from auditor.layouts.packing import PLAIN, Declared, apart
 from auditor.reconciler.claims import drafting_notes, listed_size_rule
 from auditor.reconciler.contents import contents
-from auditor.reconciler.findings import BadConfig
+from auditor.reconciler.findings import BadConfig, BadIndex
+from auditor.reconciler.forms import as_stored
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.said import is_gguf, module_of, said, where
 from auditor.reconciler.spoken import Said
+from auditor.reconciler.unusual import piece, unindexed
 from auditor.report import Report, Unaudited, expected_side
 
 
@@ -72,7 +91,9 @@ def _model(
         if says is None:
             return _unsaid(case)
         custom = None if target else says.custom_class
-        case = case.knowing(says.findings)
+        if custom is not None:  # what transformers' own config class refuses is no matter to it
+            says = says._replace(config=replace(says.config, checked=False))
+        case = case.knowing((*says.findings, *_unindexed(case.snapshot, says)))
         found = _expected(case, says, target, module, oracle=oracle and not module)
     except (CheckpointError, SourceError) as error:
         return _without(case, error, custom)
@@ -92,7 +113,8 @@ def _without(
         return unaudited(case, error.reason, str(error))
     if custom is not None:
         return custom_code(case, custom, str(error))
-    return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
+    bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in reasons(error))
+    return without_expectation(case, *bad)
 
 
 class _Expected(NamedTuple):
@@ -127,12 +149,24 @@ def _expected(
     if isinstance(found, Refusal):
         return found
     expectation = found.expectation
+    case.contradictions.extend(said_of(expectation))
     opinion = second_opinion(config, expectation) if oracle else Opinion()
-    files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
-    declared = says.declared or declaration(config.values, files)
+    declared = says.declared or _declared(config, snapshot)
     _ = config.dtype  # one that is none ends here, not later
     case.know(expected=expected_side(expectation), kv_cache=kv_cache(expectation, config.values))
     return _Expected(config, found, declared, opinion)
+
+
+def _unindexed(snapshot: Snapshot, says: Said) -> tuple[BadIndex, ...]:
+    """That several files have no index; asked of the few models of which it may be true."""
+    if snapshot.index is not None or len(snapshot.heads) == 1:
+        return ()
+    return tuple(unindexed(snapshot, says.declared or _declared(says.config, snapshot)))
+
+
+def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
+    files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
+    return declaration(config.values, files)
 
 
 def _stored_names(case: Case) -> Collection[str] | None:
@@ -162,15 +196,35 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
-    tensors, shapes = case.found.tensors, shapes_of(expected)
+    unseen, shapes = case.found.unseen, shapes_of(expected)
+    tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
     try:
         unpacked = unpack(tensors, declared, shapes)
+        packed = declared.method if declared else None
+        packed = packed if unpacked is PLAIN else unpacked.layout
         if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
             unpacked = separated(unpacked, tensors, shapes)
     except CheckpointError as error:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    return report(case, config.dtype, found.implied, unpacked, found.opinion)
+    told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
+    packing = Packing(apart(unpacked, unseen, blind=case.found.blind), told, packed)
+    names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
+    implied = found.implied if packed else _as_stored(case, found.implied, names)
+    return report(case, config.dtype, implied, packing, found.opinion)
+
+
+def _as_stored(case: Case, implied: Implied, names: Collection[str]) -> Implied:
+    """The same in the form in which the tensors of these names are stored, disk's or memory's."""
+    if not implied.expectation.loading.converters:
+        return implied
+    expectation, family = as_stored(implied.expectation, names), implied.family
+    if expectation is implied.expectation:
+        return implied
+    case.know(expected=expected_side(expectation))
+    whole = family.declared is implied.expectation
+    declared = expectation if whole else as_stored(family.declared, names)
+    return Implied(expectation, replace(family, declared=declared))
 
 
 def _adapter(case: Case, target: str | None) -> Report | Unaudited:
@@ -189,7 +243,7 @@ def _adapter(case: Case, target: str | None) -> Report | Unaudited:
     if case.found.empty:
         detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
         return no_weights(case, expectation, detail)
-    return report(case, None, found.implied, PLAIN, Opinion(unchecked=found.unchecked))
+    return report(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
 
 
 def _unsaid(case: Case) -> Report | Unaudited:
@@ -197,5 +251,10 @@ def _unsaid(case: Case) -> Report | Unaudited:
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
+    if name := piece(case.snapshot):
+        detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
+        return unaudited(
+            case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"
+        )
     detail = f"{model} has no config.json: nothing says what its tensors should be"
     return unaudited(case, Reason.NO_CONFIG, detail)

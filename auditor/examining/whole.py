@@ -7,6 +7,7 @@ from typing import Any
 from auditor.downloader.snapshot import Snapshot
 from auditor.downloader.words import listed
 from auditor.errors import Reason, UsageError
+from auditor.examining.guard import outcome_of
 from auditor.reconciler.ignore import Ignore, split
 from auditor.reconciler.modules import ModuleRow
 from auditor.reconciler.pieces import ROOT, Piece, Pieces, pieces
@@ -35,10 +36,27 @@ def examine(
         alone = replace(snapshot, manifest=None, components=())
         return one(alone, target=target, entry=root.entry)
     parts = tuple(
-        replace(_part(piece, one, requested, target), component=piece.component)
+        replace(_guarded_part(piece, one, requested, target), component=piece.component)
         for piece in of.pieces
     )
     return whole(snapshot, of, parts, requested=requested, ignore=ignore)
+
+
+def _guarded_part(
+    piece: Piece, one: Callable[..., Report | Unaudited], requested: str, target: str | None
+) -> Report | Unaudited:
+    def crashed(detail: str) -> Unaudited:
+        return Unaudited(
+            requested=requested,
+            model=piece.snapshot.model,
+            commit=piece.snapshot.commit,
+            source=piece.snapshot.source,
+            origin=piece.snapshot.origin,
+            reason=Reason.CRASHED,
+            detail=f"{piece.component}: {detail}",
+        )
+
+    return outcome_of(lambda: _part(piece, one, requested, target), crashed, UsageError)
 
 
 def _part(
@@ -97,6 +115,9 @@ def whole(
         detail = f"{snapshot.model} holds no weights of the components that it names"
         return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **shared)
     unaudited = [part for part in parts if isinstance(part, Unaudited)]
+    crashed = next((part for part in unaudited if part.reason is Reason.CRASHED), None)
+    if crashed:  # whatever the others hold: nothing that we failed at passes for seen
+        return Unaudited(reason=Reason.CRASHED, detail=crashed.detail, **shared)
     if report.verdict == "findings" or not unaudited:
         return report
     reason, count = unaudited[0].reason, f"{len(unaudited)} of {len(parts)}"

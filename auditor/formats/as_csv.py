@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from auditor.formats.printable import printable
-from auditor.reconciler.findings import Severity
+from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
 from auditor.report import Report, Unaudited
 
@@ -180,7 +180,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
             "commit": outcome.commit,
             "kind": finding.kind,
             "severity": finding.severity,
-            "count": len(finding.names),
+            "count": count_of(finding),
             "parameters": finding.parameters,
             "explains": finding.explains,
             "folded": "; ".join(fold(finding.names)),

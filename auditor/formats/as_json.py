@@ -1,7 +1,8 @@
 """The JSON of an outcome: schema 1, described by report.schema.json. Keys are only ever added."""
 
 import json
-from typing import Any, assert_never
+from collections.abc import Mapping
+from typing import Any, NamedTuple, assert_never
 
 from auditor.reconciler.findings import (
     AbsentPart,
@@ -28,8 +29,11 @@ from auditor.reconciler.findings import (
     Unsafe,
     Unused,
     WrongDtype,
+    WrongTotal,
+    count_of,
 )
 from auditor.reconciler.fold import fold
+from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.modules import ModuleRow
 from auditor.report import Expected, KVCache, Observed, Report, Unaudited
 
@@ -45,6 +49,7 @@ def render(outcome: Report | Unaudited) -> str:
 
 
 def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
+    loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
     return {
         "schema": SCHEMA,
         "requested": outcome.requested,
@@ -56,7 +61,7 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "expected": _expected(outcome.expected),
         "observed": _observed(outcome.observed),
         "modules": [_module(row) for row in outcome.modules],
-        "findings": [_finding(finding) for finding in outcome.findings],
+        "findings": [_finding(finding, loading) for finding in outcome.findings],
         "residual": outcome.residual if isinstance(outcome, Report) else None,
         "verdict": outcome.verdict,
         "reason": None if isinstance(outcome, Report) else outcome.reason,
@@ -70,10 +75,23 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "declared": outcome.declared,
         "unchecked": outcome.unchecked,
         "notes": outcome.notes,
-        "ignored": [_finding(finding) for finding in outcome.ignored],
+        "ignored": [_finding(finding, loading) for finding in outcome.ignored],
         "kv_cache": _kv_cache(outcome.kv_cache),
         "component": outcome.component,
         "parts": [_outcome(part) for part in outcome.parts],
+        "load_report": _load_report(outcome.load_report),
+    }
+
+
+def _load_report(report: LoadReport | None) -> dict[str, Any] | None:
+    """As from_pretrained gives it with output_loading_info=True, but for the order."""
+    if report is None:
+        return None
+    return {
+        "missing_keys": report.missing,
+        "unexpected_keys": report.unexpected,
+        "mismatched_keys": report.mismatched,
+        "raises": report.raises,
     }
 
 
@@ -167,19 +185,37 @@ def _module(row: ModuleRow) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+class _Loading(NamedTuple):
+    """What is known of how from_pretrained loads the names of findings."""
+
+    in_memory: Mapping[str, tuple[str, ...]]
+    told: frozenset[str] | None  # the names in memory that it tells; None: nobody can tell
+
+
+def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
     names = finding.names
     return {
         "kind": finding.kind,
         "severity": finding.severity,
         "names": names,
         "folded": fold(names),
-        "count": len(names),
+        "count": count_of(finding),
         "parameters": finding.parameters,
         "reason": finding.reason,
         "explains": finding.explains,
+        **_looked_for(names, loading),
         **_evidence(finding),
     }
+
+
+def _looked_for(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
+    """Where from_pretrained looks for each name, and whether it says nothing about it."""
+    if not names or not all(name in loading.in_memory for name in names):
+        return {"in_memory": None, "silent": None}
+    in_memory = [loading.in_memory[name] for name in names]
+    told = loading.told
+    silent = None if told is None else [told.isdisjoint(each) for each in in_memory]
+    return {"in_memory": in_memory, "silent": silent}
 
 
 def _evidence(  # noqa: C901 - one case for each kind of evidence
@@ -204,7 +240,7 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
             evidence = {"file": finding.file}
         case Unsafe():
             evidence = {"file": finding.file, "imports": finding.imports}
-        case BadHeader() | BadIndex() | BadSize() | BadConfig() | Twin():
+        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | Twin():
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
         case Missing() | New() | Unexpected() | Buffer() | Bookkeeping() | BadLayout() | Beside():

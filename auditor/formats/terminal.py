@@ -25,6 +25,8 @@ from auditor.reconciler.findings import (
     Tied,
     Twin,
     Unsafe,
+    WrongTotal,
+    count_of,
 )
 from auditor.reconciler.fold import fold
 from auditor.report import Expected, Observed, Report, Unaudited
@@ -220,7 +222,7 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
     style = "dim" if ignored else _SEVERITIES[finding.severity]
     heading = Text(f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}", style)
     file = _file(finding)
-    concerned = [] if finding.names == (file,) else [_counted(len(finding.names), "name")]
+    concerned = [] if finding.names == (file,) else [_counted(count_of(finding), "name")]
     if finding.parameters:
         concerned.append(_counted(finding.parameters, "parameter"))
     if file is not None:
@@ -230,21 +232,22 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
 
 def _file(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
-    if isinstance(finding, BadHeader | BadIndex | BadSize | BadConfig | Unsafe | Twin):
+    if isinstance(finding, BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | Twin):
         return finding.file
     return None
 
 
 def _verdict(outcome: Report | Unaudited) -> Text:
     verdict = Text(outcome.verdict, style=_VERDICTS[outcome.verdict])
-    if isinstance(outcome, Unaudited):
-        return verdict.append(f" ({outcome.reason}): {_shown(outcome.detail)}", style="not bold")
     alarms = Counter(finding.severity for one in outcome.every for finding in one.findings)
     counted = [
         _counted(alarms[severity], severity)
         for severity in (Severity.ERROR, Severity.WARNING)
         if alarms[severity]
     ]
+    if isinstance(outcome, Unaudited):
+        said = f" ({', '.join((outcome.reason, *counted))}): {_shown(outcome.detail)}"
+        return verdict.append(said, style="not bold")
     standing = f" ({', '.join(counted)})" if counted else ""
     return verdict.append(f"{standing}: {', '.join(_account(outcome))}", style="not bold")
 

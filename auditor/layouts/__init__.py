@@ -14,11 +14,20 @@ from itertools import chain
 from types import MappingProxyType
 
 from auditor.containers.words import named
-from auditor.layouts.packing import PLAIN, Declared, Fault, Implied, Layout, Stored, Unpacked
+from auditor.layouts.packing import (
+    PLAIN,
+    Declared,
+    Fault,
+    Implied,
+    Layout,
+    Stored,
+    Unpacked,
+    Written,
+)
 from auditor.layouts.plain import is_float, learned
 from auditor.tensors import StoredTensor
 
-__all__ = ["is_float", "learned", "unknown", "unpack"]
+__all__ = ["is_float", "learned", "unknown", "unpack", "written"]
 
 # The value of quant_method -> the module of its layout, which is imported when it is needed.
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -51,6 +60,13 @@ METHODS: Mapping[str, str] = MappingProxyType(
 
 # Dtypes that no plain checkpoint of floats stores; I64 is of position_ids, BOOL of masks.
 _PACKED = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "F4", "F8_E4M3", "F8_E5M2"})
+_NOTHING: Mapping[str, Written] = MappingProxyType({})
+
+# How names end that no plain checkpoint has.
+_MARKS = (
+    *(".qweight", ".weight_packed", ".W_q", ".SCB", ".quant_map", ".weight_scale_inv", "._data"),
+    *("_qdata", ":qdata", "_proj_blocks", ".codebooks"),
+)
 
 
 def unknown(declared: Declared) -> str | None:
@@ -68,7 +84,7 @@ def unpack(
     The layout is the declared one, whose method has to be known; where its marks are not to be
     found, or none is declared, the one whose marks are there. Then the two disagree: a fault.
     """
-    if declared is None and _PACKED.isdisjoint({tensor.dtype for tensor in tensors}):
+    if declared is None and not _looks_packed(tensors):
         return PLAIN
     stored = Stored(tensors)
     layout = _layout(METHODS[declared.method]) if declared else None
@@ -85,6 +101,33 @@ def unpack(
     return replace(unpacked, faults=(_contradiction(found, declared, unpacked), *unpacked.faults))
 
 
+def written(
+    tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
+) -> Mapping[str, Written]:
+    """What the declared layout stores under the names that it packs, and those that serve them.
+
+    For tensors that only an index names. A name that is not in it is plain, or nothing tells what
+    it takes: `unpack` says which.
+    """
+    if declared is None or all(tensor.dtype is not None for tensor in tensors):
+        return _NOTHING
+    layout = _layout(METHODS[declared.method])
+    return (
+        _NOTHING
+        if layout.stores_plain(declared)
+        else layout.writes(Stored(tensors), declared, implied)
+    )
+
+
+def _looks_packed(tensors: tuple[StoredTensor, ...]) -> bool:
+    """By dtypes; by names, where only an index has them."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    if not _PACKED.isdisjoint(dtypes):
+        return True
+    unseen = (tensor for tensor in tensors if tensor.dtype is None) if None in dtypes else ()
+    return any(tensor.name.endswith(_MARKS) for tensor in unseen)
+
+
 def _layout(file: str) -> Layout:
     layout: Layout = import_module(f"auditor.layouts.{file}").LAYOUT
     return layout
@@ -98,7 +141,7 @@ def _layouts() -> Iterator[Layout]:
 def _undone(layout: Layout, declared: Declared | None) -> Unpacked:
     where = declared.where if declared else ""
     reason = f"{where} declares {layout.name}, and no stored tensor is packed in any way"
-    return Unpacked(layout="plain", faults=(Fault((), reason),))
+    return Unpacked(layout="plain", faults=(Fault((), reason, lacks=True),))
 
 
 def _contradiction(found: Layout, declared: Declared | None, unpacked: Unpacked) -> Fault:

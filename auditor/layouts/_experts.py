@@ -5,13 +5,48 @@ above the other in (2 * F, D). Who stacks: fused.py (transformers), gguf and mlx
 """
 
 from bisect import bisect_left
+from typing import NamedTuple
 
-from auditor.layouts.packing import Implied
+from auditor.layouts.packing import Implied, Shape
 
 _MOST = 1 << 20  # experts that are looked for; an expectation lists no more tensors
 
 
 AXES = 3  # (E, out, in)
+
+# The last part of a stacked tensor's name -> the names of an expert's parts in it, by either style.
+_PARTS = {
+    "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
+    "down_proj": (("down_proj",), ("w2",)),
+}
+ENDS = tuple(f".experts.{last}" for last in _PARTS)
+
+
+class Stacked(NamedTuple):
+    """The experts that the architecture has where one tensor is stored."""
+
+    module: str  # "model.layers.0.mlp.experts"
+    parts: tuple[str, ...]  # "gate_proj", "up_proj"
+    experts: int
+    each: Shape  # of one part of one expert, (out, in)
+
+    @property
+    def shape(self) -> Shape:
+        rows, columns = self.each
+        return (self.experts, len(self.parts) * rows, columns)
+
+
+def stacked(name: str, implied: Implied) -> Stacked | None:
+    """None where the architecture has a tensor of that name itself, or no experts there."""
+    if not name.endswith(ENDS) or implied(name) is not None:
+        return None
+    module, _, last = name.rpartition(".")
+    for parts in _PARTS[last]:
+        each = implied(f"{module}.0.{parts[0]}.weight")
+        if each is not None and len(each) == AXES - 1:
+            experts = count(f"{module}.", f".{parts[0]}.weight", implied)
+            return Stacked(module, parts, experts, each)
+    return None
 
 
 def too_many(stored: int, known: int) -> str:

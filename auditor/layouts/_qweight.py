@@ -41,6 +41,18 @@ class Reading(NamedTuple):
     complaints: tuple[tuple[str, str], ...]  # a member's last name, and what does not fit
 
 
+def judged(stored: Stored) -> Iterable[Members]:
+    """The modules that show which layout this is: those with shapes; all, where none has them."""
+    packed = [members for members in stored.modules.values() if "qweight" in members]
+    return [members for members in packed if not is_unseen(members)] or packed
+
+
+def is_unseen(members: Members) -> bool:
+    """Whether only an index names some of what tells the form of a module."""
+    told = (members.get(last) for last in (*_THREE, "scaled_zeros"))
+    return any(one is not None and one.shape is None for one in told)
+
+
 def form_of(members: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | None:
     """The form that the shapes of a module have; None where they have none, or say too little.
 
@@ -112,12 +124,18 @@ def rows_packed(parts: Parts, bits: int, group: int | None, expected: Shape | No
     if parts.g_idx not in {None, (inputs,)}:
         holds = f"qweight {parts.qweight} holds {parts.word}/{bits} * {rows:,} = {inputs:,} inputs"
         said.append(("g_idx", f"g_idx is {parts.g_idx}, {holds}"))
-    groups = parts.scales[0] if parts.scales else -(-inputs // size)
-    zeros = (groups, -(-outputs * bits // parts.word))
+    zeros = (_groups(parts, inputs, size, group), -(-outputs * bits // parts.word))
     if parts.zeros not in {None, zeros}:
         words = f"{outputs:,} outputs * {bits}/{parts.word} in {zeros[0]:,} groups are {zeros}"
         said.append(("qzeros", f"qzeros are {parts.zeros}, {words}"))
     return Reading(GPTQ, bits, (outputs, inputs), size, tuple(said))
+
+
+def _groups(parts: Parts, inputs: int, size: int, group: int | None) -> int:
+    """As many as there are scales; of scales that only an index names, what the config makes."""
+    if parts.scales:
+        return parts.scales[0]
+    return parts.zeros[0] if group is None and parts.zeros else -(-inputs // size)
 
 
 def _inputs(parts: Parts, bits: int, expected: Shape | None) -> int:
@@ -139,7 +157,7 @@ def columns_packed(parts: Parts, bits: int, group: int | None) -> Reading:
     inputs, columns = parts.qweight
     shape = (columns * parts.word // bits, inputs)
     size, complaints = grouped(parts.scales, "scales", shape, group)
-    zeros = (parts.scales[0] if parts.scales else -(-inputs // size), columns)
+    zeros = (_groups(parts, inputs, size, group), columns)
     return Reading(GEMM, bits, shape, size, (*complaints, *compared("qzeros", parts.zeros, zeros)))
 
 
@@ -212,7 +230,7 @@ def orphans(members: Members, lasts: Iterable[str], implied: Implied, ledger: Le
     for last in lasts:
         if last in members and implied(members[last].name) is None:
             ledger.note(f"{last} of no stored qweight", members[last])
-            ledger.fault(f"{last} whose qweight is not stored", members[last])
+            ledger.lack(f"{last} whose qweight is not stored", members[last])
 
 
 def told(readings: Collection[Reading], *, whole: bool = False) -> list[str]:

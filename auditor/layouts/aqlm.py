@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from auditor.layouts._settings import integer
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
     Implied,
     Layout,
@@ -21,6 +22,7 @@ from auditor.layouts.packing import (
     Piece,
     Stored,
     Unpacked,
+    Written,
     below,
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor
@@ -29,6 +31,7 @@ _PARTS = ("codes", "codebooks", "scales")
 _DIMENSIONS = {"codes": 3, "codebooks": 4, "scales": 4}
 _SIZES = range(1, 2**16 + 1)
 _BITS = range(1, 65)
+_MOST_BITS = 32  # of a code
 
 
 def recognises(stored: Stored) -> bool:
@@ -45,6 +48,29 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
             _unpack(module, members, settings, ledger)
     count, bits = settings.get("num_codebooks"), settings.get("nbits_per_codebook")
     return ledger.close(f"aqlm, {count}x{bits} bits" if count and bits else "aqlm")
+
+
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Of vectors and codebooks whose sizes the config has: loading builds modules of it."""
+    found: dict[str, Written] = {}
+    settings = _settings(declared, Ledger())
+    keys = ("out_group_size", "in_group_size", "num_codebooks", "nbits_per_codebook")
+    outputs, inputs, books, bits = (settings.get(key, 0) for key in keys)
+    if not (outputs and inputs and books and 0 < bits <= _MOST_BITS):
+        return found
+    width = next(f"I{width}" for width in (8, 16, 32) if bits <= width)
+    for module, members in stored.modules.items():
+        shape = implied(below(module))
+        if shape is None or len(shape) != 2 or "codes" not in members:  # noqa: PLR2004 - (out, in)
+            continue
+        rows, columns = shape[0] // outputs, shape[1] // inputs
+        parts = {
+            "codes": Written((rows, columns, books), (width,)),
+            "codebooks": Written((books, 2**bits, outputs, inputs), FLOATS),
+            "scales": Written((rows, 1, 1, 1), FLOATS),
+        }
+        found |= {members[last].name: parts[last] for last in parts if last in members}
+    return found
 
 
 def _settings(declared: Declared | None, ledger: Ledger) -> Mapping[str, int]:
@@ -70,7 +96,7 @@ def _unpack(
         ledger.note("scales, one for each row of codes", scales)
     lacking = [part for part in _PARTS if part not in members]
     if lacking:
-        ledger.fault(f"packed by aqlm, and {' and '.join(lacking)} not stored", *there)
+        ledger.lack(f"packed by aqlm, and {' and '.join(lacking)} not stored", *there)
     if codes is None:
         return
     name = below(module)
@@ -126,4 +152,4 @@ def _check_settings(codebooks: StoredTensor, settings: Mapping[str, int], ledger
             ledger.fault(f"{said}, the config says {settings[key]:,}", codebooks)
 
 
-LAYOUT = Layout(name="aqlm", methods=("aqlm",), recognises=recognises, unpack=unpack)
+LAYOUT = Layout(name="aqlm", methods=("aqlm",), recognises=recognises, unpack=unpack, writes=writes)

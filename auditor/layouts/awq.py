@@ -30,6 +30,8 @@ from auditor.layouts._qweight import (
     columns_packed,
     compared,
     form_of,
+    is_unseen,
+    judged,
     left_plain,
     marlin,
     orphans,
@@ -38,7 +40,9 @@ from auditor.layouts._qweight import (
     told,
 )
 from auditor.layouts._settings import integer, texts
+from auditor.layouts._words import Linear, columns, linear, named, tiles
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
     Implied,
     Layout,
@@ -47,8 +51,10 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
+    Written,
     below,
 )
+from auditor.tensors import StoredTensor
 
 _BITS = (4, 8, 2, 3)
 _GROUPS = range(-1, 2**31)
@@ -61,14 +67,15 @@ _PER_WORD = 8  # zero points in a word, whatever the bits: the kernels know 4 al
 
 def recognises(stored: Stored) -> bool:
     """Some qweight has a shape of AWQ's, and no g_idx."""
-    return any(map(_is_awq, stored.modules.values()))
+    return any(map(_is_awq, judged(stored)))
 
 
 def _is_awq(members: Members) -> bool:
-    if "qweight" not in members or "g_idx" in members:
+    if "g_idx" in members:
         return False
-    by_name = members["qweight"].shape is None and "scales" in members
-    return by_name or form_of(members) in _FORMS
+    if is_unseen(members):
+        return "scales" in members
+    return form_of(members) in _FORMS
 
 
 class _Settings(NamedTuple):
@@ -94,6 +101,34 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     left_plain(stored, packed, lambda plain: unlisted(plain, settings.left), ledger)
     _packed_all_the_same(stored, packed, settings.left, ledger)
     return ledger.close(_title(packed))
+
+
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """All but the divisors of activations, whose number no linear tells. gemm is the usual form."""
+    settings, found = _settings(declared, Ledger()), dict[str, Written]()
+    for module, members in stored.modules.items():
+        one = linear(module, implied, settings.bits, settings.group)
+        if one is not None and "qweight" in members:
+            found |= named(module, members, _parts(one, settings.form or GEMM))
+    return found
+
+
+def _parts(one: Linear, form: str) -> dict[str, Written]:
+    words = _words(one.inputs, one.group)
+    padded = (words * _PER_WORD, one.outputs)
+    match form:
+        case "marlin":
+            return tiles(one, "qweight", "scales")
+        case "gemv":
+            return {
+                "qweight": Written((one.outputs, one.inputs * one.bits // one.word), ("I32",)),
+                "qzeros": Written((one.outputs, words), ("I32",)),
+                "scales": Written(padded[::-1], FLOATS),
+            }
+        case "gemv_fast":
+            zeros = dict.fromkeys(("scales", *_ZEROS), Written(padded, FLOATS))
+            return {"qweight": Written((one.outputs // 4, one.inputs), ("I16",)), **zeros}
+    return columns(one)
 
 
 def _settings(declared: Declared | None, ledger: Ledger) -> _Settings:
@@ -141,9 +176,7 @@ def _unpack(module: str, members: Members, read: "_Reader", ledger: Ledger) -> R
         ledger.fault(parts, members["qweight"])
     else:
         if parts is not None:
-            # Zeros that are floats are gemv_fast's, whatever their shape.
-            floats = zeros in members and (members[zeros].dtype or "").startswith(("F", "BF"))
-            reading = read.of(module, parts, zeros, floats=floats)
+            reading = read.of(module, parts, zeros, floats=_floats(members.get(zeros)))
         take(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
     if "scales" in members:
         group = f", one for each {reading.group:,} inputs of an output" if reading else ""
@@ -154,8 +187,15 @@ def _unpack(module: str, members: Members, read: "_Reader", ledger: Ledger) -> R
     needed = ["scales", zeros] if read.settings.zeros and form != MARLIN else ["scales"]
     for last in needed:
         if last not in members:
-            ledger.fault(f"packed without its {last}", members["qweight"])
+            ledger.lack(f"packed without its {last}", members["qweight"])
     return reading
+
+
+def _floats(zeros: StoredTensor | None) -> bool | None:
+    """Zeros that are floats are gemv_fast's, whatever their shape; None: only an index has them."""
+    if zeros is None or zeros.dtype is not None:
+        return zeros is not None and (zeros.dtype or "").startswith(("F", "BF"))
+    return None
 
 
 class _Reader:
@@ -164,16 +204,18 @@ class _Reader:
     def __init__(self, settings: _Settings, implied: Implied) -> None:
         self.settings = settings
         self._implied = implied
-        self._known: dict[tuple[Parts, str, bool, Shape | None], Reading] = {}
+        self._known: dict[tuple[Parts, str, bool | None, Shape | None], Reading] = {}
 
-    def of(self, module: str, parts: Parts, zeros: str, *, floats: bool) -> Reading:
+    def of(self, module: str, parts: Parts, zeros: str, *, floats: bool | None) -> Reading:
         """The architecture is asked only where the module does not explain itself."""
         reading = self._read(parts, zeros, None, floats=floats)
         if reading.complaints:
             reading = self._read(parts, zeros, self._implied(below(module)), floats=floats)
         return reading
 
-    def _read(self, parts: Parts, zeros: str, expected: Shape | None, *, floats: bool) -> Reading:
+    def _read(
+        self, parts: Parts, zeros: str, expected: Shape | None, *, floats: bool | None
+    ) -> Reading:
         key = (parts, zeros, floats, expected)
         if key not in self._known:
             self._known[key] = best(_readings(parts, self.settings, zeros, floats=floats), expected)
@@ -190,7 +232,9 @@ def _others(members: Members, implied: Implied, ledger: Ledger) -> None:
     orphans(members, _PARTS, implied, ledger)
 
 
-def _readings(parts: Parts, settings: _Settings, zeros: str, *, floats: bool) -> list[Reading]:
+def _readings(
+    parts: Parts, settings: _Settings, zeros: str, *, floats: bool | None
+) -> list[Reading]:
     """One for each form and number of bits, what is declared first."""
     first = settings.form or (GEMV_FAST if floats else GEMM)
     forms = sorted(_FORMS, key=lambda form: form != first)  # stable
@@ -208,7 +252,7 @@ def _readings(parts: Parts, settings: _Settings, zeros: str, *, floats: bool) ->
     return found
 
 
-def _doubts(reading: Reading, settings: _Settings, *, floats: bool) -> list[tuple[str, str]]:
+def _doubts(reading: Reading, settings: _Settings, *, floats: bool | None) -> list[tuple[str, str]]:
     doubts = []
     if settings.bits not in {None, reading.bits}:
         declares = f"{settings.where} declares {settings.bits} bits"
@@ -216,7 +260,7 @@ def _doubts(reading: Reading, settings: _Settings, *, floats: bool) -> list[tupl
     if settings.form not in {None, reading.form}:
         declares = f"{settings.where} declares the version {settings.form}"
         doubts.append(("qweight", f"{declares}, the shapes are those of {reading.form}"))
-    if floats != (reading.form == GEMV_FAST):
+    if floats is not None and floats != (reading.form == GEMV_FAST):
         kind = "floats" if floats else "packed or not stored"
         doubts.append(("qzeros", f"the zero points are {kind}, which is not {reading.form}"))
     return doubts
@@ -261,4 +305,4 @@ def _words(inputs: int, group: int) -> int:
     return -(-words // multiple) * multiple
 
 
-LAYOUT = Layout(name="awq", methods=("awq",), recognises=recognises, unpack=unpack)
+LAYOUT = Layout(name="awq", methods=("awq",), recognises=recognises, unpack=unpack, writes=writes)

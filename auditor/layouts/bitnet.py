@@ -19,11 +19,13 @@ from auditor.layouts.packing import (
     Piece,
     Stored,
     Unpacked,
+    Written,
     below,
 )
 from auditor.tensors import StoredTensor
 
 _PER_BYTE = 4
+_MATRIX = 2
 _ONE = frozenset({None, (), (1,)})
 _SCALES = frozenset({None, "F16", "BF16", "F32"})
 _OTHERS = frozenset({"input_scale", "weight_scale_2", "weight_zero_point", "weight_shape"})
@@ -66,10 +68,28 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close("bitnet, ternary")
 
 
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Of the class bitlinear; weights of autobitlinear may have been saved as floats."""
+    found: dict[str, Written] = {}
+    settings = declared.settings if declared else {}
+    for module, members in stored.modules.items():
+        shape = implied(below(module))
+        scale, weight = members.get("weight_scale"), members.get("weight")
+        if scale is None or weight is None or shape is None or len(shape) != _MATRIX:
+            continue
+        found[scale.name] = Written((1,), ("BF16", "F16", "F32"))
+        if settings.get("linear_class", "bitlinear") == "bitlinear":
+            found[weight.name] = Written((shape[0] // _PER_BYTE, shape[1]), ("U8",))
+        norm = stored.members(below(module, "rms_norm")).get("weight")
+        if norm is not None and settings.get("use_rms_norm") is True:
+            found[norm.name] = Written(shape[1:], ("BF16", "F16", "F32"))
+    return found
+
+
 def _check_scale(scale: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
     ledger.note("weight_scale, one for the whole weight", scale)
     if weight is None:
-        ledger.fault("the ternary weight that this belongs to is not stored", scale)
+        ledger.lack("the ternary weight that this belongs to is not stored", scale)
     elif scale.shape not in _ONE:
         ledger.fault(f"weight_scale is {scale.shape}, (1,) is needed", scale)
 
@@ -80,7 +100,7 @@ def _unpack(weight: StoredTensor, scale: StoredTensor | None, ledger: Ledger) ->
         ledger.fault(f"ternary bytes are stored as {shape}, (out / 4, in) is needed", weight)
         return
     if scale is None:
-        ledger.fault("packed in ternary without its weight_scale", weight)
+        ledger.lack("packed in ternary without its weight_scale", weight)
     rows, columns = shape
     ledger.pieces.append(Piece(weight, weight.name, (_PER_BYTE * rows, columns), "TERNARY"))
 
@@ -109,5 +129,6 @@ LAYOUT = Layout(
     methods=("bitnet",),
     recognises=recognises,
     unpack=unpack,
+    writes=writes,
     stores_plain=lambda declared: declared.settings.get("quantization_mode") == "online",
 )

@@ -8,7 +8,17 @@ As transformers' integrations/eetq.py saves a linear of (out, in):
 
 from auditor.layouts._patterns import skipped
 from auditor.layouts._settings import texts
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Piece, Stored, Unpacked
+from auditor.layouts.packing import (
+    FLOATS,
+    Declared,
+    Implied,
+    Layout,
+    Ledger,
+    Piece,
+    Stored,
+    Unpacked,
+    Written,
+)
 from auditor.tensors import StoredTensor
 
 
@@ -42,17 +52,30 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close("eetq, int8")
 
 
+def writes(stored: Stored, _declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Both tensors of each linear."""
+    found: dict[str, Written] = {}
+    for members in stored.modules.values():
+        weight, scales = members.get("weight"), members.get("weight_scales")
+        shape = implied(weight.name) if weight is not None else None
+        if weight is None or scales is None or shape is None or len(shape) != 2:  # noqa: PLR2004
+            continue
+        found[weight.name] = Written(shape[::-1], ("I8",))
+        found[scales.name] = Written(shape[:1], FLOATS)
+    return found
+
+
 def _book_scales(scales: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
     ledger.note("weight_scales, one for each output", scales)
     if weight is None:
-        ledger.fault("weight_scales whose weight is not stored", scales)
+        ledger.lack("weight_scales whose weight is not stored", scales)
     elif weight.dtype not in {None, "I8"}:
         ledger.fault(f"weight_scales beside a weight of {weight.dtype}, I8 is needed", scales)
 
 
 def _unpack(weight: StoredTensor, scales: StoredTensor | None, ledger: Ledger) -> None:
     if scales is None:
-        ledger.fault("int8 without its weight_scales", weight)
+        ledger.lack("int8 without its weight_scales", weight)
     if weight.shape is None:
         ledger.pieces.append(Piece(weight, weight.name, None, "INT8"))
         return
@@ -66,4 +89,4 @@ def _unpack(weight: StoredTensor, scales: StoredTensor | None, ledger: Ledger) -
         ledger.fault(f"weight_scales are {scales.shape}, {said}: ({outputs:,},) is needed", scales)
 
 
-LAYOUT = Layout(name="eetq", methods=("eetq",), recognises=recognises, unpack=unpack)
+LAYOUT = Layout(name="eetq", methods=("eetq",), recognises=recognises, unpack=unpack, writes=writes)

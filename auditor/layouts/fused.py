@@ -13,42 +13,27 @@ The packed layouts come first: what they find in a fused tensor is cut up here a
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
-from auditor.layouts._experts import AXES, count, too_many
+from auditor.layouts._experts import AXES, ENDS, Stacked, stacked, too_many
 from auditor.layouts.packing import PLAIN, Fault, Implied, Piece, Unpacked
 from auditor.tensors import StoredTensor
 
-# The last part of a fused tensor's name -> the names of an expert's parts in it, by either style.
-_PARTS = {
-    "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
-    "down_proj": (("down_proj",), ("w2",)),
-}
-_ENDS = tuple(f".experts.{last}" for last in _PARTS)
 _NAME = "all experts of a layer in one tensor"
-
-
-class _Expected(NamedTuple):
-    """The experts that the architecture has where one tensor is stored."""
-
-    module: str  # "model.layers.0.mlp.experts"
-    parts: tuple[str, ...]  # "gate_proj", "up_proj"
-    experts: int
 
 
 def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Implied) -> Unpacked:
     """The same with fused experts in pieces; the very same where there are none."""
-    fused = [piece for piece in unpacked.pieces if piece.name.endswith(_ENDS)]
+    fused = [piece for piece in unpacked.pieces if piece.name.endswith(ENDS)]
     taken = {(piece.stored.name, piece.stored.file) for piece in unpacked.pieces}
     fused += [
         Piece(tensor, tensor.name, tensor.shape, tensor.dtype or "")
         for tensor in tensors
-        if tensor.name.endswith(_ENDS) and (tensor.name, tensor.file) not in taken
+        if tensor.name.endswith(ENDS) and (tensor.name, tensor.file) not in taken
     ]
     cut: dict[Piece, tuple[Piece, ...]] = {}
     faults: list[Fault] = []
     for piece in fused:
-        expected = _expected(piece.name, implied)
+        expected = stacked(piece.name, implied)
         fault = _fault(piece, expected) if expected else None
         if fault:
             faults.append(Fault((piece.stored,), fault))
@@ -66,19 +51,7 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
     )
 
 
-def _expected(name: str, implied: Implied) -> _Expected | None:
-    """None where the architecture has the fused tensor itself, or no experts there."""
-    if implied(name) is not None:
-        return None
-    module, _, last = name.rpartition(".")
-    for parts in _PARTS[last]:
-        experts = count(f"{module}.", f".{parts[0]}.weight", implied)
-        if experts:
-            return _Expected(module, parts, experts)
-    return None
-
-
-def _fault(piece: Piece, expected: _Expected) -> str | None:
+def _fault(piece: Piece, expected: Stacked) -> str | None:
     """Why it cannot be cut, if it cannot; None as well where only an index names it."""
     if piece.shape is None:
         return None
@@ -92,7 +65,7 @@ def _fault(piece: Piece, expected: _Expected) -> str | None:
     return None
 
 
-def _pieces(piece: Piece, expected: _Expected) -> Iterator[Piece]:
+def _pieces(piece: Piece, expected: Stacked) -> Iterator[Piece]:
     """Of fewer experts than there should be, those that are there."""
     experts, shape = expected.experts, None
     if piece.shape is not None:

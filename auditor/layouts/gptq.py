@@ -28,6 +28,8 @@ from auditor.layouts._qweight import (
     Reading,
     best,
     form_of,
+    is_unseen,
+    judged,
     left_plain,
     marlin,
     orphans,
@@ -38,7 +40,9 @@ from auditor.layouts._qweight import (
     turned,
 )
 from auditor.layouts._settings import integer
+from auditor.layouts._words import Linear, linear, named, rows, tiles
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
     Implied,
     Layout,
@@ -47,6 +51,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
+    Written,
     below,
 )
 
@@ -55,6 +60,7 @@ _GROUPS = range(-1, 2**31)
 _FORMATS = (GPTQ, "gptq_v2", "gptq_p", MARLIN)
 _PARTS = ("g_idx", "qzeros", "scales")  # beside a qweight
 _MARLIN = frozenset({"B", "s"})
+_WORDS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}  # values of pack_dtype
 _NOTES: Mapping[str, str] = {
     "qzeros": "zero points, packed as the weight is",
     "g_idx": "g_idx, the group of each input",
@@ -65,14 +71,17 @@ _NOTES: Mapping[str, str] = {
 
 def recognises(stored: Stored) -> bool:
     """Some qweight has GPTQ's shape or a g_idx, or a B stands beside its s."""
-    return any(map(_is_gptq, stored.modules.values()))
+    return any(map(_is_gptq, judged(stored))) or any(map(_is_marlin, stored.modules.values()))
 
 
 def _is_gptq(members: Members) -> bool:
-    if "qweight" not in members:
-        return _MARLIN.issubset(members) and members["B"].dtype in {None, "I32"}
-    by_name = members["qweight"].shape is None and "scales" in members
-    return by_name or form_of(members) in {GPTQ, MARLIN}
+    if is_unseen(members):
+        return "scales" in members
+    return form_of(members) in {GPTQ, MARLIN}
+
+
+def _is_marlin(members: Members) -> bool:
+    return _MARLIN.issubset(members) and members["B"].dtype in {None, "I32"}
 
 
 class _Settings(NamedTuple):
@@ -98,6 +107,31 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     if not settings.uneven:
         left_plain(stored, packed, lambda plain: plain.values(), ledger)
     return ledger.close(_title(settings, packed))
+
+
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Nothing is told of modules that have settings of their own (GPTQModel's `dynamic`)."""
+    settings, found = _settings(declared, Ledger()), dict[str, Written]()
+    word = _WORDS.get(str(declared.settings.get("pack_dtype", "int32")) if declared else "")
+    if settings.uneven or word is None:
+        return found
+    for module, members in stored.modules.items():
+        one = linear(module, implied, settings.bits, settings.group, word)
+        if one is None or not {"qweight", "B"} & members.keys():
+            continue
+        if "B" in members:
+            found |= named(module, members, tiles(one, "B", "s"))
+        elif settings.format == MARLIN:
+            found |= named(module, members, tiles(one, "qweight", "scales"))
+        else:
+            zeros = {} if implied(below(module, "bias")) else {"bias": _bias(one)}
+            found |= named(module, members, rows(one) | zeros)
+    return found
+
+
+def _bias(one: Linear) -> Written:
+    """The zeros that some writers store where the architecture has no bias."""
+    return Written((one.outputs,), FLOATS)
 
 
 def _settings(declared: Declared | None, ledger: Ledger) -> _Settings:
@@ -160,10 +194,10 @@ def _lacking(  # noqa: PLR0913, PLR0917 - what is needed depends on all of these
     needed = [scales] if tiled else [scales, "qzeros"]
     for last in needed:
         if last not in members:
-            ledger.fault(f"packed without its {last}", members[weight])
+            ledger.lack(f"packed without its {last}", members[weight])
     if settings.act_order and not tiled and "g_idx" not in members:
         reason = "desc_act is declared, and no g_idx says which group an input is in"
-        ledger.fault(reason, members[weight])
+        ledger.lack(reason, members[weight])
 
 
 class _Reader:
@@ -226,4 +260,10 @@ def _doubts(reading: Reading, settings: _Settings) -> list[tuple[str, str]]:
     return doubts
 
 
-LAYOUT = Layout(name="gptq", methods=("gptq", "marlin"), recognises=recognises, unpack=unpack)
+LAYOUT = Layout(
+    name="gptq",
+    methods=("gptq", "marlin"),
+    recognises=recognises,
+    unpack=unpack,
+    writes=writes,
+)

@@ -76,7 +76,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 def _orphans(members: Members, ledger: Ledger) -> None:
     found = [members[last] for last in sorted(members.keys() & (_TENSORS | _SETTINGS))]
     ledger.note("scales and settings of no stored W_q", *found)
-    ledger.fault("the W_q that these belong to is not stored", *found)
+    ledger.lack("the W_q that these belong to is not stored", *found)
 
 
 class _Matrix(NamedTuple):
@@ -104,7 +104,7 @@ class _Reader:
         if not has_scales:
             lacking.append("scale and zero")
         if lacking:
-            ledger.fault(f"W_q without its {', '.join(lacking)}", packed)
+            ledger.lack(f"W_q without its {', '.join(lacking)}", packed)
         declared = self._declared(module)
         bits = _stored_bits(declared.get("nbits"))
         name = below(module)
@@ -159,7 +159,7 @@ def _matrix(
         return None
     scales = _scales(members, ledger)
     if scales is None:
-        return _unscaled(packed, bits)
+        return _unscaled(packed, bits, expected)
     found = [_held(packed, scales, one, group, expected) for one in _order(packed, bits)]
     fitting = [matrix for matrix in found if matrix is not None]
     if not fitting:
@@ -170,9 +170,14 @@ def _matrix(
     return next((matrix for matrix in fitting if matrix.numbers == wanted), fitting[0])
 
 
-def _unscaled(packed: StoredTensor, bits: int | None) -> _Matrix:
+def _unscaled(packed: StoredTensor, bits: int | None, expected: Shape | None) -> _Matrix:
+    """Of as many numbers as the architecture has, where the last word of a column may lack some."""
     word, many = _PACKINGS[bits or 4]
-    numbers = (packed.elements or 0) * DTYPE_BITS[packed.dtype or ""] // word * many
+    words = (packed.elements or 0) * DTYPE_BITS[packed.dtype or ""] // word
+    columns = (packed.shape or (0, 0))[1] * DTYPE_BITS[packed.dtype or ""] // word
+    numbers, needed = words * many, 0 if expected is None else prod(expected)
+    if 0 < numbers - needed < many * columns:
+        numbers = needed
     return _Matrix(bits or 4, numbers, numbers)
 
 
@@ -187,10 +192,11 @@ def _scales(members: Members, ledger: Ledger) -> Shape | None:
     both = members.get("zero_scale")
     if both is not None:
         return both.shape[1:] if both.shape else None
-    scale, zero = members.get("scale"), members.get("zero")
-    if scale is not None and zero is not None and scale.shape != zero.shape:
-        ledger.fault(f"scale is {scale.shape} and zero is {zero.shape}", scale, zero)
-    return scale.shape if scale is not None else None
+    parts = (members.get(last) for last in ("scale", "zero"))
+    told = [part for part in parts if part is not None and part.shape is not None]
+    if len({part.shape for part in told}) > 1:
+        ledger.fault(f"scale is {told[0].shape} and zero is {told[1].shape}", *told)
+    return told[0].shape if told else None
 
 
 def _held(

@@ -12,6 +12,7 @@ X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are stored
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from auditor.layouts._experts import AXES
 from auditor.layouts._patterns import skipped
 from auditor.layouts._settings import texts
 from auditor.layouts.packing import (
@@ -23,6 +24,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
+    Written,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -60,6 +62,22 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close("mxfp4, blocks of 32")
 
 
+def writes(stored: Stored, _declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Blocks and their scales, in bytes."""
+    found: dict[str, Written] = {}
+    for packed in _packed(stored):
+        shape = implied(packed.name)
+        if shape is None or len(shape) != AXES:
+            continue
+        experts, inputs, outputs = shape
+        scales = (experts, outputs, inputs // _NUMBERS)
+        if packed.blocks:
+            found[packed.blocks.name] = Written((*scales, _BYTES), ("U8",))
+        if packed.scales:
+            found[packed.scales.name] = Written(scales, ("U8",))
+    return found
+
+
 def _packed(stored: Stored) -> Iterator[_Packed]:
     for module, parts in stored.modules.items():
         for key, tensor in parts.items():
@@ -80,7 +98,7 @@ def _book(packed: _Packed, ledger: Ledger) -> bool:
         ledger.note("scales, one exponent for each block of 32 inputs", scales)
     if blocks is None:
         if scales is not None:
-            ledger.fault("the blocks that these scales belong to are not stored", scales)
+            ledger.lack("the blocks that these scales belong to are not stored", scales)
         return False
     shape = blocks.shape
     if shape is not None and (len(shape) != _AXES or shape[-1] != _BYTES):
@@ -88,7 +106,7 @@ def _book(packed: _Packed, ledger: Ledger) -> bool:
         ledger.fault(f"{reason}: no blocks of {_BYTES} bytes", blocks)
         return False
     if scales is None:
-        ledger.fault(f"its {_SCALES} should stand beside it, and no file has them", blocks)
+        ledger.lack(f"its {_SCALES} should stand beside it, and no file has them", blocks)
     elif shape is not None and scales.shape not in {None, shape[:-1]}:
         reason = f"scales are {scales.shape}; one for each block of {shape} makes {shape[:-1]}"
         ledger.fault(reason, scales)
@@ -104,4 +122,6 @@ def _transposed(blocks: Shape | None) -> Shape | None:
     return (experts, count * _NUMBERS, outputs)
 
 
-LAYOUT = Layout(name="mxfp4", methods=("mxfp4",), recognises=recognises, unpack=unpack)
+LAYOUT = Layout(
+    name="mxfp4", methods=("mxfp4",), recognises=recognises, unpack=unpack, writes=writes
+)

@@ -5,8 +5,8 @@ dtypes and shapes, never at values. What it does not mention is plain: one store
 tensor of the model.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -52,6 +52,22 @@ class Fault(NamedTuple):
 
     tensors: tuple[StoredTensor, ...]
     reason: str  # with the arithmetic
+    lacks: bool = False  # it is one only where all files were read: another may hold what it lacks
+
+
+class Written(NamedTuple):
+    """What a writer stores under a name, as the layout and the architecture's shapes imply it."""
+
+    shape: Shape
+    dtypes: tuple[str, ...]  # one; of scales those that occur, the usual one first
+    fewer: int = 0  # elements that it may have less: text in a tensor has no fixed length
+
+
+FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that are as the model's
+
+# Dtypes of pieces that are cut out of a larger tensor, experts of their layer's, and no more than
+# that; "" of those that only an index names.
+UNPACKED = frozenset({"F64", "F32", "BF16", "F16", ""})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +122,60 @@ class Layout:
     unread: Callable[[Declared], str | None] = lambda _declared: None
     # Whether its writer says so in the config; where not, silence is no contradiction.
     declares: bool = True
+    # What stands under the names that it packs and those that serve them, of shapes that the
+    # architecture has: the inverse of `unpack`. Without a name: nothing tells what it takes.
+    writes: Callable[[Stored, Declared | None, Implied], Mapping[str, Written]] = (
+        lambda _stored, _declared, _implied: MappingProxyType({})
+    )
+
+
+class Behind(NamedTuple):
+    """What a name stands for whose tensor cannot be seen."""
+
+    pieces: tuple[str, ...]  # tensors of the model; () of bookkeeping
+    packed: bool  # or served: its bytes are not those of its pieces
+
+
+class Apart(NamedTuple):
+    """What is packed of the tensors with a header, and what of those without one is a piece."""
+
+    read: Unpacked
+    behind: Mapping[str, Behind]  # by stored name
+
+
+def apart(unpacked: Unpacked, unread: Collection[StoredTensor], *, blind: bool = False) -> Apart:
+    """The same without the tensors of files that could not be read, and what these would hold.
+
+    They were unpacked together, for a weight may be in one file and its scales in another. Of some
+    files nobody knows what they hold where it is `blind`.
+    """
+    if blind:
+        faults = tuple(fault for fault in unpacked.faults if not fault.lacks)
+        unpacked = unpacked if unpacked is PLAIN else replace(unpacked, faults=faults)
+    hidden = {(tensor.name, tensor.file) for tensor in unread}
+    if unpacked is PLAIN or not hidden:
+        return Apart(unpacked, MappingProxyType({}))
+    behind: dict[str, Behind] = {}
+    pieces: list[Piece] = []
+    for piece in unpacked.pieces:
+        if _place(piece.stored) in hidden:
+            before = behind.get(piece.stored.name, Behind((), packed=False))
+            inside = before.packed or piece.dtype not in UNPACKED
+            behind[piece.stored.name] = Behind((*before.pieces, piece.name), inside)
+        else:
+            pieces.append(piece)
+    notes: list[Notes] = []
+    for one in unpacked.bookkeeping:
+        serving = [tensor.name for tensor in one.tensors if _place(tensor) in hidden]
+        behind.update(dict.fromkeys(serving, Behind((), packed=True)))
+        own = tuple(tensor for tensor in one.tensors if _place(tensor) not in hidden)
+        notes += [one._replace(tensors=own)] if own else []
+    read = replace(unpacked, pieces=tuple(pieces), bookkeeping=tuple(notes))
+    return Apart(read, MappingProxyType(behind))
+
+
+def _place(tensor: StoredTensor) -> tuple[str, str]:
+    return tensor.name, tensor.file
 
 
 def below(module: str, last: str = "weight") -> str:
@@ -127,12 +197,18 @@ class Ledger:
     pieces: list[Piece] = field(default_factory=list)
     _notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
     _faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
+    _lacking: set[str] = field(default_factory=set)
 
     def note(self, reason: str, *tensors: StoredTensor) -> None:
         self._notes.setdefault(reason, []).extend(tensors)
 
     def fault(self, reason: str, *tensors: StoredTensor) -> None:
         self._faults.setdefault(reason, []).extend(tensors)
+
+    def lack(self, reason: str, *tensors: StoredTensor) -> None:
+        """A fault, unless a file that could not be read holds what is not there."""
+        self._lacking.add(reason)
+        self.fault(reason, *tensors)
 
     def close(self, layout: str) -> Unpacked:
         """Each tensor is in the books once: one that holds a piece serves no other by its name."""
@@ -146,7 +222,10 @@ class Ledger:
                     own.append(tensor)
             if own:
                 notes.append(Notes(tuple(own), reason))
-        faults = (Fault(tuple(dict.fromkeys(found)), why) for why, found in self._faults.items())
+        faults = (
+            Fault(tuple(dict.fromkeys(found)), why, lacks=why in self._lacking)
+            for why, found in self._faults.items()
+        )
         return Unpacked(
             layout=layout,
             pieces=tuple(self.pieces),

@@ -93,7 +93,7 @@ def _note(parts: _Parts, ledger: Ledger) -> None:
             what = "scales" if last == "_scale" else "shifts"
             ledger.note(f"{what}, one for each group of numbers", parts.members[last])
     if not parts.bytes and "_shift" not in parts.members:
-        ledger.fault("packed without its _shift", parts.data)
+        ledger.lack("packed without its _shift", parts.data)
 
 
 def _activations(members: Members, implied: Implied, ledger: Ledger) -> None:
@@ -114,7 +114,7 @@ def _orphans(module: str, members: Members, done: set[str], ledger: Ledger) -> N
         if last in members:
             need = "_scale" if last == _DATA else "_data"
             ledger.note(f"{last} of no whole weight", members[last])
-            ledger.fault(f"{last} without its {need}", members[last])
+            ledger.lack(f"{last} without its {need}", members[last])
 
 
 # --- one weight -------------------------------------------------------------------------------
@@ -164,19 +164,31 @@ def _rows(parts: _Parts, bits: int | None, expected: Shape | None, ledger: Ledge
     """R is the number of scales; the packed rows then say how many bits a number has."""
     stored = parts.data.shape or ()
     scale, shift = (parts.members.get(last) for last in _SCALES)
-    if scale is not None and shift is not None and scale.shape != shift.shape:
-        ledger.fault(f"_scale is {scale.shape} and _shift is {shift.shape}", scale, shift)
+    told = [one for one in (scale, shift) if one is not None and one.shape is not None]
+    if len({one.shape for one in told}) > 1:
+        ledger.fault(f"_scale is {told[0].shape} and _shift is {told[1].shape}", *told)
     order = sorted(_BITS, key=lambda one: one != bits)
-    if scale is None or scale.shape is None:
-        return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
+    if not told:
+        return _unscaled(stored, order, expected)
+    scale = told[0]
     rows = scale.shape[0] if scale.shape else 1
     fitting = [_Rows(one, (rows, *stored[1:])) for one in order if -(-rows * one // 8) == stored[0]]
-    if set(scale.shape[1:]) - {1} or not fitting:
+    if set((scale.shape or ())[1:]) - {1} or not fitting:
         said = f"_data {stored} packs {stored[0] * 2:,} rows of 4 bits or {stored[0] * 4:,} of 2"
         ledger.fault(f"_scale is {scale.shape}: {said}, each has a scale", scale)
         return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
     wanted = None if expected is None else prod(expected)
     return next((one for one in fitting if prod(one.shape) == wanted), fitting[0])
+
+
+def _unscaled(stored: Shape, order: list[int], expected: Shape | None) -> _Rows:
+    """Where no header says the scales: the rows that the architecture fills, else the most."""
+    width = prod(stored[1:])
+    for bits in order:
+        rows = prod(expected) // width if expected is not None and width else 0
+        if -(-rows * bits // 8) == stored[0]:
+            return _Rows(bits, (rows, *stored[1:]))
+    return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
 
 
 def _shape(data: StoredTensor, found: _Rows, expected: Shape | None, ledger: Ledger) -> Shape:

@@ -86,7 +86,7 @@ def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpa
         if qdata is not None:
             kinds.add(_unpack(_Parts(name, qdata, members), implied, ledger))
         elif members:
-            ledger.fault("scales and the like whose qdata is not stored", *members.values())
+            ledger.lack("scales and the like whose qdata is not stored", *members.values())
     return ledger.close(", ".join(("torchao", *sorted(kind for kind in kinds if kind))))
 
 
@@ -127,7 +127,7 @@ def _unpack(parts: _Parts, implied: Implied, ledger: Ledger) -> str:
 
 def _lacking(parts: _Parts, ledger: Ledger) -> None:
     if not {"scale", "scale_and_zero"} & parts.others.keys():
-        ledger.fault("packed without its scale", parts.qdata)
+        ledger.lack("packed without its scale", parts.qdata)
 
 
 def _is_tiled(parts: _Parts) -> bool:

@@ -79,7 +79,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         if last in _CENTROIDS and head not in modules and "weight" in stored.modules[module]:
             said = "the indices that these centroids belong to are not stored"
             ledger.note(_CENTROIDS[last], stored.modules[module]["weight"])
-            ledger.fault(said, stored.modules[module]["weight"])
+            ledger.lack(said, stored.modules[module]["weight"])
     for module in modules:
         _unpack(module, _parts(stored, module), sizes.of(module), implied, ledger)
     return ledger.close("vptq")
@@ -143,7 +143,7 @@ def _unpack(module: str, parts: Members, sizes: _Sizes, implied: Implied, ledger
             ledger.note(reason, parts[part])
     indices, name = parts["indices"], below(module)
     if "centroids" not in parts:
-        ledger.fault("the centroids of these indices are not stored", indices)
+        ledger.lack("the centroids of these indices are not stored", indices)
     if indices.shape is None:
         ledger.pieces.append(Piece(indices, name, None, "VPTQ"))
         return
@@ -193,7 +193,7 @@ def _check_parts(parts: Members, sizes: _Sizes, shape: Shape, ledger: Ledger) ->
         if tensor is not None and tensor.shape not in {None, right}:
             ledger.fault(f"{part} is {tensor.shape}, {right} is needed", tensor)
     if sizes.residual and "res_centroids" not in parts:
-        ledger.fault("the config has residual centroids, none are stored", parts["indices"])
+        ledger.lack("the config has residual centroids, none are stored", parts["indices"])
 
 
 def _needed(indices: Shape, sizes: _Sizes, shape: Shape) -> Mapping[str, Shape]:

@@ -28,6 +28,7 @@ _SHARDS = (
     r"(?:diffusion_pytorch_)?model"
     r"(?:-[0-9]{5}-of-[0-9]{5}\.safetensors|\.safetensors\.index\.json)"
 )
+_INDEX = "an index of other weights than the audited ones"
 _ORIGINAL = "the original format, of which the audited files were made"
 
 
@@ -36,19 +37,24 @@ def besides(snapshot: Snapshot) -> Iterator[Beside]:
     audited = [head.name for head in snapshot.heads]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
-    return by_kind(beside(snapshot), first[: first.rfind("/") + 1])
+    lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.heads)
+    return by_kind(beside(snapshot), first[: first.rfind("/") + 1], lacking=lacking)
 
 
-def by_kind(names: Iterable[str], inside: str = "") -> Iterator[Beside]:
-    """The same of any weight files; `inside` is the folder of the audited set, "unet/"."""
+def by_kind(names: Iterable[str], inside: str = "", *, lacking: bool = False) -> Iterator[Beside]:
+    """The same of any weight files; `inside` is the folder of the audited set, "unet/".
+
+    Where that set is `lacking` some of its files, nothing else is the same once more.
+    """
     kinds: dict[str, list[str]] = {}
     for name in names:
-        kinds.setdefault(_kind(name.removeprefix(inside)), []).append(name)
+        kind = _kind(name.removeprefix(inside), lacking=lacking)
+        kinds.setdefault(kind, []).append(name)
     for reason, files in sorted(kinds.items()):
         yield Beside(files=tuple(sorted(files)), reason=reason)
 
 
-def _kind(name: str) -> str:
+def _kind(name: str, *, lacking: bool) -> str:
     """What a file is, as far as its name tells, seen from the folder of the audited set."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
@@ -58,11 +64,17 @@ def _kind(name: str) -> str:
         (last.startswith("consolidated.") or name.startswith("original/"), _ORIGINAL),
         (framework, f"weights for another framework, {framework}"),
         (last.startswith("adapter_model."), "an adapter, which needs the model it was made of"),
-        (re.fullmatch(_DEFAULT, last) and "/" not in name, "what is loaded by default"),
+        (
+            re.fullmatch(_DEFAULT, last) and "/" not in name and not lacking,
+            "what is loaded by default",
+        ),
         ("/" in name, "a model in a folder of its own"),
+        (lacking and last.endswith(".index.json"), _INDEX),
+        (lacking, "a weight file that the index does not name"),
         (re.fullmatch(_TORCH, last), "by its name the same weights once more, as a torch file"),
         (re.fullmatch(_SHARDS, last), "by its name the same weights once more, in shards"),
-        (last.endswith(".index.json"), "an index of other weights than the audited ones"),
+        (last.endswith(".index.json"), _INDEX),
         (True, "a weight file that is no part of the audited set"),
     )
-    return next(f"{kind}; it was not opened" for holds, kind in kinds if holds)
+    how = "it is no part of the audited set" if lacking else "it was not opened"
+    return next(f"{kind}; {how}" for holds, kind in kinds if holds)

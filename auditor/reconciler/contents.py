@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 
@@ -9,12 +10,14 @@ from auditor.containers.index import Index, parse_index
 from auditor.containers.kinds import Table
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.words import named, quoted
+from auditor.downloader.select import is_readable
 from auditor.downloader.snapshot import FileHead, Snapshot
 from auditor.downloader.standard import variant_of
 from auditor.downloader.words import listed
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
-from auditor.reconciler.reconcile import Unread
+from auditor.reconciler.unread import Unread
+from auditor.reconciler.unusual import name_notes
 from auditor.tensors import StoredTensor, natural_key
 
 _SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
@@ -31,10 +34,27 @@ class Contents:
     unread_files: int  # those and the absent shards, of which one Unread tells
     findings: tuple[Finding, ...]  # files whose size is not what their header declares
     names_only: bool  # some shards are not at hand: their names come from the index, no shapes
+    unnamed: tuple[str, ...] = ()  # read in the place of absent shards, and not in the index
     variant: str | None = None  # "fp16": these are not the weights that are loaded by default
     notes: tuple[str, ...] = ()  # how files were read, where that needs saying
     # A stored name -> another in the same file that is stored as the very same bytes.
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @cached_property
+    def unseen(self) -> tuple[StoredTensor, ...]:
+        """What the index places in files that could not be read: names, and nothing else."""
+        stored = {tensor.name for tensor in self.tensors} if self.unread else ()
+        return tuple(
+            StoredTensor(name, None, None, None, item.file, None)
+            for item in self.unread
+            for name in sorted(item.names or ())
+            if name not in stored
+        )
+
+    @property
+    def blind(self) -> bool:
+        """Some file could not be read, and no index says what it holds."""
+        return any(item.names is None for item in self.unread)
 
     @property
     def empty(self) -> bool:
@@ -50,10 +70,11 @@ def contents(snapshot: Snapshot) -> Contents:
     tables = [head.parsed for head in snapshot.heads if isinstance(head.parsed, Table)]
     broken = [(head, why) for head, why in parsed if isinstance(why, str)]
     absent, elsewhere = _not_opened(snapshot, index) if index else ((), frozenset())
-    held = _held(index) if index and (broken or absent) else {}
-    unread += [_broken(head, why, held.get(head.name) if index else None) for head, why in broken]
+    placed = held(index) if index and (broken or absent) else {}
+    unread += [_broken(head, why, placed.get(head.name) if index else None) for head, why in broken]
+    unnamed = _unnamed(snapshot, index) if index and absent else ()
     if index and absent:
-        unread.append(_absent(index, absent, held))
+        unread.append(_absent(index, absent, placed, unnamed))
     return Contents(
         tensors=(
             *chain.from_iterable(header.tensors for header in headers),
@@ -69,8 +90,13 @@ def contents(snapshot: Snapshot) -> Contents:
             *(_strange_shards(index, elsewhere) if index else ()),
         ),
         names_only=bool(elsewhere),
+        unnamed=unnamed,
         variant=variant_of(_chosen(snapshot)),
-        notes=(*_variant_note(snapshot), *chain.from_iterable(table.notes for table in tables)),
+        notes=(
+            *_variant_note(snapshot),
+            *name_notes(snapshot),
+            *chain.from_iterable(table.notes for table in tables),
+        ),
         shared=MappingProxyType(
             dict(chain.from_iterable(table.shared.items() for table in tables))
         ),
@@ -111,14 +137,28 @@ def _unsafe(table: Table) -> str:
 def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], frozenset[str]]:
     """The shards that do not exist, and those that need not be in this copy of the checkpoint.
 
-    A copy that holds none of the shards is an index alone, and lacks nothing.
+    A copy that holds no weights at all is an index alone, and lacks nothing.
     """
     shards = frozenset(index.shards)
-    alone = snapshot.partial and not snapshot.heads and shards.issubset(snapshot.unopened)
+    alone = snapshot.partial and shards.issubset(snapshot.unopened) and not _weights(snapshot)
     absent = () if alone else tuple(snapshot.unopened)
     if not snapshot.partial:
         return absent, frozenset()
     return absent, shards.difference((head.name for head in snapshot.heads), absent)
+
+
+def _weights(snapshot: Snapshot) -> bool:
+    """Whether there are weight files of any format that is read, in the folder of the index."""
+    if snapshot.heads or snapshot.index is None:
+        return bool(snapshot.heads)
+    folder = snapshot.index.name[: snapshot.index.name.rfind("/") + 1]
+    inside = (file.name for file in snapshot.files if file.name.startswith(folder))
+    return any(is_readable(name) for name in inside if "/" not in name.removeprefix(folder))
+
+
+def _unnamed(snapshot: Snapshot, index: Index) -> tuple[str, ...]:
+    shards = frozenset(index.shards)
+    return tuple(head.name for head in snapshot.heads if head.name not in shards)
 
 
 def _index(snapshot: Snapshot) -> tuple[Index | None, list[Unread]]:
@@ -156,12 +196,12 @@ def _sizes(parsed: Iterable[tuple[FileHead, Header | Table | str]]) -> Iterator[
             yield from (BadSize(file=head.name, reason=fault) for fault in header.size_faults)
 
 
-def _held(index: Index) -> dict[str, list[str]]:
+def held(index: Index) -> dict[str, list[str]]:
     """Shard -> the names that the index places in it."""
-    held: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for name, shard in index.weight_map.items():
-        held.setdefault(shard, []).append(name)
-    return held
+        found.setdefault(shard, []).append(name)
+    return found
 
 
 def _broken(head: FileHead, why: str, names: list[str] | None) -> Unread:
@@ -169,15 +209,22 @@ def _broken(head: FileHead, why: str, names: list[str] | None) -> Unread:
     return Unread(finding, head.name, why, None if names is None else frozenset(names))
 
 
-def _absent(index: Index, shards: tuple[str, ...], held: dict[str, list[str]]) -> Unread:
-    names = frozenset(chain.from_iterable(held.get(shard, ()) for shard in shards))
+def _absent(
+    index: Index,
+    shards: tuple[str, ...],
+    placed: dict[str, list[str]],
+    unnamed: tuple[str, ...],
+) -> Unread:
+    names = frozenset(chain.from_iterable(placed.get(shard, ()) for shard in shards))
+    verb = "is" if len(unnamed) == 1 else "are"
+    instead = f"; {listed(unnamed)}, which it does not name, {verb} read instead" if unnamed else ""
     if len(shards) == 1:
         shard = shards[0]
         reason = f"{index.file} places {len(names)} tensors in {shard}, and there is no such file"
-        return Unread(BadIndex, shard, reason, names)
+        return Unread(BadIndex, shard, f"{reason}{instead}", names)
     reason = (
         f"{len(shards)} of the {len(set(index.weight_map.values()))} shards that {index.file} "
-        f"names are not there, {listed(shards)}; {len(names)} tensors should be in them"
+        f"names are not there, {listed(shards)}; {len(names)} tensors should be in them{instead}"
     )
     return Unread(BadIndex, index.file, reason, names)
 
@@ -187,12 +234,12 @@ def _strange_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding
     if not index.file.endswith(".safetensors.index.json"):
         return
     strange = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
-    held = _held(index) if strange else {}
+    placed = held(index) if strange else {}
     for shard in strange:
         reason = (
-            f"places {len(held[shard])} tensors in {quoted(shard)}, which is no safetensors file"
+            f"places {len(placed[shard])} tensors in {quoted(shard)}, which is no safetensors file"
         )
-        names = tuple(sorted(held[shard], key=natural_key))
+        names = tuple(sorted(placed[shard], key=natural_key))
         yield BadIndex(file=index.file, reason=f"{named(index.file)} {reason}", tensors=names)
 
 

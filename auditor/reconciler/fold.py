@@ -73,7 +73,7 @@ def _fold_numbers(names: Iterable[str]) -> list[str]:
     cells: dict[tuple[str, ...], list[_Cell]] = {}
     unfolded = []
     for name in names:
-        pieces = _NUMBER.split(name)  # text at even places, numbers at odd ones
+        pieces = _NUMBER.split(name, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
         if len(pieces) > 2 * _MAX_NUMBERS + 1:
             unfolded.append(name)
         else:
@@ -90,7 +90,7 @@ def _fold_words(patterns: Iterable[str]) -> list[str]:
     cells: dict[int, list[_Cell]] = {}
     unfolded = []
     for pattern in patterns:
-        parts = pattern.split(".")  # groups of numbers hold no dot
+        parts = pattern.split(".", _MAX_PARTS)  # groups of numbers hold no dot
         if len(parts) > _MAX_PARTS:
             unfolded.append(pattern)
         else:

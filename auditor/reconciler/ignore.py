@@ -30,6 +30,7 @@ from auditor.reconciler.findings import (
     Unsafe,
     Unused,
     WrongDtype,
+    WrongTotal,
 )
 
 KINDS: tuple[str, ...] = tuple(sorted(kind.kind for kind in get_args(Finding)))
@@ -63,12 +64,24 @@ def split(
 
         if not globs or not any(map(unwanted, finding.names)):
             stand.append(finding)
-        elif all(map(unwanted, finding.names)):
+        elif all(map(unwanted, finding.names)) and ("*" in globs or not _unnamed(finding)):
             ignored.append(finding)
         else:
-            ignored.append(_only(finding, unwanted))
+            ignored.append(_named(_only(finding, unwanted)))
             stand.append(_only(finding, lambda name: not unwanted(name)))
     return tuple(stand), tuple(ignored)
+
+
+def _unnamed(finding: Finding) -> int:
+    """Names that the finding counts and does not have: no glob but `*` is known to fit them."""
+    return finding.more if isinstance(finding, Unexpected) else 0
+
+
+def _named(finding: Finding) -> Finding:
+    """The finding of its names alone; what it does not name stays with the other part."""
+    if isinstance(finding, Unexpected):
+        return replace(finding, more=0, more_parameters=0)
+    return finding
 
 
 def _only(  # noqa: PLR0911 - one return for each shape of evidence
@@ -110,7 +123,7 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
         case Disputed():
             kept_disputes = tuple(item for item in finding.disputes if wanted(item.name))
             return replace(finding, disputes=kept_disputes)
-        case BadHeader() | BadIndex() | BadSize() | BadConfig() | Unsafe() | Twin():
+        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | Unsafe() | Twin():
             names = tuple(filter(wanted, finding.tensors))
             hidden = tuple(item for item in finding.hidden if wanted(item.name))
             return replace(finding, tensors=names, hidden=hidden)

@@ -1,10 +1,10 @@
 """Which stored tensor answers which expected one, by the rules under which loading renames."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
@@ -26,20 +26,14 @@ class Step(StrEnum):
     TWIN = "stored under the name of a tensor that is tied to it"
 
 
-# As transformers 5 applies them to every key after the class's own, in this order, each once;
-# the dots match any character there.
-_RENAMES = (
-    (re.compile(r"LayerNorm.gamma(?!\w)"), "LayerNorm.weight", Step.LEGACY),
-    (re.compile(r"LayerNorm.beta(?!\w)"), "LayerNorm.bias", Step.LEGACY),
-    (re.compile(r".weight_g(?!\w)"), ".parametrizations.weight.original0", Step.NORM),
-    (re.compile(r".weight_v(?!\w)"), ".parametrizations.weight.original1", Step.NORM),
-    (
-        re.compile(r"^(model\.language_model\.model|language_model\.model\.model)(?!\w)"),
-        "model.language_model",
-        Step.DOUBLED,
-    ),
-)
-_RENAMED = re.compile("|".join(pattern.pattern for pattern, _, _ in _RENAMES))  # by any of them
+# What a rule of all classes does, by what it puts in.
+_STEPS = {
+    "LayerNorm.weight": Step.LEGACY,
+    "LayerNorm.bias": Step.LEGACY,
+    ".parametrizations.weight.original0": Step.NORM,
+    ".parametrizations.weight.original1": Step.NORM,
+    "model.language_model": Step.DOUBLED,
+}
 
 _NO_SHAPE = (-1,)  # equal to no shape, and not to None, which stands for one that is not known
 
@@ -74,7 +68,7 @@ class Candidate(NamedTuple):
 class Place(NamedTuple):
     """Where loading looks for a stored tensor, and what it finds there."""
 
-    name: str  # as the library reports it
+    name: str  # in memory, but for conversions
     expected: ExpectedTensor | None
     steps: tuple[Step, ...]  # from the stored name to the expected one's
 
@@ -92,10 +86,10 @@ class Places:
 
         Where this leads nowhere and the name as stored does, that one stands.
         """
-        renamed, steps = _renamed(self.loading.renamed(stored))
-        if not self.loading.finds(renamed) and not self._is_extra(renamed):
-            return Place(renamed, None, steps)
+        renamed, steps = _renamed(stored, self.loading)
         name, expected, shift = self._found(renamed)
+        if self.loading.converts(renamed) != self.loading.converts(name):
+            return Place(renamed, None, steps)  # an expert that no conversion takes is not found
         if expected is None and renamed != stored and stored in self.names:
             steps = ()
             name, expected, shift = self._found(stored)
@@ -115,11 +109,6 @@ class Places:
                 return longer, found, Step.ADDED
         return name, self.names.get(name), None
 
-    def _is_extra(self, name: str) -> bool:
-        """Loading looks for no extra tensor, wherever it is."""
-        known = self.names.get(name)
-        return known is not None and known.role is Role.EXTRA
-
     def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
         """Whether more than the prefix tells two names of one tensor apart."""
         if not self.loading.renames or stored == expected:
@@ -128,18 +117,9 @@ class Places:
         return shift is None or stored not in shifted
 
 
-def reported(stored: str, loading: Loading) -> str:
-    """How loading reports a stored name that it does not find."""
-    return _renamed(loading.renamed(stored))[0]
-
-
-def places(expectation: Expectation) -> Places:
-    """Where the stored tensors go in the expectation's class."""
-    loading = expectation.loading
-    names = {tensor.name: tensor for tensor in expectation.tensors}
-    if loading.renames:
-        names = {loading.renamed(name): tensor for name, tensor in names.items()}
-    return Places(names, expectation.prefix, loading)
+def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
+    """Where the stored tensors go in the expectation's class; `stored` are the names of all."""
+    return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
@@ -156,15 +136,11 @@ def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | Non
     return shape
 
 
-def _renamed(name: str) -> tuple[str, tuple[Step, ...]]:
-    if not _RENAMED.search(name):
+def _renamed(stored: str, loading: Loading) -> tuple[str, tuple[Step, ...]]:
+    name, applied = loading.of_old(loading.renamed(stored))
+    if not applied:
         return name, ()
-    steps: list[Step] = []
-    for pattern, replacement, step in _RENAMES:
-        name, count = pattern.subn(replacement, name, count=1)
-        if count:
-            steps.append(step)
-    return name, tuple(steps)
+    return name, tuple(_STEPS.get(rule.targets[0], Step.OLDER) for rule in applied)
 
 
 def match(
@@ -196,9 +172,10 @@ def match(
             plain[name] = tensor
         else:
             rest.append(Candidate(tensor, name))
-    claims, copies, strangers = (
-        _claims(rest, plain, places(expectation), indexed) if rest else _Claims({}, (), ())
-    )
+    claims, copies, strangers = _Claims({}, (), ())
+    if rest:
+        where = places(expectation, chain(plain, (candidate.name for candidate in rest)))
+        claims, copies, strangers = _claims(rest, plain, where, indexed)
     return Matching(
         plain=plain,
         hits=tuple(claims.values()),

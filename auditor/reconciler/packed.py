@@ -2,14 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from auditor.layouts.packing import PLAIN, Piece, Unpacked
+from auditor.layouts.packing import PLAIN, UNPACKED, Piece, Unpacked
 from auditor.reconciler.findings import BadLayout, Bookkeeping, by_name
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Counted
-
-# Pieces of these are cut out of a larger tensor, experts of their layer's, and no more than that.
-_PLAIN_FLOATS = frozenset({"F64", "F32", "BF16", "F16"})
 
 _Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
 
@@ -19,7 +16,7 @@ def places(unpacked: Unpacked) -> Mapping[tuple[str, str], str]:
     return {
         (piece.stored.name, piece.stored.file): piece.dtype
         for piece in unpacked.pieces
-        if piece.dtype not in _PLAIN_FLOATS
+        if piece.dtype not in UNPACKED
     }
 
 

@@ -10,13 +10,10 @@ from typing import NamedTuple
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
-from auditor.layouts.packing import PLAIN, Unpacked
+from auditor.layouts.packing import PLAIN, Behind, Unpacked
 from auditor.reconciler import packed
 from auditor.reconciler.copies import copied_of, duplicates, once
 from auditor.reconciler.findings import (
-    BadHeader,
-    BadIndex,
-    BadSize,
     Buffer,
     Finding,
     MisShaped,
@@ -27,7 +24,7 @@ from auditor.reconciler.findings import (
     Tied,
     by_name,
 )
-from auditor.reconciler.matching import Candidate, Hit, Step, match, places, reported
+from auditor.reconciler.matching import Candidate, Hit, Step, match, places
 from auditor.reconciler.status import Fate
 from auditor.reconciler.strangers import (
     BUFFERS,
@@ -36,6 +33,7 @@ from auditor.reconciler.strangers import (
     findings_of_strangers,
     identify,
 )
+from auditor.reconciler.unread import Headless, Unread, unseen, whereabouts
 from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
 from auditor.walker import Counted, parent
 
@@ -50,19 +48,12 @@ class Family:
 
 
 _LEARNED = Role.PARAMETER
+_DIMENSIONS = 8  # of a shape, in a reason; five are the most that a model has
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
 
 _UNSHARED: Mapping[str, str] = MappingProxyType({})
-
-
-class Unread(NamedTuple):
-    """A weight file that could not be read, and the stored names that it keeps from us."""
-
-    finding: type[BadHeader | BadIndex | BadSize]
-    file: str
-    reason: str
-    names: frozenset[str] | None  # as the index has them; None: it may hold anything
+_NOTHING: Mapping[str, Behind] = MappingProxyType({})
 
 
 class Absent(NamedTuple):
@@ -89,6 +80,7 @@ class Reconciled:
     findings: tuple[Finding, ...]
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
+    unseen: tuple[tuple[str, Headless], ...]  # what an index places in files that were not read
     moved: bool  # some pieces belong to another module than the stored tensor's name says
 
 
@@ -100,12 +92,14 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     indexed: Mapping[str, str],
     unread: tuple[Unread, ...] = (),
     unpacked: Unpacked = PLAIN,
+    behind: Mapping[str, Behind] = _NOTHING,
     shared: Mapping[str, str] = _UNSHARED,
 ) -> Reconciled:
     """Account for every tensor; `indexed` is the index's own name -> shard.
 
-    `unpacked` says which of them are packed, and what is in them; `shared` which are stored as
-    the very same bytes as another of their file.
+    `unpacked` says which of them are packed, and what is in them; `behind` the same of names in
+    files that could not be read; `shared` which are stored as the very same bytes as another of
+    their file.
     """
     alone = packed.left_plain(tensors, unpacked)
     matching = match(alone, expectation, indexed=indexed, pieces=packed.in_order(unpacked))
@@ -123,7 +117,8 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         and tensor[0] not in plain
         and tensor[0] not in named
     ]
-    absent, hidden = _judge_absent(left, expectation, family, unread)
+    where = whereabouts(unread, expectation, behind) if left else (lambda _name: None)
+    absent, hidden = _judge_absent(left, expectation, family, unread, where)
     unknown = _identified(matching.strangers, loading, family) if matching.strangers else ()
     strangers = (*unknown, *extras)
     copied = copied_of(copies, ties.answered, plain, shared)
@@ -155,6 +150,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         findings=findings,
         shift=matching.shift,
         packed=packed.places(unpacked),
+        unseen=tuple(unseen(unread, expectation, behind, family.siblings)),
         moved=any(parent(piece.name) != parent(piece.stored.name) for piece in unpacked.pieces),
     )
 
@@ -163,10 +159,14 @@ def _identified(
     strangers: tuple[Candidate, ...], loading: Loading, family: Family
 ) -> tuple[Stranger, ...]:
     """Asked for by the names that loading would look for, reported by those in the file."""
-    asked = (candidate.tensor._replace(name=candidate.name) for candidate in strangers)
+    asked = (
+        tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in strangers
+    )
     found = identify(asked, loading, family.siblings)
-    pairs = zip(found, strangers, strict=True)
-    return tuple(item._replace(tensor=candidate.tensor) for item, candidate in pairs)
+    return tuple(
+        item if item.tensor is tensor else item._replace(tensor=tensor)
+        for item, (tensor, _) in zip(found, strangers, strict=True)
+    )
 
 
 # --- ties -------------------------------------------------------------------------------------
@@ -205,11 +205,14 @@ def _judge_absent(
     expectation: Expectation,
     family: Family,
     unread: tuple[Unread, ...],
+    where: Callable[[str], str | None],
 ) -> tuple[tuple[Absent, ...], tuple[Finding, ...]]:
-    """The fate of each unanswered tensor, and one finding for each unread file."""
+    """The fate of each unanswered tensor, and one finding for each unread file.
+
+    `where` says of an expected name which unread file may hold it.
+    """
     left = [tensor for tensor in left if not tensor.role.optional]  # of which some store some
     behind: dict[str, list[ExpectedTensor]] = {item.file: [] for item in unread}
-    where = _whereabouts(unread, expectation) if left else (lambda _name: None)
     needed = _needed(expectation, family.declared) if left else frozenset()
     absent: list[Absent] = []
     for tensor in left:
@@ -228,24 +231,6 @@ def _judge_absent(
         for item in unread
     )
     return tuple(absent), hidden
-
-
-def _whereabouts(
-    unread: tuple[Unread, ...], expectation: Expectation
-) -> Callable[[str], str | None]:
-    """A function from an expected name to the unread file that may hold it."""
-    found = places(expectation)
-    known: dict[str, str] = {}
-    anywhere: str | None = None
-    for item in unread:
-        if item.names is None:
-            anywhere = anywhere or item.file
-            continue
-        for stored in item.names:
-            expected = found.of(stored).expected
-            if expected is not None:
-                known.setdefault(expected.name, item.file)
-    return lambda name: known.get(name, anywhere)
 
 
 def _needed(expectation: Expectation, declared: Expectation) -> frozenset[str]:
@@ -326,7 +311,9 @@ def _mis_shaped(answered: tuple[Hit, ...]) -> Iterator[Finding]:
 
 
 def shape_text(shape: object) -> str:
-    """`(768, 3072)`; also `(768,)` and `()`."""
+    """`(768, 3072)`; also `(768,)` and `()`. Of a shape of a million dimensions the first eight."""
+    if isinstance(shape, tuple) and len(shape) > _DIMENSIONS:
+        return f"({', '.join(map(str, shape[:_DIMENSIONS]))}, ...: {len(shape):,} dimensions)"
     return str(shape)
 
 
@@ -345,7 +332,8 @@ def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
     for hit in answered:
         role = hit.expected.role
         if role in BUFFERS and not _misses(hit):
-            silent = role is Role.BUFFER or loading.leaves_out(reported(hit.stored.name, loading))
+            silent = role is Role.BUFFER or loading.takes(hit.expected.name)
+            silent = silent or all(map(loading.leaves_out, loading.reported(hit.stored.name)))
             groups.setdefault((role, silent), []).append(hit.stored)
     for role, silent in sorted(groups, reverse=True):
         tensors = by_name(groups[role, silent])

@@ -1,14 +1,14 @@
 """What files, index and dtypes must fulfil beyond names and shapes; each rule yields findings."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from auditor.containers.index import Index
 from auditor.layouts import is_float
 from auditor.reconciler import totals
-from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, by_name
+from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
-from auditor.tensors import StoredTensor, natural_key
+from auditor.tensors import StoredTensor
 from auditor.walker import Tally
 
 
@@ -45,76 +45,32 @@ def dtype_rule(
         )
 
 
-def index_rules(
-    index: Index,
-    tensors: Sequence[StoredTensor],
-    opened: frozenset[str],
-    whole: Tally,
-    reconciled: Reconciled,
-) -> Iterator[Finding]:
-    """The index names what its shards hold, no more and no less, and its totals are theirs.
+# --- totals ------------------------------------------------------------------------------------
 
-    `opened` are the shards with a readable header, `whole` the tally of all tensors. Nothing is
-    said of totals while a shard is missing: that is for `implied_rules`.
-    """
-    yield from _fault_rule(index)
-    yield from _name_rules(index, tensors, opened)
-    if not opened.issuperset(index.shards):
-        return
-    if index.total_size is not None and index.total_size != whole.bytes:
-        over = _over(index.total_size, whole.bytes)
-        reason = f"{_shown(index.total_size)}, the shards hold {whole.bytes:,} bytes of tensors"
-        yield BadIndex(file=index.file, reason=f"total_size is {reason}: {over:+,}")
+
+def parameters_rule(index: Index, whole: Tally, reconciled: Reconciled) -> Iterator[Finding]:
+    """The index states as many parameters as its shards hold, all of which were read."""
     stored = whole.parameters
     yield from _parameters_rule(index, stored, "the shards hold", totals.spare(reconciled))
 
 
-def _fault_rule(index: Index) -> Iterator[Finding]:
-    for fault in index.faults:
-        yield BadIndex(file=index.file, reason=fault)
-
-
-def _name_rules(
-    index: Index, tensors: Sequence[StoredTensor], opened: frozenset[str]
+def implied_rules(
+    index: Index,
+    held: totals.Holdings,
+    reconciled: Reconciled,
+    declared: str | None,
+    *,
+    parameters: int = 0,
 ) -> Iterator[Finding]:
-    where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
-    if where == index.weight_map:
-        return
-    held = {(tensor.name, tensor.file) for tensor in tensors}
-    lacking: dict[tuple[str, str | None], list[str]] = {}
-    for name, shard in index.weight_map.items():
-        if shard in opened and (name, shard) not in held:
-            lacking.setdefault((shard, where.get(name)), []).append(name)
-    for (shard, other), names in sorted(lacking.items(), key=lambda item: item[0][0]):
-        place = f"it is in {other}" if other else "no shard holds it"
-        reason = f"the index places it in {shard}, which does not hold it; {place}"
-        yield BadIndex(file=index.file, reason=reason, tensors=_sorted(names))
-    unnamed: dict[str, list[str]] = {}
-    for name, file in where.items():
-        if name not in index.weight_map:
-            unnamed.setdefault(file, []).append(name)
-    for file in sorted(unnamed):
-        reason = f"{file} holds it and the index does not name it"
-        yield BadIndex(file=index.file, reason=reason, tensors=_sorted(unnamed[file]))
-
-
-def _sorted(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(names, key=natural_key))
-
-
-# --- totals of shards that are not all here ----------------------------------------------------
-
-
-def implied_rules(index: Index, reconciled: Reconciled, declared: str | None) -> Iterator[Finding]:
     """The totals are what the expected shapes take in the declared dtype, or in any, if none is.
 
-    Where there are tensors of which nothing is expected, the totals only have to leave them room.
+    Packed tensors take what their layout implies. Where nothing tells that of some, or nothing is
+    expected of some, the totals only have to leave them room; of the `parameters` that the config
+    implies each takes a bit at the least, however it is packed.
     """
-    held = totals.holdings(reconciled, len(index.weight_map))
-    if held is None:
-        return
-    if held.strange:
-        yield from _room_rule(index, held, declared)
+    if held.strange or held.untold:
+        room = tuple(_room_rule(index, held, declared))
+        yield from room or (_bit_rule(index, parameters) if held.untold else ())
         return
     if index.total_size is not None:
         yield from _size_rule(index, index.total_size, held, reconciled, declared)
@@ -122,8 +78,7 @@ def implied_rules(index: Index, reconciled: Reconciled, declared: str | None) ->
     yield from _parameters_rule(index, held.parameters, "the expected shapes have", groups)
 
 
-def packed_size_rule(index: Index, parameters: int) -> Iterator[Finding]:
-    """Packed weights of unknown shapes take a bit each at the least, whatever packs them."""
+def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
     least = parameters // 8
     if index.total_size is not None and index.total_size < least:
         reason = (
@@ -133,10 +88,10 @@ def packed_size_rule(index: Index, parameters: int) -> Iterator[Finding]:
         yield BadIndex(file=index.file, reason=reason)
 
 
-def implied_note(index: Index, reconciled: Reconciled, declared: str | None) -> str | None:
+def implied_note(index: Index, held: totals.Holdings, declared: str | None) -> str | None:
     """How the total size comes about, where it does, or what it leaves for strangers."""
-    held, total = totals.holdings(reconciled, len(index.weight_map)), index.total_size
-    if held is None or total is None:
+    total = index.total_size
+    if total is None or held.untold:
         return None
     if held.strange:
         return _room_note(held, total, declared)
@@ -169,8 +124,7 @@ def _room_rule(index: Index, held: totals.Holdings, declared: str | None) -> Ite
 
 def _least(held: totals.Holdings, declared: str | None) -> int | None:
     """The bytes of the stored parameters whose shape is expected; None: no dtype is declared."""
-    bits = totals.WIDTHS.get(declared or "")
-    return None if bits is None else held.read + held.learned * bits // 8
+    return totals.least_sum(held, declared) if declared in totals.WIDTHS else None
 
 
 def _size_rule(
@@ -193,18 +147,21 @@ def _size_rule(
         yield BadIndex(file=index.file, reason=reason)
     if declared is not None and totals.WIDTHS.get(declared) != totals.WIDTHS[found.dtype]:
         each = totals.WIDTHS[found.dtype] // 8
-        reason = (
-            f"total_size {_shown(total)} is exactly {each} bytes a parameter, "
-            f"the config declares {declared}"
+        how = (
+            f"has {each} bytes for a parameter that is not packed"
+            if held.packed
+            else (f"is exactly {each} bytes a parameter")
         )
+        reason = f"total_size {_shown(total)} {how}, the config declares {declared}"
         stored = by_name(_of_unknown_dtype(index, reconciled))
         yield WrongDtype(tensors=stored, declared=declared, reason=reason)
 
 
 def _of_unknown_dtype(index: Index, reconciled: Reconciled) -> Iterator[StoredTensor]:
     """The parameters that the index names and no header shows."""
+    packed = {name for name, _ in reconciled.packed}
     for hit in reconciled.answered:
-        if hit.expected.role.learned and hit.stored.span is None:
+        if hit.expected.role.learned and hit.stored.span is None and hit.stored.name not in packed:
             yield hit.stored
     for item in reconciled.absent:
         name = item.tensor.name
@@ -219,10 +176,9 @@ def _unexplained(total: float, held: totals.Holdings, declared: str | None) -> s
     width = totals.WIDTHS[dtype] // 8
     groups = (*held.spare, *held.copies, *held.buffers)
     why = _why(over / width, groups)
-    return (
-        f"total_size is {_shown(total)}, the expected shapes take {implied:,} bytes "
-        f"in {dtype}: {over:+,}{why}"
-    )
+    packed = f", packed and the rest in {dtype}" if held.packed else f" in {dtype}"
+    takes = f"the expected shapes take {implied:,} bytes{packed}"
+    return f"total_size is {_shown(total)}, {takes}: {over:+,}{why}"
 
 
 def _parameters_rule(
@@ -232,7 +188,7 @@ def _parameters_rule(
     if total is not None and total != stored:
         over = _over(total, stored)
         reason = f"total_parameters is {_shown(total)}, {who} {stored:,} parameters: {over:+,}"
-        yield BadIndex(file=index.file, reason=reason + _why(over, groups))
+        yield WrongTotal(file=index.file, reason=reason + _why(over, groups))
 
 
 def _why(over: float, groups: tuple[totals.Group, ...]) -> str:

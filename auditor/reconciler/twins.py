@@ -34,6 +34,12 @@ def twin_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
         yield from _differences(first, found, tables)
 
 
+def uncompared(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
+    """Torch files that were read, and could not be compared with audited files not all read."""
+    lacking = found.unread or found.names_only
+    return tuple(head.name for head in snapshot.twins) if lacking else ()
+
+
 def unread_twins(snapshot: Snapshot) -> tuple[str, ...]:
     """Torch files beside audited safetensors that were not read."""
     name = next((head.name for head in snapshot.heads), "")

@@ -120,6 +120,8 @@ def _names(siblings: object) -> frozenset[str]:
 
 def _reads(files: Files, names: Collection[str]) -> Load:
     """The requests for one model, if each file takes one; an adapter's base is two more."""
+    if files.hints:  # of which one names a file, as likely as not
+        return Load(models=1, texts=len(files.hints), heads=1)
     models = (files, *(part.selection for part in files.parts))
     texts = sum(
         bool(text)

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 
 from auditor.downloader.hub import endpoint, usable_token
 from auditor.downloader.waiting import Wait, Waits
+from auditor.errors import Reason
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
 from auditor.sweep.selection import Page, Selector
@@ -223,6 +224,18 @@ def _done(crew: Auditors, waiting: Iterator[Waiting], waits: Waits) -> Iterator[
             raise
         yield arrived
         waits.tell(crew, crew.waiting())
+
+
+def crashes(swept: Swept) -> str | None:
+    """What to say of models whose audit failed by a fault of our own; None: there are none."""
+    count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
+    if not count:
+        return None
+    models = "1 model" if count == 1 else f"{count:,} models"
+    return (
+        f"the audit of {models} crashed, a bug of hf-audit: please report what audit says of it "
+        f"alone; the reports name it"
+    )
 
 
 def summary(swept: Swept) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from auditor.layouts import is_float
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
+_USUAL = 128  # characters of a module's name; BERT's longest have 43, a mixture's 60
 MAX_DEPTH = 64  # a hostile name of 50,000 dots would ask for 50,000 prefixes; real ones have ten
 
 
@@ -84,13 +85,26 @@ class Walk:
         return {name: _tally(sums[name]) for name in sorted(sums)}
 
 
-def walk(items: Iterable[tuple[StoredTensor, int, int]], *, depth: int | None = None) -> Walk:
+class Shallow(NamedTuple):
+    """A fate whose tensors are in too many modules to list them all."""
+
+    fate: int
+    depth: int  # down to which they are listed
+
+
+def walk(
+    items: Iterable[tuple[StoredTensor, int, int]],
+    *,
+    depth: int | None = None,
+    shallow: Shallow | None = None,
+) -> Walk:
     """Sum up the tensors, by prefixes no deeper than `depth` (None: as deep as they go).
 
     The items are those of `Counted`. Neighbours mostly share their cell: ninety thousand tensors
     take 50 ms.
     """
-    limit = MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)
+    deepest = MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)
+    only, up_to = shallow or (None, deepest)
     cells: dict[_Kind, dict[str, _Sums]] = {}
     below, last_dtype, last_file = "\0", None, None  # what the last tensor's cell begins with
     of_kind: dict[str, _Sums] = {}
@@ -105,11 +119,12 @@ def walk(items: Iterable[tuple[StoredTensor, int, int]], *, depth: int | None = 
         if not name.startswith(below):
             prefix = parent(name)
             level = prefix.count(".") + 1
+            limit = min(deepest, up_to) if fate == only else deepest
             if level > limit:
                 prefix = cut(prefix, limit)
             sums = of_kind.setdefault(prefix, [0, 0, 0, 0, 0])
             # All that is below a prefix as deep as the walk goes is cut off there.
-            below = f"{prefix}." if prefix and level >= limit else "\0"
+            below = f"{prefix}." if prefix and level >= limit == deepest else "\0"
         sums[0] += 1
         sums[1] += elements or 0
         sums[2] += parameters
@@ -117,6 +132,38 @@ def walk(items: Iterable[tuple[StoredTensor, int, int]], *, depth: int | None = 
         if odd and span is not None:  # 32 numbers of Q4_0 take 18 bytes
             sums[4] += span.length
     return Walk(cells=cells)
+
+
+def depth_within(names: Iterable[str], most: int) -> int | None:
+    """How deep modules can be listed, so that the names are in `most` of them; None: all the way.
+
+    200,000 names of forty parts each would be in eight million modules. Where their names are
+    long, they are fewer: a name of 16 MB with sixty dots at its end would be in sixty of 16 MB.
+    """
+    parents = {cut(parent(name), MAX_DEPTH) for name in names}
+    room = most * _USUAL
+    modules: set[str] = set()
+    for one in parents:
+        module = one
+        while module and module not in modules and room >= 0:
+            modules.add(module)
+            room -= max(len(module), _USUAL)
+            module = parent(module)
+        if room < 0:
+            break
+    else:
+        return None
+    modules.clear()
+    least, depth = 0, MAX_DEPTH + 1
+    while depth - least > 1:
+        tried = (least + depth) // 2
+        cuts = {cut(module, tried) for module in parents}
+        # Those above them are no longer, and at each depth no more.
+        if sum(max(len(module), _USUAL) for module in cuts) * tried <= most * _USUAL:
+            least = tried
+        else:
+            depth = tried
+    return least
 
 
 def parent(prefix: str) -> str:

@@ -114,10 +114,7 @@ def test_a_class_of_no_part_is_of_another_family():
 def test_a_whole_loads_into_the_classes_of_its_parts_as_foretold(model_type, tmp_path):
     """The config class's own from_pretrained finds the part, and the model's loads zeros."""
     transformers = pytest.importorskip("transformers")
-    from checkpoints import stored  # noqa: PLC0415 - with what follows
-    from parity_cases import configs, library, prediction, spoiling  # noqa: PLC0415 - torch
-
-    from auditor.reconciler.reconcile import reconcile  # noqa: PLC0415 - as above
+    from parity_cases import configs, folders, library, loads, spoiling, words  # noqa: PLC0415
 
     values = {**configs.small_config(model_type), "model_type": model_type}
     name = next(
@@ -125,23 +122,16 @@ def test_a_whole_loads_into_the_classes_of_its_parts_as_foretold(model_type, tmp
         for each in catalogue.siblings(model_type)
         if each == "CLIPModel" or each.endswith("ForConditionalGeneration")
     )
-    with library.quiet():
-        whole = getattr(transformers, name).config_class.from_dict(dict(values))
-    whole.architectures = [name]
+    whole = library.config_from(getattr(transformers, name), dict(values))
     whole.save_pretrained(tmp_path)
     saved = json.loads((tmp_path / "config.json").read_text())
     checkpoint = spoiling.written(catalogue.expect(config_of(**saved), name))
-    tensors = [stored(*item) for item in checkpoint.items()]
     parts = {part.get("model_type") for part in saved.values() if isinstance(part, dict)} - {None}
     targets = [name for part in parts for name in catalogue.siblings(part)]
     assert targets
+    load = loads.Load("closed form", model_type, name, name, "self", saved, checkpoint, 0)
+    folder = folders.write(load, tmp_path / "folder")
     for target in targets:
-        found = implied(config_of(**saved), target, lambda _choice: None)
-        with library.quiet():
-            part = getattr(transformers, target).config_class.from_pretrained(tmp_path)
-        theirs = library.theirs(target, part.to_dict(), checkpoint)
-        ours = prediction.predicted(
-            reconcile(tensors, found.expectation, found.family, indexed={}).findings,
-            library.names(target, part.to_dict()).in_memory,
-        )
-        assert ours == theirs, target
+        [outcome] = folders.audited([folder], tmp_path, target)
+        theirs = library.theirs(folder, target, checkpoint, load.elements)
+        assert words.ours(outcome) == theirs, target

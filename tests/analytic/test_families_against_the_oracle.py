@@ -17,9 +17,10 @@ from formulas import evaluate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from auditor import oracle
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.families import FILES
+from auditor.analytic.memory import memory as memory_of
+from auditor.oracle import build
 
 pytestmark = pytest.mark.oracle
 
@@ -44,8 +45,9 @@ def tensors(expectation: Expectation, *, optional: bool = False):
 
 
 def assert_closed_form_equals_oracle(model_type, target, values):
-    observed = oracle.inventory(values, target)
+    observed = build.inventory(values, target)
     expected = catalogue.expect(config_of(**values, model_type=model_type), target)
+    assert not expected.faults
     assert tensors(expected) == tensors(observed)
     assert tensors(observed, optional=True).items() <= tensors(expected, optional=True).items()
     assert expected.parameters == observed.parameters
@@ -55,9 +57,32 @@ def assert_closed_form_equals_oracle(model_type, target, values):
     assert counts | {k: parameters for k, (parameters, _) in observed.modules.items()} == counts
     names = [tensor.name for tensor in expected.tensors]
     assert len(set(names)) == len(names)
+    assert_loaded_alike(expected, observed)
     if expected.active is not None:
         assert expected.active.parameters <= expected.parameters
         assert evaluate(expected.active.formula, expected.legend) == expected.active.parameters
+
+
+def assert_loaded_alike(expected: Expectation, observed: Expectation) -> None:
+    """The same rules, and the same names and shapes in memory."""
+    ours, theirs = expected.loading, observed.loading
+    assert (ours.renames, ours.legacy, ours.converters) == (
+        theirs.renames,
+        theirs.legacy,
+        theirs.converters,
+    )
+    for patterns in ("silent", "buffers", "unmissed"):
+        assert set(getattr(ours, patterns)) == set(getattr(theirs, patterns)), patterns
+    assert theirs.kept == frozenset()
+    assert ours.reports
+    assert theirs.reports
+    mine, memory = memory_of(expected), memory_of(observed)
+    assert dict(mine.ties) == dict(memory.ties)
+    assert mine.shapes.keys() == memory.shapes.keys()
+    tied = dict(memory.ties)  # of two sizes, as Marian's can be, each has its own there
+    assert all(
+        shape == memory.shapes[name] for name, shape in mine.shapes.items() if name not in tied
+    )
 
 
 @pytest.mark.parametrize(("model_type", "target"), CLASSES)

@@ -28,6 +28,7 @@ class Run:
     stdout: str
     stderr: str
     peak: int  # KiB
+    spent: int  # milliseconds of processor time
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -67,9 +68,9 @@ def run(
             pass_fds=(writing,),
         )
         os.close(writing)
-        code, peak = map(int, report.read().split())
+        code, peak, spent = map(int, report.read().split())
     said = (ended.stdout or b"").decode(), ended.stderr.decode()
-    return Run(code=code, stdout=said[0], stderr=said[1], peak=peak)
+    return Run(code=code, stdout=said[0], stderr=said[1], peak=peak, spent=spent)
 
 
 def tree(top: Path) -> Tree:

@@ -124,7 +124,12 @@ LIES = (
     totals("total_size true", "total_size is true, which is no", total_size=True),
     totals("total_size NaN", "total_size is nan, which is no", total_size=float("nan")),
     totals("total_size of 600 digits", r"total_size is 1000.*\(601 digits\)", total_size=10**600),
-    totals("total_parameters wrong", "^total_parameters is 449, the shards", total_parameters=449),
+    found(
+        "total_parameters wrong",
+        holding(index(total_parameters=449)),
+        "wrong-total",
+        "^total_parameters is 449, the shards",
+    ),
 )
 SHARDED = (
     shard("an empty shard", written(b""), "bad-size", f"^{SHARDS[1]} is empty: 0 bytes"),
@@ -144,7 +149,7 @@ HUGE = Row(
     spoil=lambda folder: (folder / INDEX).write_bytes(index() + b" " * 10**8),
     code=UNAUDITED,
     kind=None,
-    says="too-large: .*index.json' has .* bytes; 33,554,432 are the most",
+    says="too-large: .*index.json' has .* bytes; 20,971,520 are the most",
 )
 TRUE = (
     ("total_size with a zero behind its point", index(total_size=1792.0)),

@@ -289,25 +289,6 @@ def test_a_path_that_is_no_checkpoint_ends_with_a_reason(place, audit, tmp_path)
     assert_ended(audit(path, "--format", "json"), place.code, place.says)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
-def test_a_file_that_may_not_be_read_ends_with_a_reason(name, audit, tmp_path):
-    folder = whole(tmp_path / "input")
-    (folder / name).chmod(0)
-    assert_ended(
-        audit(str(folder), "--format", "json"), UNAUDITED, f"unreadable: .*{name}' cannot be read"
-    )
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
-def test_a_folder_that_may_not_be_read_ends_with_a_reason(audit, tmp_path):
-    folder = whole(tmp_path / "input")
-    folder.chmod(0)
-    ran = audit(str(folder), "--format", "json")
-    folder.chmod(0o700)
-    assert_ended(ran, UNAUDITED, "unreadable: .*input' cannot be read")
-
-
 def test_a_folder_that_contains_itself_is_read_once(audit, tmp_path):
     folder = whole(tmp_path / "input")
     (folder / "again").symlink_to(".")

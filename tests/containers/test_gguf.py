@@ -11,9 +11,14 @@ from gguf_files import (
     BLOCKS,
     BOOL,
     F32,
+    F64,
+    I8,
+    I16,
     I32,
+    I64,
     STRING,
     U8,
+    U16,
     U32,
     U64,
     Tensor,
@@ -326,7 +331,15 @@ REFUSED = {
     ),
     "an alignment of yes": (
         gguf_bytes([("general.alignment", BOOL, True)], GOOD),
-        "has a general.alignment of true",
+        "has a general.alignment of type bool; every reader of GGUF takes u32 alone",
+    ),
+    "an alignment of another width": (
+        gguf_bytes([("general.alignment", U64, 32)], GOOD),
+        "has a general.alignment of type u64",
+    ),
+    "an alignment in an array": (
+        gguf_bytes([("general.alignment", ARRAY, (U32, [32]))], GOOD),
+        "has a general.alignment of type array",
     ),
     "an alignment of 2^31": (
         gguf_bytes([("general.alignment", U32, 2**31)], GOOD),
@@ -380,6 +393,20 @@ def test_what_is_wrong_is_named_in_one_line(content, says):
     ) as error:
         read(content)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [U8, I8, U16, I16, U32, I32, U64, I64, F32, F64, BOOL])
+def test_an_alignment_is_read_of_the_types_of_which_the_gguf_package_reads_it(kind, tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(content := gguf_bytes([("general.alignment", kind, 1)], GOOD, alignment=1))
+    assert accepts(lambda: read(content)) == accepts(lambda: gguf.GGUFReader(path)) == (kind == U32)
+
+
+def accepts(reader) -> bool:
+    try:
+        return reader() is not None
+    except (CheckpointError, ValueError):
+        return False
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -192,3 +192,11 @@ def test_the_largest_known_index_is_not_too_large():
     content = json.dumps({"weight_map": weight_map}, indent=2).encode()
     assert len(content) > 8_900_000
     assert len(parse_index(F, content).shards) == 163
+
+
+def test_an_index_of_more_files_than_any_model_has_is_refused():
+    weight_map = {f"t{number}": f"{number}.safetensors" for number in range(10_001)}
+    with pytest.raises(CheckpointError, match="names 10,001 files; 10,000 are the most that are"):
+        parse_index(F, index_bytes(weight_map))
+    weight_map.popitem()
+    assert len(parse_index(F, index_bytes(weight_map)).shards) == 10_000

@@ -302,7 +302,7 @@ NEGATIVE = (b"J\2\0\0\0t(", b"J\xfe\xff\xff\xfft(")  # the dimension 2, and -2 i
         (
             pickled({"b": tensor("0", "F32", (2,)), "a": tensor("0", "F32", (3,))}),
             [8],
-            "declared with 8 bytes and with 12",
+            "declared as 8 bytes of float32 and as 12 bytes of float32",
         ),
         (
             pickled({"a": tensor("0", "F32", (2,)).replace(b"FloatS", b"FloorS")}),
@@ -333,7 +333,7 @@ def test_a_dict_without_tensors_is_an_empty_state_dict():
 
 def test_a_value_that_is_no_dict_is_broken():
     table = parsed(zipped(b"\x80\x02" + text("weights") + b"."))
-    assert table.broken == "pytorch_model.bin holds no tensors where a state dict is due"
+    assert table.broken == "pytorch_model.bin holds no tensors; a state dict holds some by name"
 
 
 def test_a_dict_that_holds_itself_is_a_fault():

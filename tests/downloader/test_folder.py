@@ -260,17 +260,6 @@ def test_a_socket_is_refused(tmp_path, monkeypatch):
             fetch("s.safetensors")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-@pytest.mark.parametrize("name", [CONFIG, ONE, "."])
-def test_what_may_not_be_read_is_named(folder, name):
-    (folder / name).chmod(0)
-    try:
-        with pytest.raises(SourceError, match="Permission denied"):
-            fetch(str(folder))
-    finally:
-        (folder / name).chmod(0o700)
-
-
 def test_other_things_in_the_folder_do_no_harm(folder):
     os.mkfifo(folder / "pipe")
     (folder / "dangling").symlink_to("nothing")
@@ -302,10 +291,27 @@ def test_an_absurd_number_of_files_is_refused(folder, monkeypatch):
 
 
 def test_headers_that_would_fill_the_memory_are_refused(sharded, monkeypatch):
-    monkeypatch.setattr("auditor.downloader.assemble.MAX_HEADS", 2 * len(HEAD) - 1)
+    monkeypatch.setattr("auditor.downloader.heads.MOST_HEADERS", 2 * len(HEAD) - 1)
     with pytest.raises(SourceError, match="the headers of 2 files") as raised:
         fetch(str(sharded))
     assert raised.value.reason is Reason.TOO_LARGE
+
+
+def test_more_tensors_than_any_model_has_are_refused(sharded, monkeypatch):
+    monkeypatch.setattr("auditor.downloader.heads.MOST_TENSORS", 1)
+    says = "the headers of 2 files have 2 tensors; 1 are the most that are read of one model"
+    with pytest.raises(SourceError, match=says) as raised:
+        fetch(str(sharded))
+    assert raised.value.reason is Reason.TOO_LARGE
+
+
+def test_a_header_longer_than_any_is_refused_before_it_is_read(folder):
+    """The format allows it: the file could have 50 MB of names."""
+    (folder / ONE).write_bytes((50_000_000).to_bytes(8, "little") + b"{" + b" " * 100_000)
+    os.truncate(folder / ONE, 50_000_008)
+    with pytest.raises(SourceError, match="has 50,000,008 bytes; 33,554,432 are the most") as ex:
+        fetch(str(folder))
+    assert ex.value.reason is Reason.TOO_LARGE
 
 
 # The Hugging Face cache, by path

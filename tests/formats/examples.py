@@ -29,7 +29,9 @@ from auditor.reconciler.findings import (
     Unsafe,
     Unused,
     WrongDtype,
+    WrongTotal,
 )
+from auditor.reconciler.load_report import LoadReport, Mismatch
 from auditor.reconciler.modules import ModuleRow
 from auditor.report import Expected, FileTally, Observed, Report, Unaudited
 from auditor.tensors import Span, StoredTensor
@@ -173,6 +175,22 @@ def bert_base_chinese():
             ),
         ),
         unchecked=("the values of the tensors: headers hold names, dtypes and shapes",),
+        load_report=LoadReport(
+            unexpected=(
+                "bert.pooler.dense.bias",
+                "bert.pooler.dense.weight",
+                "cls.seq_relationship.bias",
+                "cls.seq_relationship.weight",
+            )
+        ),
+        in_memory={
+            f"cls.seq_relationship.{last}": (f"cls.seq_relationship.{last}",)
+            for last in ("bias", "weight")
+        }
+        | {
+            f"bert.pooler.dense.{last}": (f"bert.pooler.dense.{last}",)
+            for last in ("bias", "weight")
+        },
         residual=0,
         fetched=Fetched(),
     )
@@ -215,6 +233,19 @@ def every_kind():
             row("encoder.3", 2, 2, 14, "missing", of=45),
             row("encoder.4", 4, 19, 12, "differs", of=45),
         ),
+        load_report=LoadReport(
+            missing=("encoder.3.bias", "encoder.3.weight"),
+            unexpected=("foo",),
+            mismatched=(Mismatch("encoder.4.bias", (6,), (4,)),),
+            raises="encoder.3.weight cannot be made of what is stored",
+        ),
+        in_memory={
+            "foo": ("foo",),
+            "encoder.3.bias": ("encoder.3.bias",),
+            "encoder.3.weight": ("encoder.3.weight",),
+            "encoder.1.gamma": ("encoder.1.weight",),
+            "encoder.4.bias": ("encoder.4.bias",),
+        },
         findings=(
             Unused(
                 tensors=(stored("pooler.weight", 3, 3),),
@@ -293,6 +324,10 @@ def every_kind():
                 reason="the index names them and no shard holds them",
             ),
             BadSize(file="a.safetensors", reason="8 + 100 + 180 bytes declared, 280 there"),
+            WrongTotal(
+                file="model.safetensors.index.json",
+                reason="total_parameters is 46, the shards hold 45 parameters: +1",
+            ),
             BadConfig(file="config.json", reason="hidden_size is 0"),
             Unsafe(
                 file="pytorch_model.bin",
@@ -462,6 +497,12 @@ def hostile():
         findings=(
             Unexpected(tensors=tuple(stored(name, 1) for name in HOSTILE), reason=everything),
         ),
+        load_report=LoadReport(
+            unexpected=HOSTILE,
+            mismatched=tuple(Mismatch(name, (1,), ()) for name in HOSTILE),
+            raises=everything,
+        ),
+        in_memory=dict.fromkeys(HOSTILE, HOSTILE),
         notes=(everything,),
         unchecked=(everything,),
         residual=0,

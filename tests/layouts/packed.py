@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
+from random import Random
+
+from layouts.indexed import hides_what_it_cannot_show
+from sharding import on_disk
 
 from auditor.audit import audit
-from auditor.containers.safetensors import parse_header
 from auditor.layouts.packing import Declared, Layout, Stored, Unpacked
 from auditor.tensors import DTYPE_BITS, Span, StoredTensor
 
@@ -47,7 +50,21 @@ def opened(
     declared: Declared | None = None,
     implied: Mapping[str, Shape] | None = None,
 ) -> Unpacked:
-    """What the layout makes of the table; every stored tensor is accounted for once."""
+    """What the layout makes of the table; every stored tensor is accounted for once.
+
+    It makes the same of it where some tensors, or all of them, are behind unread files.
+    """
+    unpacked = _opened(layout, table, declared, implied)
+    asks = layout.name not in {"fp8", "mxfp4"}  # whose shapes say it all
+    known = unpacked.pieces and (not asks or pieces(unpacked).items() <= (implied or {}).items())
+    if known and declared and not unpacked.faults and layout.recognises(Stored(stored(table))):
+        _tells_the_same_by_names(layout, table, declared, implied, unpacked)
+    return unpacked
+
+
+def _opened(
+    layout: Layout, table: Table, declared: Declared | None, implied: Mapping[str, Shape] | None
+) -> Unpacked:
     tensors = stored(table)
     unpacked = layout.unpack(Stored(tensors), declared, (implied or {}).get)
     packed = {piece.stored.name for piece in unpacked.pieces}
@@ -58,6 +75,48 @@ def opened(
     names = [piece.name for piece in unpacked.pieces]
     assert len(names) == len(set(names)), "a name is of one piece"
     return unpacked
+
+
+def _tells_the_same_by_names(
+    layout: Layout,
+    table: Table,
+    declared: Declared | None,
+    implied: Mapping[str, Shape] | None,
+    whole: Unpacked,
+) -> None:
+    draw = Random(0)  # noqa: S311 - no secret
+    for share in (1.0, *(draw.random() for _ in range(7))):
+        seen = {name: None if draw.random() < share else one for name, one in table.items()}
+        unpacked = _opened(layout, seen, declared, implied)
+        unseen = [name for name, one in seen.items() if one is None]
+        assert layout.recognises(Stored(stored(seen))), unseen
+        assert faults(unpacked) == {}, (unseen, faults(unpacked))
+        assert _names(unpacked, table) == _names(whole, table), unseen
+        assert bookkeeping(unpacked) == bookkeeping(whole), unseen
+
+
+def tells_what_is_written(
+    layout: Layout, table: Table, declared: Declared, implied: Mapping[str, Shape]
+) -> None:
+    """From names, the config and the architecture's shapes alone: just what the writer stored."""
+    whole = _opened(layout, table, declared, implied)
+    told = layout.writes(Stored(stored(dict.fromkeys(table))), declared, implied.get)
+    for name, one in told.items():
+        dtype, shape = table[name] or ("", ())
+        assert dtype in one.dtypes, (name, dtype, one)
+        assert 0 <= prod(one.shape) - prod(shape) <= one.fewer, (name, shape, one)
+    packed = {piece.stored.name for piece in whole.pieces} | bookkeeping(whole)
+    moved = {piece.stored.name for piece in whole.pieces if piece.dtype in {"F32", "BF16", "F16"}}
+    assert set(told) == packed - moved
+    again = {name: (one.dtypes[0], one.shape) for name, one in told.items()}
+    unpacked = _opened(layout, {**table, **again}, declared, implied)
+    assert (faults(unpacked), pieces(unpacked)) == ({}, pieces(whole))
+
+
+def _names(unpacked: Unpacked, table: Table) -> set[str]:
+    """What the unpacked checkpoint holds: pieces, and what is plain."""
+    packed = {piece.stored.name for piece in unpacked.pieces} | bookkeeping(unpacked)
+    return set(pieces(unpacked)) | table.keys() - packed
 
 
 def pieces(unpacked: Unpacked) -> dict[str, Shape | None]:
@@ -82,17 +141,6 @@ def spoiled(table: Table) -> Iterator[tuple[str, Table]]:
                 yield name, {**table, name: (dtype, other)}
 
 
-def on_disk(folder: Path) -> dict[str, tuple[str, Shape]]:
-    """The tensors in the headers of all safetensors files of a folder."""
-    table: dict[str, tuple[str, Shape]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        for tensor in parse_header(path.name, path.read_bytes()).tensors:
-            assert tensor.dtype is not None
-            assert tensor.shape is not None
-            table[tensor.name] = (tensor.dtype, tensor.shape)
-    return table
-
-
 def shapes(table: Mapping[str, tuple[str, Shape]]) -> dict[str, Shape]:
     return {name: shape for name, (_, shape) in table.items()}
 
@@ -110,3 +158,4 @@ def holds_the_plain_checkpoint(
     assert pieces(unpacked)
     report = audit(str(folder))
     assert (report.residual, report.verdict) == (0, "clean")
+    hides_what_it_cannot_show(folder)

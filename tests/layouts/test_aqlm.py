@@ -3,7 +3,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.packed import bookkeeping, faults, opened, pieces, says, spoiled, stored
+from layouts.packed import (
+    bookkeeping,
+    faults,
+    opened,
+    pieces,
+    says,
+    spoiled,
+    stored,
+    tells_what_is_written,
+)
 
 from auditor.layouts.aqlm import LAYOUT
 from auditor.layouts.packing import Stored
@@ -42,6 +51,8 @@ def test_codes_and_codebooks_say_the_shape(rows, columns, books, bits, outputs, 
     assert pieces(unpacked) == {W: (rows * outputs, columns * inputs)}
     assert bookkeeping(unpacked) == {f"{X}.codebooks", f"{X}.scales"}
     assert unpacked.faults == ()
+    shape = {W: (rows * outputs, columns * inputs)}
+    tells_what_is_written(LAYOUT, table, says("aqlm", **settings), shape)
 
 
 def test_a_tensor_of_another_shape_is_a_fault_or_another_shape():

@@ -17,6 +17,7 @@ from layouts.packed import (
     says,
     spoiled,
     stored,
+    tells_what_is_written,
 )
 
 from auditor.layouts import unknown, unpack
@@ -101,14 +102,17 @@ def test_words_of_gptq_are_the_weight_that_went_into_them(  # noqa: PLR0913, PLR
         assert (pieces(unpacked), unpacked.faults) == ({W: (outputs, inputs)}, ())
         assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
         assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
+        tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
 
 
 @given(sides, sides, st.sampled_from(ALL_BITS), divisors, st.sampled_from(AWQ_WORDS))
 def test_words_of_awq_are_the_weight_that_went_into_them(outputs, inputs, bits, group, packing):
     table = awq(outputs, inputs, bits=bits, group=group)
-    unpacked = opened(LAYOUT, table, ours(bits=bits, group_size=group, packing_format=packing))
+    said = ours(bits=bits, group_size=group, packing_format=packing)
+    unpacked = opened(LAYOUT, table, said)
     assert (pieces(unpacked), unpacked.faults) == ({W: (outputs, inputs)}, ())
     assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
+    tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
 
 
 @given(st.lists(st.tuples(st.sampled_from((2, 3, 4, 8)), divisors), min_size=1, max_size=6))
@@ -123,6 +127,7 @@ def test_every_layer_has_the_settings_that_extra_config_says_for_it(schemes):
     unpacked = opened(LAYOUT, table, said)
     assert (pieces(unpacked), unpacked.faults) == (expected, ())
     assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}" for bits, _ in schemes]
+    tells_what_is_written(LAYOUT, table, said, expected)
     for module, own in extra.items():  # each in turn with bits that its shapes deny
         wrong = ours(bits=5, extra_config=extra | {module: own | {"bits": 6}})
         unpacked = opened(LAYOUT, table, wrong, expected)

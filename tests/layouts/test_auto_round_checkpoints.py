@@ -8,6 +8,7 @@ import json
 from math import ceil
 
 import pytest
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     bookkeeping,
     holds_the_plain_checkpoint,
@@ -16,6 +17,7 @@ from layouts.packed import (
     pieces,
     says,
     shapes,
+    tells_what_is_written,
 )
 from layouts.packers import write
 from layouts.test_awq import gemm_words
@@ -130,6 +132,9 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more, way):
     assert pieces(unpacked)
     report = audit(str(folder))
     assert (report.residual, report.verdict) == (0, "clean")
+    hides_what_it_cannot_show(folder)
+    its_total_is_told(folder)
+    tells_what_is_written(LAYOUT, packed, says("auto-round", **way), expected)
 
 
 EXPORT = """

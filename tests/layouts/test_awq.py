@@ -10,6 +10,7 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     LINEARS_OF_8B,
     bookkeeping,
@@ -21,6 +22,7 @@ from layouts.packed import (
     shapes,
     spoiled,
     stored,
+    tells_what_is_written,
 )
 
 from auditor.audit import audit
@@ -95,6 +97,7 @@ def test_every_form_is_the_weight_that_went_into_it(form, outputs, inputs, group
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
     assert unpacked.faults == ()
+    tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
 
 
 @forms
@@ -205,6 +208,9 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more):
     assert pieces(unpacked)
     report = audit(str(tmp_path / "packed"))
     assert (report.residual, report.verdict) == (0, "clean")
+    hides_what_it_cannot_show(tmp_path / "packed")
+    its_total_is_told(tmp_path / "packed")
+    tells_what_is_written(LAYOUT, packed, said, shapes(plain))
 
 
 # --- what checkpoints get wrong ---------------------------------------------------------------

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     bookkeeping,
     faults,
@@ -13,6 +14,7 @@ from layouts.packed import (
     shapes,
     spoiled,
     stored,
+    tells_what_is_written,
 )
 
 from auditor.audit import audit
@@ -85,6 +87,10 @@ def test_what_transformers_saves_is_the_unpacked_checkpoint(tmp_path, way):
     assert unpacked.faults == ()
     report = audit(str(tmp_path / "packed"))
     assert (report.residual, report.verdict) == (0, "clean")
+    hides_what_it_cannot_show(tmp_path / "packed")
+    if not way:  # what is loaded and saved again as autobitlinear may be floats
+        its_total_is_told(tmp_path / "packed")
+        tells_what_is_written(LAYOUT, table, says("bitnet", **way), shapes(plain))
 
 
 TABLE = packed(16, 96)

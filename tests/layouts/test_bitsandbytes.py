@@ -5,6 +5,7 @@ from math import ceil, prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     LINEARS_OF_8B,
     bookkeeping,
@@ -16,6 +17,7 @@ from layouts.packed import (
     shapes,
     spoiled,
     stored,
+    tells_what_is_written,
 )
 
 from auditor.audit import audit
@@ -160,6 +162,9 @@ def test_what_the_library_packs_is_the_unpacked_checkpoint(tmp_path, cls, config
     assert pieces(unpacked)
     report = audit(str(tmp_path / "packed"))
     assert (report.residual, report.verdict) == (0, "clean")
+    hides_what_it_cannot_show(tmp_path / "packed")
+    its_total_is_told(tmp_path / "packed", exact="load_in_8bit" in way)
+    tells_what_is_written(LAYOUT, packed, says("bitsandbytes", **way), shapes(plain))
 
 
 # --- what checkpoints get wrong ---------------------------------------------------------------

@@ -9,6 +9,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     bookkeeping,
     faults,
@@ -19,6 +20,7 @@ from layouts.packed import (
     shapes,
     spoiled,
     stored,
+    tells_what_is_written,
 )
 
 from auditor.audit import audit
@@ -84,6 +86,9 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path):
     assert {**left, **pieces(unpacked)} == shapes(plain)
     report = audit(str(tmp_path / "packed"))
     assert (report.residual, report.verdict) == (0, "clean")
+    hides_what_it_cannot_show(tmp_path / "packed")
+    its_total_is_told(tmp_path / "packed")
+    tells_what_is_written(LAYOUT, found, SAID, shapes(plain))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     bookkeeping,
     faults,
@@ -16,6 +17,7 @@ from layouts.packed import (
     shapes,
     spoiled,
     stored,
+    tells_what_is_written,
 )
 
 import auditor
@@ -148,6 +150,9 @@ def test_what_transformers_writes_is_the_model_it_quantised(mixed, settings, tmp
     assert len(unpacked.pieces) == (20 if mixed else 14)
     report = auditor.audit(str(tmp_path / "packed"))
     assert (report.verdict, report.residual) == ("clean", 0)
+    hides_what_it_cannot_show(tmp_path / "packed")
+    its_total_is_told(tmp_path / "packed")
+    tells_what_is_written(LAYOUT, table, says(**{"method": "fp8", **found}), plain)
     assert report.observed.parameters == sum(map(prod, plain.values()))
 
 

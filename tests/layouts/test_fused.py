@@ -9,7 +9,9 @@ from bert_configs import config_of
 from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import faults, pieces, stored
+from sharding import write
 
 from auditor import Report
 from auditor.analytic import Expectation, Role, catalogue
@@ -209,13 +211,14 @@ def test_a_packed_fused_tensor_is_cut_as_its_layout_found_it():
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", MIXTURES)
-def test_a_model_stored_as_it_is_in_memory_is_clean(name):
+def test_a_model_stored_as_it_is_in_memory_is_clean(name, tmp_path):
     """The names and shapes of its state dict, which loading takes as well."""
     transformers = pytest.importorskip("transformers")
     import torch  # noqa: PLC0415 - with the oracle alone
 
     model_type, own = MIXTURES[name]
-    values = FEW | own | {"model_type": model_type, "architectures": [name]}
+    small = {"hidden_size": 64, "moe_intermediate_size": 32, "intermediate_size": 48}
+    values = FEW | own | small | {"model_type": model_type, "architectures": [name]}
     model_class = getattr(transformers, name)
     with torch.device("meta"):
         model = model_class(model_class.config_class.from_dict(dict(values)))
@@ -225,3 +228,7 @@ def test_a_model_stored_as_it_is_in_memory_is_clean(name):
     report = examined(values, shapes)
     assert report.verdict == "clean", report.findings
     assert report.residual == 0
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    write(tmp_path / "model.safetensors", {each: ("F32", shape) for each, shape in shapes.items()})
+    hides_what_it_cannot_show(tmp_path)
+    its_total_is_told(tmp_path)

@@ -11,6 +11,7 @@ from math import ceil, prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     bookkeeping,
     faults,
@@ -21,6 +22,7 @@ from layouts.packed import (
     shapes,
     spoiled,
     stored,
+    tells_what_is_written,
 )
 
 from auditor.audit import audit
@@ -82,7 +84,8 @@ def test_words_of_any_size_are_the_weight_that_went_into_them(  # noqa: PLR0913,
     outputs, inputs, bits, group, g_idx, word
 ):
     table = linear(outputs, inputs, bits=bits, group=group, g_idx=g_idx, word=word)
-    said = says("gptq", bits=bits, group_size=group)
+    said = says("gptq", bits=bits, group_size=group, pack_dtype=f"int{word}")
+    tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
     unpacked = opened(LAYOUT, table, said, {W: (outputs, inputs)})  # which tell of half-full words
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
@@ -106,6 +109,7 @@ def test_tiles_of_marlin_are_the_weight_that_went_into_them(outputs, inputs, bit
         unpacked = opened(LAYOUT, table, said)
         assert (pieces(unpacked), unpacked.faults) == ({W: shape}, ())
         assert len(bookkeeping(unpacked)) == 1
+        tells_what_is_written(LAYOUT, table, said, {W: shape})
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
@@ -220,6 +224,9 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, cls, config, way):
     assert pieces(unpacked)
     report = audit(str(tmp_path / "packed"))
     assert (report.residual, report.verdict) == (0, "clean")
+    hides_what_it_cannot_show(tmp_path / "packed")
+    its_total_is_told(tmp_path / "packed")
+    tells_what_is_written(LAYOUT, packed, said, shapes(plain))
 
 
 @pytest.mark.oracle

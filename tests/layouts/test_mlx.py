@@ -6,6 +6,7 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     bookkeeping,
     faults,
@@ -16,6 +17,7 @@ from layouts.packed import (
     shapes,
     spoiled,
     stored,
+    tells_what_is_written,
 )
 
 from auditor.audit import audit
@@ -164,6 +166,10 @@ def test_what_mlx_lm_converts_is_the_unpacked_checkpoint(tmp_path, family, mode,
     assert {**kept, **pieces(unpacked)} == shapes(plain)
     report = audit(str(tmp_path / "packed"))
     assert (report.residual, report.verdict) == (0, "clean")
+    hides_what_it_cannot_show(tmp_path / "packed")
+    its_total_is_told(tmp_path / "packed")
+    declared = says("mlx", **settings["quantization"])
+    tells_what_is_written(LAYOUT, table, declared, shapes(plain))
 
 
 def test_qwen2_5_coder_3b_takes_the_bytes_and_parameters_that_its_index_says():

@@ -8,7 +8,18 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.packed import bookkeeping, faults, on_disk, opened, pieces, says, spoiled, stored
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from layouts.packed import (
+    bookkeeping,
+    faults,
+    on_disk,
+    opened,
+    pieces,
+    says,
+    spoiled,
+    stored,
+    tells_what_is_written,
+)
 
 import auditor
 from auditor.layouts.modelopt import LAYOUT
@@ -53,6 +64,7 @@ def check(table, declared, shape):
     unpacked = opened(LAYOUT, below(table), declared)
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: shape}, {})
     assert bookkeeping(unpacked) == set(below(table)) - {NAME}
+    tells_what_is_written(LAYOUT, below(table), declared, {NAME: shape})
     for name, changed in spoiled(below(table)):
         unpacked = opened(LAYOUT, changed, declared)
         assert faults(unpacked) or pieces(unpacked) != {NAME: shape}, name
@@ -108,12 +120,14 @@ def test_experts_that_are_one_tensor_are_packed_along_their_inputs(experts, out,
         f"{module}.down_proj": ("U8", packed),
         f"{module}.down_proj_weight_scale": ("F8_E4M3", scales),
         f"{module}.down_proj_weight_scale_2": ("F32", (experts,)),
-        f"{module}.down_proj_input_scale": ("F32", ()),
+        f"{module}.down_proj_input_scale": ("F32", (experts,)),
     }
     declared = says("modelopt", quant_algo="NVFP4")
     unpacked = opened(LAYOUT, table, declared, {f"{module}.down_proj": shape})
     assert (pieces(unpacked), faults(unpacked)) == ({f"{module}.down_proj": shape}, {})
     assert bookkeeping(unpacked) == set(table) - {f"{module}.down_proj"}
+    if not turned:
+        tells_what_is_written(LAYOUT, table, declared, {f"{module}.down_proj": shape})
 
 
 # --- NVIDIA's exporter ------------------------------------------------------------------------
@@ -157,6 +171,8 @@ def exported(tmp_path_factory):
 def test_what_the_exporter_writes_is_all_of_the_model(name, exported):
     report = auditor.audit(str(exported / name))
     assert (report.verdict, report.residual) == ("clean", 0)
+    hides_what_it_cannot_show(exported / name)
+    its_total_is_told(exported / name)
     # 2 x 96 x 128 embeddings and head; a layer: q and o, k and v, three of the MLP, two norms.
     layer = 2 * 128 * 128 + 2 * 64 * 128 + 3 * 256 * 128 + 2 * 128
     assert report.observed.parameters == 2 * 96 * 128 + 2 * layer + 128

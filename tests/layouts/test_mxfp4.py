@@ -6,6 +6,7 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import bookkeeping, faults, on_disk, opened, pieces, says, spoiled, stored
 
 import auditor
@@ -74,6 +75,8 @@ def test_a_small_gpt_oss_in_blocks_is_all_of_the_model(tmp_path):
     report = auditor.audit(str(tmp_path))
     assert (report.verdict, report.residual) == ("clean", 0)
     assert report.observed.parameters == model.num_parameters()
+    hides_what_it_cannot_show(tmp_path)
+    its_total_is_told(tmp_path)
 
 
 GPT_OSS_20B = {

@@ -1,31 +1,54 @@
 """One row for each load: the library's word on it, ours, and where they differ."""
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from bert_configs import config_of
-
-from auditor.analytic import Expectation, Role, catalogue
-from auditor.reconciler.reconcile import Family
-from parity_cases.configs import expectation, small_config
-from parity_cases.library import names, theirs, unexpected_patterns
-from parity_cases.prediction import findings, predicted
-from parity_cases.spoiling import Stored, spoilt, written
-from parity_cases.words import compared
+from parity_cases.folders import audited, write
+from parity_cases.library import theirs
+from parity_cases.loads import Load, of_closed_form, of_large, of_oracle, unlike
+from parity_cases.words import Raised, alarms, compared, finer, ours
 
 
 class Row(NamedTuple):
+    source: str  # who says what is expected: closed form, oracle
     model_type: str
     saved: str
     loaded: str
     case: str
-    fused: str  # yes: the class has tensors in memory that are several on disk, or parts of one
-    identical: str  # yes, no; finer: the same tensors, and we say more exactly what is wrong
+    tensors: int
+    same: str  # yes, no: our load_report is the library's
+    finer: str  # yes: our findings name what the report has as another fault
     only_ours: int  # names that only we report
     only_theirs: int  # names that only the library reports
-    reason: str  # of what is not identical
+    alarms: str  # the kinds of our findings that alarm, where the library says nothing at all
+    reason: str  # of what is not the same
 
+
+class LeftOut(NamedTuple):
+    """A model type of which nothing was loaded."""
+
+    model_type: str
+    reason: str
+
+
+class Work(NamedTuple):
+    """Some model types of one kind."""
+
+    kind: str  # closed, oracle, large
+    model_types: tuple[str, ...]
+    number: int  # of the configs that are drawn
+    home: Path  # of the Hugging Face cache, where the oracle keeps its answers
+
+
+_KINDS: dict[str, Callable[[str, int], Iterable[Load]]] = {
+    "closed": of_closed_form,
+    "oracle": of_oracle,
+    "large": lambda model_type, _number: of_large(model_type),
+}
 
 # Where the two differ for good: model type, what differs, and why. All else is unexplained.
 KNOWN = (
@@ -34,99 +57,66 @@ KNOWN = (
         r"(embed_tokens|shared|lm_head)\.weight",
         "the config ties embeddings of two sizes: the library compares each with its own",
     ),
-    (
-        "swin",
-        r"swin\.layernorm\.",
-        "SwinBackbone does not read its last norm and is silent where it is missing; we name it",
-    ),
 )
 UNEXPLAINED = "unexplained: "
 
 
-def rows_of(model_type: str, number: int = 0) -> list[Row]:
-    """Every load of one small config of the model type; another number is another config."""
-    return list(_rows(model_type, number))
+def rows_of(work: Work) -> tuple[list[Row], list[LeftOut]]:
+    """Every load of the work, and the types that have none."""
+    loads: list[Load] = []
+    left_out: list[LeftOut] = []
+    for model_type in work.model_types:
+        try:
+            loads += unlike(_KINDS[work.kind](model_type, work.number))
+        except Exception as error:  # noqa: BLE001 - a config or a class can raise anything
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            left_out.append(LeftOut(model_type, reason))
+    with TemporaryDirectory(prefix="parity") as place:
+        folders = [write(load, Path(place) / str(number)) for number, load in enumerate(loads)]
+        outcomes = _audited(loads, folders, work.home)
+        rows = [
+            _row(load, folder, outcome)
+            for load, folder, outcome in zip(loads, folders, outcomes, strict=True)
+        ]
+    return rows, left_out
 
 
-def _rows(model_type: str, number: int) -> Iterator[Row]:
-    values = {**small_config(model_type, number), "model_type": model_type}
-    for tied in (True, False):
-        yield from _of_config(model_type, values | {"tie_word_embeddings": tied}, tied=tied)
+def _audited(loads: list[Load], folders: list[Path], home: Path) -> Iterator[dict[str, Any]]:
+    """By one process for all that are loaded as declared, and one for each other class."""
+    by_target: defaultdict[str | None, list[Path]] = defaultdict(list)
+    for load, folder in zip(loads, folders, strict=True):
+        by_target[None if load.saved == load.loaded else load.loaded].append(folder)
+    found = {
+        folder: outcome
+        for target, some in by_target.items()
+        for folder, outcome in zip(some, audited(some, home, target), strict=True)
+    }
+    return map(found.__getitem__, folders)
 
 
-def _of_config(model_type: str, values: dict[str, Any], *, tied: bool) -> Iterator[Row]:
-    classes = catalogue.siblings(model_type)
-    config = config_of(**values)
-    siblings = tuple(catalogue.sibling(config, name) for name in classes)
-    expected = {name: expectation(model_type, values, name) for name in classes}
-    if not tied and not any(_tied(model_type, values, name) for name in classes):
-        return  # the same once more
-    for saved in classes:
-        whole = written(expected[saved])
-        for loaded in classes:
-            family = Family(declared=expected[saved], siblings=lambda: siblings)
-            case = "self" if saved == loaded else "cross"
-            checkpoints = [(case if tied else f"{case}, untied", whole)]
-            if tied:
-                checkpoints += _layouts(saved, values, whole, case)
-            if saved == loaded and tied:
-                checkpoints += spoilt(whole, expected[saved])
-                checkpoints += _ignored(loaded, whole, expected[saved])
-            fused = "yes" if names(loaded, values).converts else "no"
-            for label, checkpoint in checkpoints:
-                compared = _compared(loaded, values, checkpoint, expected[loaded], family)
-                yield _explained(Row(model_type, saved, loaded, label, fused, *compared))
+def _row(load: Load, folder: Path, outcome: dict[str, Any]) -> Row:
+    word = theirs(folder, load.loaded, load.stored, max(load.elements, load.model))
+    found = compared(ours(outcome), word)
+    return Row(
+        source=load.source,
+        model_type=load.model_type,
+        saved=load.saved,
+        loaded=load.loaded,
+        case=load.case,
+        tensors=len(load.stored),
+        same=found.same,
+        finer="yes" if finer(outcome) else "",
+        only_ours=found.only_ours,
+        only_theirs=found.only_theirs,
+        alarms="" if isinstance(word, Raised) or any(word) else alarms(outcome),
+        reason=_explained(load.model_type, found.reason),
+    )
 
 
-def _tied(model_type: str, values: dict[str, Any], name: str) -> bool:
-    tied = expectation(model_type, values | {"tie_word_embeddings": True}, name)
-    return any(tensor.role is Role.TIED for tensor in tied.tensors)
-
-
-def _layouts(
-    target: str, values: dict[str, Any], whole: Stored, case: str
-) -> Iterator[tuple[str, Stored]]:
-    """The same checkpoint as version 4 wrote it, and under the names that it has in memory."""
-    naming = names(target, values)
-    seen = [whole]
-    for layout, stored in (
-        ("names of version 4", naming.of_old(whole)),
-        ("names in memory", naming.as_in_memory(whole)),
-        ("names in version 4's memory", naming.as_in_memory_of_old(whole)),
-    ):
-        if stored not in seen:
-            seen.append(stored)
-            yield f"{case}, {layout}", stored
-
-
-def _ignored(target: str, whole: Stored, expectation: Expectation) -> Iterator[tuple[str, Stored]]:
-    """With every name that the class itself says loading should be silent about."""
-    patterns = unexpected_patterns(target)
-    bare = [re.sub(r"[\^$\\]|\.\*", "", each.replace(r"\d+", "0")) for each in patterns]
-    prefix = f"{expectation.prefix}." if expectation.prefix else ""
-    if bare:
-        yield (
-            "names that it ignores",
-            whole
-            | {
-                f"{head}{name}{tail}": (2,)
-                for name in bare
-                for head in ("", prefix, "other.")
-                for tail in ("", ".weight")
-            },
-        )
-
-
-def _compared(loaded, values, checkpoint, expected, family):
-    naming = names(loaded, values)
-    ours = predicted(findings(checkpoint, expected, family), naming.in_memory)
-    return compared(ours, theirs(loaded, values, checkpoint), fused=naming.converts)
-
-
-def _explained(row: Row) -> Row:
-    if row.identical != "no":
-        return row
-    for model_type, differs, why in KNOWN:
-        if row.model_type == model_type and re.search(differs, row.reason):
-            return row._replace(reason=f"{why} ({row.reason})")
-    return row._replace(reason=f"{UNEXPLAINED}{row.reason}")
+def _explained(model_type: str, reason: str) -> str:
+    if not reason:
+        return ""
+    for known, differs, why in KNOWN:
+        if model_type == known and re.search(differs, reason):
+            return f"{why} ({reason})"
+    return f"{UNEXPLAINED}{reason}"

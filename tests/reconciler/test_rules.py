@@ -19,10 +19,19 @@ from auditor.reconciler.claims import (
     other_names_note,
 )
 from auditor.reconciler.contents import contents
-from auditor.reconciler.findings import BadConfig, BadIndex, BadSize, Duplicate, Tied, WrongDtype
-from auditor.reconciler.reconcile import Family, Unread, reconcile
+from auditor.reconciler.findings import (
+    BadConfig,
+    BadIndex,
+    BadSize,
+    Duplicate,
+    Tied,
+    WrongDtype,
+    WrongTotal,
+)
+from auditor.reconciler.reconcile import Family, reconcile
 from auditor.reconciler.rules import implied_note, implied_rules
 from auditor.reconciler.totals import WIDTHS, Group, Holdings, holdings, pieces, summed
+from auditor.reconciler.unread import Unread
 from auditor.tensors import StoredTensor
 
 FILE = "model.safetensors.index.json"
@@ -34,7 +43,7 @@ def holding(learned: int, buffers=(), copies=()) -> Holdings:
         buffers=tuple(Group(*one) for one in buffers),
         copies=tuple(Group(*one) for one in copies),
         read=0,
-        read_parameters=0,
+        parameters=learned,
         spare=(),
         strange=0,
     )
@@ -182,6 +191,18 @@ def index(names, **totals) -> Index:
     return Index(file=FILE, weight_map=dict.fromkeys(names, "a.safetensors"), **metadata)
 
 
+def judged(found, result, declared):
+    held = holdings(result, len(found.weight_map))
+    assert held is not None
+    return list(implied_rules(found, held, result, declared))
+
+
+def noted(found, result, declared):
+    held = holdings(result, len(found.weight_map))
+    assert held is not None
+    return implied_note(found, held, declared)
+
+
 PLAIN = (EMBEDDING, "norm.weight")
 
 
@@ -209,16 +230,16 @@ PLAIN = (EMBEDDING, "norm.weight")
             PLAIN,
             {"total_parameters": 84},
             "BF16",
-            [(BadIndex, "+40, which is head.weight (10 x 4), counted a second time")],
+            [(WrongTotal, "+40, which is head.weight (10 x 4), counted a second time")],
         ),
-        (PLAIN, {"total_parameters": 45}, "BF16", [(BadIndex, "44 parameters: +1")]),
+        (PLAIN, {"total_parameters": 45}, "BF16", [(WrongTotal, "44 parameters: +1")]),
         ((*PLAIN, "stranger"), {"total_size": 90}, "BF16", []),  # nothing is expected of it
         ((*PLAIN, "stranger"), {"total_size": 5}, None, []),
         ((*PLAIN, "stranger"), {"total_size": 5}, "BF16", [(BadIndex, "88 bytes in BF16: -83")]),
     ],
 )
 def test_totals_are_judged_by_the_expected_shapes(names, totals, declared, found):
-    findings = list(implied_rules(index(names, **totals), reconciled(names), declared))
+    findings = judged(index(names, **totals), reconciled(names), declared)
     assert [type(one) for one in findings] == [kind for kind, _ in found]
     for one, (_, words) in zip(findings, found, strict=True):
         assert words in one.reason
@@ -229,29 +250,29 @@ def test_a_total_is_judged_though_no_shard_can_be_read():
     result = reconcile(
         [], WHOLE, Family(declared=WHOLE, siblings=tuple), indexed={}, unread=(unread,)
     )
-    (finding,) = implied_rules(index(PLAIN, total_size=44 * 4), result, "BF16")
+    (finding,) = judged(index(PLAIN, total_size=44 * 4), result, "BF16")
     assert finding.names == PLAIN
     assert "exactly 4 bytes a parameter, the config declares BF16" in finding.reason
 
 
 def test_a_total_that_comes_out_is_shown_with_its_parts():
     names = (*PLAIN, "attn.mask")
-    note = implied_note(index(names, total_size=104), reconciled(names), "BF16")
+    note = noted(index(names, total_size=104), reconciled(names), "BF16")
     assert note == "total_size 104 = 88 of parameters (44 x 2) + 16 of attn.mask (16 x 1)"
-    assert implied_note(index(names, total_size=105), reconciled(names), "BF16") is None
+    assert noted(index(names, total_size=105), reconciled(names), "BF16") is None
 
 
 def test_what_a_total_leaves_for_strangers_is_shown():
     names = (*PLAIN, "stranger")
-    note = implied_note(index(names, total_size=90), reconciled(names), "BF16")
+    note = noted(index(names, total_size=90), reconciled(names), "BF16")
     assert note == "total_size 90 leaves 2 bytes for the tensor of which nothing is expected"
 
 
 def test_what_is_left_for_strangers_is_what_a_head_that_is_stored_twice_leaves():
     names = (*PLAIN, HEAD, "stranger", "other")
-    note = implied_note(index(names, total_size=180), reconciled(names), "BF16")
+    note = noted(index(names, total_size=180), reconciled(names), "BF16")
     assert note == "total_size 180 leaves 12 bytes for the 2 tensors of which nothing is expected"
-    assert implied_note(index(names, total_size=160), reconciled(names), "BF16") is None
+    assert noted(index(names, total_size=160), reconciled(names), "BF16") is None
 
 
 def test_buffers_of_one_kind_are_one_part_of_a_total():
@@ -438,6 +459,6 @@ def test_headers_at_hand_are_counted_as_they_are():
     tensors = [stored(EMBEDDING, (10, 4)), named("norm.weight")]
     family = Family(declared=WHOLE, siblings=tuple)
     result = reconcile(tensors, WHOLE, family, indexed={})
-    note = implied_note(index(PLAIN, total_size=40 * 4 + 4 * 2), result, "BF16")
+    note = noted(index(PLAIN, total_size=40 * 4 + 4 * 2), result, "BF16")
     assert note is not None
     assert note.endswith("8 of parameters (4 x 2) + 160 of tensors with a header (160 x 1)")

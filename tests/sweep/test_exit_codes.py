@@ -8,7 +8,7 @@ from nightly_stores import VERSIONS
 
 from auditor.cli import console, sweep
 from auditor.errors import Reason
-from auditor.reconciler.findings import Buffer, Missing, Unexpected
+from auditor.reconciler.findings import BadIndex, Buffer, Missing, Unexpected, WrongTotal
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.ledger import Found, Ledger
 from auditor.sweep.store.reading import Planned
@@ -30,6 +30,14 @@ def whole(*findings, unaudited=True):
     return replace(CLEAN, residual=None, parts=parts)
 
 
+def unknown(*findings):
+    """A model of a class that nobody knows, whose files have these findings."""
+    return replace(SHUT, component=None, findings=findings)
+
+
+WRONG = BadIndex(file="model.safetensors.index.json", reason="total_size is 0")
+COUNTED = WrongTotal(file="model.safetensors.index.json", reason="total_parameters is 0")
+
 OUTCOMES = {
     **{name: make() for name, make in EXAMPLES.items()},
     "clean": CLEAN,
@@ -43,6 +51,10 @@ OUTCOMES = {
     "an error of one part of two": whole(ERROR, unaudited=False),
     "a pipeline, all clean": whole(INFO, unaudited=False),
     "a pipeline that is not audited": replace(SHUT, component=None, parts=whole().parts),
+    "an error of files that are not audited": unknown(WRONG, INFO),
+    "a warning of files that are not audited": unknown(COUNTED),
+    "both of files that are not audited": unknown(COUNTED, WRONG),
+    "nothing but info of files that are not audited": unknown(INFO),
 }
 
 
@@ -74,6 +86,10 @@ def test_the_codes_are_not_all_the_same():
         "a warning beside what is not audited": (1, 3, 3),
         "a pipeline that is not audited": (3, 3, 3),
         "a bad request": (2, 2, 2),
+        "an error of files that are not audited": (1, 1, 3),
+        "a warning of files that are not audited": (1, 3, 3),
+        "both of files that are not audited": (1, 1, 3),
+        "nothing but info of files that are not audited": (3, 3, 3),
     }
     order = (console.FailOn.WARNING, console.FailOn.ERROR, console.FailOn.NEVER)
     codes = {

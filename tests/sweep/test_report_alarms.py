@@ -31,6 +31,21 @@ def test_a_component_that_is_not_audited_alarms_once_what_is_found_beside_it_is_
     assert report.summary["states"]["accepted"] == 1
 
 
+def test_what_is_found_of_files_alarms_though_they_are_not_audited(tmp_path):
+    """And once it is accepted, it alarms that they are not."""
+    known = {"model": "o/*", "reason": "known"}
+    found, unseen = {"kind": "missing", **known}, {"kind": "unknown-architecture", **known}
+    nights = {THIRD: [unaudited("o/a", "unknown-architecture", findings=[A])]}
+    report, folder = written(tmp_path, nights)
+    assert report.alarms == (1, 0, 0, 0, 1, 0)
+    assert report.summary["states"]["new"] == 1
+    assert [row["change"] for row in table(folder / "changes.csv")] == ["new"]
+    half_way, _ = written(tmp_path, nights, baseline=baseline(tmp_path, found))
+    assert half_way.alarms == (0, 0, 1, 0, 0, 0)
+    report, _ = written(tmp_path, nights, baseline=baseline(tmp_path, found, unseen))
+    assert report.alarms == (0, 0, 0, 0, 0, 0)
+
+
 def test_what_the_baseline_accepts_does_not_alarm(tmp_path):
     known = {"model": "o/*", "reason": "known"}
     accepts = baseline(tmp_path, {"kind": "missing", **known}, {"kind": "gated", **known})
@@ -72,6 +87,8 @@ def test_a_residual_alarms_whatever_is_accepted(tmp_path):
                 lambda name: plain(name, residual=1),
                 unaudited,
                 lambda name: unaudited(name, "bad-request"),
+                lambda name: unaudited(name, "unknown-architecture", findings=[A]),
+                lambda name: unaudited(name, "unknown-architecture", findings=[B]),
                 half,
                 lambda name: half(name, A),
                 lambda name: half(name, B),

@@ -177,6 +177,43 @@ def test_a_night_without_network_makes_nothing_new_the_night_after(tmp_path):
     assert report.summary["previous"]["night"] == SECOND
 
 
+SEEN = plain("o/a")["observed"]
+
+
+def unknown(*findings, **changes):
+    """A model of a class that nobody knows, whose files were read."""
+    known = {"observed": SEEN, "findings": list(findings), **changes}
+    return unaudited("o/a", "unknown-architecture", **known)
+
+
+def test_findings_of_files_are_followed_though_the_model_is_never_audited(tmp_path):
+    nights = {
+        FIRST: [unknown(A)],
+        SECOND: [unknown(A, commit="b" * 40)],
+        THIRD: [unknown(commit="c" * 40)],
+    }
+    _, folder = written(tmp_path, nights, night=SECOND)
+    assert changes(folder) == [("commit", "o/a", ""), ("still-open", "o/a", "missing")]
+    _, folder = written(tmp_path, nights)
+    assert changes(folder)[1:] == [("fixed", "o/a", "missing")]
+
+
+def test_a_night_without_network_makes_nothing_new_of_what_is_never_audited(tmp_path):
+    late = unaudited("o/a", "timed-out", commit=None)
+    nights = {FIRST: [unknown(A)], SECOND: [late], THIRD: [unknown(A)]}
+    _, folder = written(tmp_path, nights, night=SECOND)
+    assert changes(folder)[1:] == [("unseen", "o/a", "missing")]
+    _, folder = written(tmp_path, nights)
+    assert changes(folder) == [("still-open", "o/a", "missing")]
+
+
+def test_what_an_audit_found_is_not_fixed_where_there_is_none_any_more(tmp_path):
+    nights = {SECOND: [plain("o/a", A)], THIRD: [unknown(B, commit="b" * 40)]}
+    _, folder = written(tmp_path, nights)
+    found = [row for row in changes(folder) if row[2] in {"missing", "unexpected"}]
+    assert found == [("new", "o/a", "unexpected"), ("unseen", "o/a", "missing")]
+
+
 def test_of_the_first_night_every_finding_is_new_and_no_model_is(tmp_path):
     _, folder = written(tmp_path, {THIRD: [plain("o/a", A)]})
     assert changes(folder) == [("new", "o/a", "missing")]

@@ -1,12 +1,13 @@
 """Tallies add up, at every depth and in every grouping."""
 
+import tracemalloc
 from math import prod
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.tensors import DTYPE_BITS, Span, StoredTensor
-from auditor.walker import Counted, parent, walk
+from auditor.walker import Counted, Shallow, depth_within, parent, walk
 from auditor.walker.tally import MAX_DEPTH
 
 _names = st.lists(st.sampled_from("abc"), min_size=1, max_size=6).map(".".join)
@@ -70,3 +71,43 @@ def test_half_a_byte_counts_as_half() -> None:
 def test_the_parent_of_a_top_level_prefix_is_the_root() -> None:
     assert parent("bert") == ""
     assert parent("bert.encoder") == "bert"
+
+
+_deep = st.lists(st.sampled_from("abcde"), min_size=1, max_size=9).map(".".join)
+
+
+@given(st.lists(_deep), st.integers(1, 30))
+def test_names_are_in_no_more_modules_than_were_allowed(names, most):
+    """And all the way down wherever there are no more."""
+    tensors = [StoredTensor(name, "F32", (2,), 2, "one", Span(0, 8)) for name in names]
+    items = [Counted(tensor, 2, 4) for tensor in tensors]
+    depth, every = depth_within(names, most), len(walk(items).by_prefix()) - 1  # without the root
+    assert (depth is None) == (every <= most)
+    if depth is not None:
+        assert len(walk(items, shallow=Shallow(4, depth)).by_prefix()) - 1 <= most
+
+
+@given(st.lists(_counted()), st.integers(0, 5), st.none() | st.integers(0, 5))
+def test_what_is_listed_less_deeply_loses_nothing_of_any_module(items, shallow, depth):
+    """Modules no deeper than that hold what they held; those below it, what is of other fates."""
+    full = walk(items, depth=depth).by_prefix()
+    others = walk([one for one in items if one.fate != 4], depth=depth).by_prefix()
+    for prefix, tally in walk(items, depth=depth, shallow=Shallow(4, shallow)).by_prefix().items():
+        level = prefix.count(".") + 1 if prefix else 0
+        assert tally == (full if level <= shallow else others)[prefix]
+
+
+def test_forty_parts_of_a_hundred_thousand_names_are_not_made():
+    names = [f"{number}." * 40 for number in range(100_000)]
+    assert depth_within(names, 10_000) == 0
+    assert depth_within(names[:200], 10_000) is None
+    assert depth_within(["a." * 40 + str(number) for number in range(100_000)], 10_000) is None
+
+
+def test_a_name_of_ten_thousand_parts_is_not_written_out_ten_thousand_times():
+    tracemalloc.start()
+    assert depth_within(["a." * 10_000 + "w"], 10_000) is None  # modules end at MAX_DEPTH
+    assert depth_within(["x" * 1_000_000 + "." * 60], 10_000) == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000

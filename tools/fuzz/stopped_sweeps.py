@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - run as a program
 """Law 8 for a night: `PYTHONPATH=tests python tools/fuzz/stopped_sweeps.py [--points N]`.
 
 Sweeps of forty models are stopped at random points, by kill -9, SIGTERM, Ctrl-C, SIGHUP or a full
@@ -24,7 +23,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="unless --points is given (60)")
     parser.add_argument("--seed", type=int, default=11)
     options = parser.parse_args()
-    draw = random.Random(options.seed)  # noqa: S311 - so that a run can be made again
+    draw = random.Random(options.seed)
     since, stops, ways = time.monotonic(), 0, Counter[str]()
     with Hub() as hub, tempfile.TemporaryDirectory() as name:
         folder = Path(name)

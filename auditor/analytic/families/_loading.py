@@ -1,13 +1,17 @@
-"""How transformers 5 loads the model types here: older names, sub-models, and what it leaves out.
+"""How transformers 5 loads the model types here: older names, fused experts, and sub-models.
 
-Facts of its conversion_mapping.py and of its classes' `_keys_to_ignore_on_load_unexpected`, by
-class name or model type; the patterns are its own, with its unescaped dots.
+Facts of its conversion_mapping.py, by class name or model type; the patterns are its own, with its
+unescaped dots.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from auditor.analytic.rules import Operation, Rule
+
 Renames = tuple[tuple[str, str], ...]  # (pattern, replacement), in their order
+Conversions = tuple[Rule, ...]
+Rules = tuple[tuple[str, str] | Rule, ...]  # both, in their order
 
 _TEXT_TOWER: Renames = ((r"^text_model\.(.+)", r"\1"),)
 _VISION_TOWER: Renames = ((r"^vision_model\.(.+)", r"\1"),)
@@ -92,16 +96,40 @@ _QWEN2_VL: Renames = (
 _QWEN2_VL_MODEL: Renames = ((r"^model\.(?:(?!language_model\.))(.+)", r"model.language_model.\1"),)
 _QWEN3_5_TEXT: Renames = ((r"^model\.language_model\.(.+)", r"model.\1"),)
 
+_STACKED = Operation("MergeModulelist")  # an axis of experts in front
+_ABOVE = Operation("Concatenate", axes=(1,))  # what gates above what is gated, in each expert
+
+
+def _experts(gate: str, up: str, down: str, module: str) -> Conversions:
+    """The experts of a layer become two tensors, (E, 2F, D) and (E, D, F)."""
+    each = [f"{module}.*.{name}.weight" for name in (gate, up, down)]
+    return (
+        Rule((each[0], each[1]), (f"{module}.gate_up_proj",), operations=(_STACKED, _ABOVE)),
+        Rule((each[2],), (f"{module}.down_proj",), operations=(_STACKED,)),
+    )
+
+
+_EXPERTS = _experts("gate_proj", "up_proj", "down_proj", "mlp.experts")
+_HALVES = Operation("Chunk")
+_SWIGLU = tuple(
+    Rule(
+        (f"mlp.weights_in.{kind}",),
+        (f"mlp.gate_proj.{kind}", f"mlp.up_proj.{kind}"),
+        operations=(_HALVES,),
+    )
+    for kind in ("weight", "bias")
+)
+
 # By class name, which is asked first, or by model type.
-RENAMES: Mapping[str, Renames] = MappingProxyType(
+RULES: Mapping[str, Rules] = MappingProxyType(
     {
         "CLIPTextModel": _TEXT_TOWER,
         "CLIPVisionModel": _VISION_TOWER,
         "DeiTModel": _VIT,
         "DetrForSegmentation": _DETR_MASKS,
         "DetrModel": _DETR,
-        "Dinov2Backbone": _DINOV2,
-        "Dinov2Model": _DINOV2,
+        "Dinov2Backbone": (*_DINOV2, *_SWIGLU),
+        "Dinov2Model": (*_DINOV2, *_SWIGLU),
         "GPTNeoXForCausalLM": ((r"^embed_out\.", "lm_head."),),
         "Gemma3Model": _LLAVA_MODEL,
         "LlavaModel": _LLAVA_MODEL,
@@ -118,29 +146,48 @@ RENAMES: Mapping[str, Renames] = MappingProxyType(
         "SiglipVisionModel": _VISION_TOWER,
         "SwinBackbone": ((r"^encoder\.", "swin.encoder."), (r"^embeddings\.", "swin.embeddings.")),
         "ViTModel": _VIT,
+        "deepseek_v2": _EXPERTS,
+        "deepseek_v3": _EXPERTS,
         "esm": (
             (
-                r"encoder.layer..*\.attention.self.rotary_embeddings.inv_freq",
+                "encoder.layer.*.attention.self.rotary_embeddings.inv_freq",
                 "rotary_embeddings.inv_freq",
             ),
+            ("LayerNorm.gamma", "LayerNorm.weight"),
+            ("LayerNorm.beta", "LayerNorm.bias"),
         ),
         "gemma3": _LLAVA,
+        "glm4_moe": _EXPERTS,
         "granitemoe": (
             (r"block_sparse_moe\.input_linear\.weight", "block_sparse_moe.experts.gate_up_proj"),
             (r"block_sparse_moe\.output_linear\.weight", "block_sparse_moe.experts.down_proj"),
             (r"block_sparse_moe\.router\.layer\.weight", "block_sparse_moe.router.weight"),
         ),
+        "lfm2_moe": _experts("w1", "w3", "w2", "feed_forward.experts"),
         "llava": _LLAVA,
-        "mixtral": ((".block_sparse_moe.", ".mlp."),),
+        "mixtral": ((".block_sparse_moe.", ".mlp."), *_experts("w1", "w3", "w2", ".experts")),
+        "olmoe": _EXPERTS,
         "paligemma": _LLAVA,
-        "qwen3_5_moe_text": _QWEN3_5_TEXT,
+        "qwen2_moe": _EXPERTS,
+        "qwen3_5_moe_text": (*_QWEN3_5_TEXT, *_EXPERTS),
         "qwen3_5_text": _QWEN3_5_TEXT,
+        "qwen3_moe": _EXPERTS,
         "swin": _SWIN,
     }
 )
 
-# Where a class has its base model, other than below the family's prefix.
-BASES: Mapping[str, str] = MappingProxyType({"DetrForSegmentation": "detr.model"})
+# Where a class has its base model, other than below the family's prefix; None: it has none.
+BASES: Mapping[str, str | None] = MappingProxyType(
+    {"DetrForSegmentation": "detr.model", "Dinov2Backbone": None}
+)
+
+# Classes that have only some of the models inside their base model.
+ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "CLIPForImageClassification": ("vision_model",),
+        "SiglipForImageClassification": ("vision_model",),
+    }
+)
 
 # Model type -> the models inside its base model: path, key of their config, model type if unsaid.
 INSIDE: Mapping[str, tuple[tuple[str, str, str], ...]] = MappingProxyType(
@@ -175,119 +222,5 @@ INSIDE: Mapping[str, tuple[tuple[str, str, str], ...]] = MappingProxyType(
             ("vision_model", "vision_config", "siglip_vision_model"),
         ),
         "vision-encoder-decoder": (("encoder", "encoder", "vit"), ("decoder", "decoder", "bert")),
-    }
-)
-
-# Models whose experts are fused as they are loaded; inside another model, only where it has them.
-FUSED = frozenset({"qwen3_5_moe_text"})
-
-_CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
-
-# Names that are not reported as unexpected, by class name and by model type.
-SILENT: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "DebertaV2ForMaskedLM": ("mask_predictions.*",),
-        "MT5ForConditionalGeneration": _CROSS_BIAS,
-        "MT5ForQuestionAnswering": _CROSS_BIAS,
-        "MT5ForSequenceClassification": _CROSS_BIAS,
-        "MT5Model": _CROSS_BIAS,
-        "Qwen3_5ForCausalLM": ("^model.visual.*",),
-        "Qwen3_5MoeForCausalLM": ("^model.visual.*",),
-        "T5EncoderModel": ("decoder",),
-        "T5ForConditionalGeneration": _CROSS_BIAS,
-        "T5ForQuestionAnswering": _CROSS_BIAS,
-        "T5ForSequenceClassification": _CROSS_BIAS,
-        "T5ForTokenClassification": ("decoder",),
-        "T5Model": _CROSS_BIAS,
-        "bart": ("encoder.version", "decoder.version"),
-        "deberta-v2": ("position_embeddings",),
-        "deepseek_v3": (r"model\.layers\.61.*",),
-        "detr": (r"detr\.model\.backbone\.model\.layer\d+\.0\.downsample\.1\.num_batches_tracked",),
-        "esm": ("position_embeddings.weight",),
-        "glm4_moe": (r"model\.layers\.92.*", r"model\.layers\.46.*"),
-        "gpt2": ("attn.bias", "crossattention.bias"),
-        "gpt_neox": ("attention.bias", "attention.masked_bias"),
-        "qwen3_5": ("^mtp.*",),
-        "qwen3_5_moe": ("^mtp.*",),
-        "qwen3_5_moe_text": ("^mtp.*",),
-        "qwen3_5_moe_vision": ("^mtp.*",),
-        "qwen3_5_text": ("^mtp.*",),
-        "qwen3_5_vision": ("^mtp.*",),
-        "swin": (
-            r"attention\.self\.relative_position_index",
-            r"attention\.relative_position_bias\.relative_position_index",
-        ),
-    }
-)
-
-# Buffers that a class takes where they are stored, and does not miss where they are not.
-TAKEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "BartForConditionalGeneration": ("^final_logits_bias$",),
-        "MBartForConditionalGeneration": ("^final_logits_bias$",),
-        "MarianMTModel": ("^final_logits_bias$", r"coder\.embed_positions\.weight$"),
-        "PegasusForConditionalGeneration": ("^final_logits_bias$",),
-    }
-)
-
-# Model types that have buffers, rotary frequencies or the numbers of positions, which they store
-# no more: loading leaves out what is called so, wherever older versions had it.
-ROTARY = frozenset(
-    {
-        "cohere",
-        "cohere2",
-        "deepseek_v2",
-        "deepseek_v3",
-        "falcon",
-        "gemma",
-        "gemma2",
-        "gemma4_vision",
-        "glm4",
-        "glm4_moe",
-        "gpt_neox",
-        "gpt_oss",
-        "granite",
-        "granitemoe",
-        "lfm2",
-        "llama",
-        "mistral",
-        "mixtral",
-        "olmo2",
-        "olmoe",
-        "phi",
-        "phi3",
-        "qwen2",
-        "qwen2_5_vl_text",
-        "qwen2_moe",
-        "qwen2_vl_text",
-        "qwen3",
-        "qwen3_5_moe_text",
-        "qwen3_5_text",
-        "qwen3_moe",
-        "qwen3_vl_text",
-        "smollm3",
-        "stablelm",
-        "starcoder2",
-    }
-)
-POSITIONS = frozenset(
-    {
-        "albert",
-        "bert",
-        "blip",
-        "camembert",
-        "clip_text_model",
-        "clip_vision_model",
-        "deberta-v2",
-        "distilbert",
-        "electra",
-        "esm",
-        "layoutlm",
-        "mpnet",
-        "openai-gpt",
-        "roberta",
-        "siglip_text_model",
-        "siglip_vision_model",
-        "xlm-roberta",
     }
 )

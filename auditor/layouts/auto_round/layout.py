@@ -26,6 +26,8 @@ from auditor.layouts._qweight import (
     best,
     columns_packed,
     form_of,
+    is_unseen,
+    judged,
     left_plain,
     orphans,
     parts_of,
@@ -35,6 +37,7 @@ from auditor.layouts._qweight import (
     turned,
 )
 from auditor.layouts._serving import one_number
+from auditor.layouts._words import columns, linear, named, rows
 from auditor.layouts.auto_round.settings import BITS, PLAIN, Scheme, Schemes, declared_form, unread
 from auditor.layouts.packing import (
     Declared,
@@ -45,6 +48,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
+    Written,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -60,14 +64,13 @@ _NOTES: Mapping[str, str] = {
 
 def recognises(stored: Stored) -> bool:
     """Some qweight has the shape of GPTQ's or of AWQ's gemm."""
-    return any(map(_is_packed, stored.modules.values()))
+    return any(map(_is_packed, judged(stored)))
 
 
 def _is_packed(members: Members) -> bool:
-    if "qweight" not in members:
-        return False
-    by_name = members["qweight"].shape is None and "scales" in members
-    return by_name or form_of(members, BITS) in {GPTQ, GEMM}
+    if is_unseen(members):
+        return "scales" in members
+    return form_of(members, BITS) in {GPTQ, GEMM}
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
@@ -84,6 +87,19 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     left_plain(stored, packed, lambda plain: _asked(plain, schemes), ledger)
     _plain_by_name(stored, schemes, ledger)
     return ledger.close(_title(packed))
+
+
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Of the modules whose settings the config tells."""
+    ledger, found = Ledger(), dict[str, Written]()
+    schemes, (form, _) = Schemes(declared, stored, ledger), declared_form(declared, ledger)
+    for module, members in stored.modules.items():
+        scheme = schemes.of(module)
+        bits = scheme.bits if scheme.bits in BITS else None
+        one = linear(module, implied, bits, scheme.group)
+        if one is not None and "qweight" in members:
+            found |= named(module, members, columns(one) if form == GEMM else rows(one))
+    return found
 
 
 def _title(packed: Mapping[str, Reading | None]) -> str:
@@ -129,7 +145,7 @@ def _unpack(
         ledger.fault(reason, members["qweight"])
     for last in _NEEDED:
         if last not in members:
-            ledger.fault(f"packed without its {last}", members["qweight"])
+            ledger.lack(f"packed without its {last}", members["qweight"])
     return reading
 
 
@@ -194,4 +210,5 @@ LAYOUT = Layout(
     recognises=recognises,
     unpack=unpack,
     unread=unread,
+    writes=writes,
 )

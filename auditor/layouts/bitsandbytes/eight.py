@@ -28,10 +28,10 @@ def unpack(
             ledger.fault(f"weight_format is {layout.shape}, one number is needed", layout)
     beside = tuple(tensor for tensor in (scales, layout) if tensor is not None)
     if weight is None:
-        ledger.fault("the int8 weight that these belong to is not stored", *beside)
+        ledger.lack("the int8 weight that these belong to is not stored", *beside)
         return
     if scales is None:
-        ledger.fault("weight_format without the SCB of an int8 weight", *beside)
+        ledger.lack("weight_format without the SCB of an int8 weight", *beside)
     if weight in done:
         ledger.fault("packed in 4 bits, and yet with an SCB or a weight_format of int8", weight)
         return
@@ -46,7 +46,7 @@ def unpack(
 
 def unpack_bare(weight: StoredTensor, implied: Implied, ledger: Ledger) -> None:
     """A weight of bytes that nothing stands beside to unpack it by."""
-    ledger.fault("int8 without its SCB: nothing says the scale of its outputs", weight)
+    ledger.lack("int8 without its SCB: nothing says the scale of its outputs", weight)
     _piece(weight, implied, ledger)
 
 

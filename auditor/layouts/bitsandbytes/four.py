@@ -74,14 +74,14 @@ def unpack(state: State, implied: Implied, ledger: Ledger) -> None:
     weight = state.weight
     if weight is None:
         ledger.note("absmax and the like of no stored weight", *state.beside)
-        ledger.fault("the packed weight that these belong to is not stored", *state.beside)
+        ledger.lack("the packed weight that these belong to is not stored", *state.beside)
         return
     _note(state, ledger)
     lacking = [part for part in ("absmax", "quant_map") if part not in state.parts]
     if not state.settings:
         lacking.append("quant_state")
     if lacking:
-        ledger.fault(f"packed in 4 bits without its {' and '.join(lacking)}", weight)
+        ledger.lack(f"packed in 4 bits without its {' and '.join(lacking)}", weight)
     dtype = "NF4" if state.kind == "nf4" else "FP4"
     if weight.shape is None or weight.dtype is None or weight.elements is None:
         ledger.pieces.append(Piece(weight, weight.name, None, dtype))
@@ -100,7 +100,7 @@ def unpack(state: State, implied: Implied, ledger: Ledger) -> None:
 
 def unpack_bare(weight: StoredTensor, implied: Implied, ledger: Ledger) -> None:
     """A column of bytes that nothing stands beside to unpack it by."""
-    ledger.fault("packed in 4 bits without its absmax, quant_map and quant_state", weight)
+    ledger.lack("packed in 4 bits without its absmax, quant_map and quant_state", weight)
     shape = _shape(weight, implied(weight.name), ledger)
     ledger.pieces.append(Piece(weight, weight.name, shape, "FP4"))
 
@@ -155,7 +155,7 @@ def _check_nested(absmax: StoredTensor, parts: Members, ledger: Ledger) -> None:
     nested = {"nested_absmax", "nested_quant_map"}
     if absmax.dtype == "U8" and not nested.issubset(parts):
         lacking = " and ".join(sorted(nested.difference(parts)))
-        ledger.fault(f"absmax is U8, quantised itself, without {lacking}", absmax)
+        ledger.lack(f"absmax is U8, quantised itself, without {lacking}", absmax)
     if absmax.dtype != "U8" and not nested.isdisjoint(parts):
         there = " and ".join(sorted(nested.intersection(parts)))
         ledger.fault(f"absmax is {absmax.dtype}, which is not quantised itself: {there}", absmax)

@@ -21,6 +21,7 @@ from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import at_or_below
 from auditor.layouts._settings import texts
 from auditor.layouts.bitsandbytes import eight, four
+from auditor.layouts.bitsandbytes.written import writes
 from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
 
 
@@ -97,5 +98,6 @@ LAYOUT = Layout(
     methods=("bitsandbytes", "bitsandbytes_4bit", "bitsandbytes_8bit"),
     recognises=recognises,
     unpack=unpack,
+    writes=writes,
     stores_plain=lambda declared: declared.settings.get("llm_int8_has_fp16_weight") is True,
 )

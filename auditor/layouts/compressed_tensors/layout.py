@@ -27,7 +27,8 @@ from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._scales import Grain, misfit, seen
 from auditor.layouts._serving import CACHE, note_cache, one_number
 from auditor.layouts.compressed_tensors import packs
-from auditor.layouts.compressed_tensors.schemes import UNSAID, Scheme, Schemes, read
+from auditor.layouts.compressed_tensors.schemes import UNSAID, Scheme, Schemes, flat, read
+from auditor.layouts.compressed_tensors.written import writes
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -42,7 +43,6 @@ from auditor.layouts.packing import (
 )
 from auditor.tensors import StoredTensor
 
-_WHOLE = frozenset({"I8", "F8_E4M3"})  # of a weight that keeps its shape
 _WEIGHTS = ("weight_packed", "compressed", "weight")
 _OF_WEIGHT = frozenset({"weight_scale", "weight_zero_point", "weight_g_idx", "weight_global_scale"})
 _OF_ACTIVATIONS = frozenset(
@@ -68,20 +68,15 @@ _STORES = {  # a format -> what it makes of a weight
 def recognises(stored: Stored) -> bool:
     """weight_packed, a bit mask, or weights of 8 bits beside a weight_scale."""
     return any(
-        "weight_packed" in parts or {"compressed", "bitmask"} <= parts.keys() or _whole(parts)
+        "weight_packed" in parts or {"compressed", "bitmask"} <= parts.keys() or packs.whole(parts)
         for parts in stored.modules.values()
     )
-
-
-def _whole(parts: Members) -> bool:
-    weight = parts.get("weight")
-    return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_WHOLE}
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named `X.weight`, whatever the format calls them."""
     ledger = Ledger()
-    declared = _flat(declared)
+    declared = flat(declared)
     modules = stored.modules
     schemes = read(declared, modules, ledger)
     forms: set[str] = set()
@@ -96,14 +91,6 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     _left_plain(stored, schemes, ledger)
     _cache(stored, declared, ledger)
     return ledger.close(", ".join(("compressed-tensors", *sorted(forms))))
-
-
-def _flat(declared: Declared | None) -> Declared | None:
-    """Older versions of transformers put the settings one level deeper."""
-    inner = declared.settings.get("quantization_config") if declared else None
-    if declared is None or not isinstance(inner, Mapping) or "config_groups" in declared.settings:
-        return declared
-    return Declared(method=declared.method, settings=inner, where=declared.where)
 
 
 def _module(
@@ -128,7 +115,7 @@ def _module(
 
 def _kept(name: str, parts: Members, scheme: Scheme) -> packs.Found | None:
     """A weight of 8 bits in the shape of the model."""
-    if not _whole(parts):
+    if not packs.whole(parts):
         return None
     weight, scale = parts["weight"], parts["weight_scale"]
     integers = weight.dtype == "I8" or (weight.dtype is None and scheme.kind == "int")
@@ -198,7 +185,7 @@ def _obligatory(parts: Members, scheme: Scheme, form: str, ledger: Ledger) -> No
     missing = [key for key in needed if key not in parts]
     if missing:
         weight = next(parts[key] for key in _WEIGHTS if key in parts)
-        ledger.fault(f"{' and '.join(missing)} should stand beside it, and no file has it", weight)
+        ledger.lack(f"{' and '.join(missing)} should stand beside it, and no file has it", weight)
 
 
 def _note(parts: Members, form: str, ledger: Ledger) -> None:
@@ -223,7 +210,7 @@ def _loose(parts: Members, ledger: Ledger) -> None:
     weight = parts.get("weight")
     ledger.note("scales, zero points and shapes of weights that are not packed", *lost)
     if weight is None:
-        ledger.fault("the weight that they belong to is not stored", *lost)
+        ledger.lack("the weight that they belong to is not stored", *lost)
     else:
         reason = f"beside a weight of {weight.dtype}, which needs none: loading would scale it"
         ledger.fault(reason, *lost)
@@ -237,7 +224,7 @@ def _cache(stored: Stored, declared: Declared | None, ledger: Ledger) -> None:
     keys = CACHE | {"output_scale"}
     if not any(keys & parts.keys() for parts in stored.modules.values()):
         reason = "and no k_scale or v_scale is stored: caches would be scaled by 1"
-        ledger.fault(f"kv_cache_scheme of {declared.where} is not dynamic, {reason}")
+        ledger.lack(f"kv_cache_scheme of {declared.where} is not dynamic, {reason}")
 
 
 # --- what the config says otherwise -----------------------------------------------------------
@@ -281,4 +268,5 @@ LAYOUT = Layout(
     methods=("compressed-tensors",),
     recognises=recognises,
     unpack=unpack,
+    writes=writes,
 )

@@ -10,6 +10,7 @@ from auditor.layouts.packing import Implied, Ledger, Members, Piece, Shape
 from auditor.tensors import StoredTensor
 
 _WORD = 32
+_KEPT = frozenset({"I8", "F8_E4M3"})  # of a weight that keeps its shape
 _MATRIX = 2
 _BITS = (4, 8, 2, 3, 5, 6, 7, 1)  # tried in this order where no config says it
 _HALVES = 16  # inputs of a tile of marlin-24, of which half are zero
@@ -66,11 +67,17 @@ def fixed_grain(form: str) -> Grain | None:
     return _BYTE_SCALES if form == "mxfp8-quantized" else None
 
 
+def whole(parts: Members) -> bool:
+    """Whether a weight of 8 bits keeps the shape of the model."""
+    weight = parts.get("weight")
+    return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_KEPT}
+
+
 def find(
     name: str, parts: Members, scheme: Scheme, implied: Implied, ledger: Ledger
 ) -> Found | None:
     """The packed weight of a module; None: it has none, or one that cannot be unpacked."""
-    form = _form(parts, scheme)
+    form = form_of(parts, scheme)
     if form is None:
         return None
     stored = parts["compressed" if form.startswith("sparse") else "weight_packed"]
@@ -97,7 +104,7 @@ def find(
     return Found(form, Piece(stored, name, shape, dtype or _inside(form, scheme)))
 
 
-def _form(parts: Members, scheme: Scheme) -> str | None:
+def form_of(parts: Members, scheme: Scheme) -> str | None:
     if {"compressed", "bitmask"} <= parts.keys():
         return "sparse-bitmask" if "row_offsets" in parts else "sparse-24-bitmask"
     packed = parts.get("weight_packed")
@@ -231,7 +238,9 @@ def _check_mask(mask: StoredTensor, shape: Shape, ledger: Ledger) -> None:
 
 def _masked(stored: StoredTensor, mask: StoredTensor, model: Shape | None, ledger: Ledger) -> Shape:
     """As many bits as the mask has; the architecture says how many of the last eight count."""
-    if mask.shape is None or not mask.shape:
+    if mask.shape is None:  # only an index names it
+        return model or stored.shape or ()
+    if not mask.shape:
         ledger.fault(f"bitmask is {mask.shape}, which says no shape", mask)
         return stored.shape or ()
     *rows, count = mask.shape

@@ -53,6 +53,14 @@ class Schemes(NamedTuple):
         return None if module in self.ignored else self.named.get(module, self.default)
 
 
+def flat(declared: Declared | None) -> Declared | None:
+    """Older versions of transformers put the settings one level deeper."""
+    inner = declared.settings.get("quantization_config") if declared else None
+    if declared is None or not isinstance(inner, Mapping) or "config_groups" in declared.settings:
+        return declared
+    return Declared(method=declared.method, settings=inner, where=declared.where)
+
+
 def read(declared: Declared | None, modules: Iterable[str], ledger: Ledger) -> Schemes:
     """The scheme of each of the modules; what the config cannot mean is a fault."""
     if declared is None:

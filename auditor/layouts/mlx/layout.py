@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from auditor.layouts.mlx.names import Place, may_move, move, place, put
 from auditor.layouts.mlx.settings import AFFINE, Packing, Settings, guessed, settings
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
     Implied,
     Layout,
@@ -26,6 +27,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
+    Written,
 )
 from auditor.tensors import StoredTensor
 
@@ -58,7 +60,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
             _unpack(weight, beside, said.of(module), implied, ledger)
             _check_plain(module, said, beside.values(), ledger)
         elif weight is not None and weight.dtype == "U32":
-            ledger.fault("packed in words of 32 bits, and has no scales", weight)
+            ledger.lack("packed in words of 32 bits, and has no scales", weight)
         elif weight is not None and module in said.own:
             ledger.fault("the config says how this is packed, and it is stored plain", weight)
         for last in ("weight", "bias"):
@@ -66,6 +68,35 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
             if tensor is not None and may_move(tensor) and (last == "bias" or not beside):
                 move(tensor, implied, ledger)
     return ledger.close(f"mlx, {said.top}" if said.top else "mlx")
+
+
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """What `mlx.core.quantize` makes of the weights that the config says are packed."""
+    said, found = settings(declared, Ledger()), dict[str, Written]()
+    for module, members in stored.modules.items():
+        weight, packing = members.get("weight"), said.of(module)
+        beside = [last for last in _BESIDE if last in members]
+        if weight is None or packing is None or module in said.plain or not beside:
+            continue
+        where = place(weight, implied)
+        if where.expected is None:
+            continue
+        shape = (len(where.names), *where.expected) if where.stacked else where.expected
+        parts = _parts(shape, packing)
+        found |= {members[last].name: parts[last] for last in ("weight", *beside)}
+    return found
+
+
+def _parts(shape: Shape, packing: Packing) -> dict[str, Written]:
+    *rows, inputs = shape
+    group = Written((*rows, inputs // packing.group), FLOATS if packing.mode == AFFINE else ("U8",))
+    return {
+        "weight": Written((*rows, inputs * packing.bits // 32), ("U32",)),
+        "scales": group,
+        "biases": group,
+        "qbiases": group,
+        "global_scale": Written(tuple(rows[:-1]), ("F32",)),
+    }
 
 
 def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
@@ -92,7 +123,7 @@ def _unpack(
     for part, tensor in beside.items():
         ledger.note(_BESIDE[part], tensor)
     if weight is None:
-        ledger.fault("the packed weight that these serve is not stored", *beside.values())
+        ledger.lack("the packed weight that these serve is not stored", *beside.values())
         return
     if weight.dtype not in _PACKED:
         said = f"stored plain, as {weight.dtype}, and yet beside {' and '.join(beside)}"
@@ -127,7 +158,7 @@ def _unpacked(
     groups = scales.shape if scales is not None else None
     if groups is None or groups[:-1] != words[:-1] or len(groups) != len(words):
         if scales is None:
-            ledger.fault("packed in words of 32 bits, and has no scales", weight)
+            ledger.lack("packed in words of 32 bits, and has no scales", weight)
         elif groups is not None:
             ledger.fault(f"scales {groups} beside words {words}: one row each is needed", scales)
         return packing, _shape(words, packing)
@@ -171,7 +202,7 @@ def _check(packing: Packing, beside: Members, words: Shape, ledger: Ledger) -> N
     if "global_scale" in beside:
         _check_global(packing, beside["global_scale"], words, ledger)
     if scales is not None and affine and "biases" not in beside and "qbiases" not in beside:
-        ledger.fault("the mode affine needs biases, and there are none", scales)
+        ledger.lack("the mode affine needs biases, and there are none", scales)
     if scales is not None and scales.dtype is not None and (scales.dtype == "U8") == affine:
         ledger.fault(f"scales of {scales.dtype} in the mode {packing.mode}", scales)
 
@@ -188,4 +219,6 @@ def _check_global(packing: Packing, tensor: StoredTensor, words: Shape, ledger: 
         ledger.fault(f"global_scale is {tensor.shape}, {needed} is needed", tensor)
 
 
-LAYOUT = Layout(name="mlx", methods=("mlx", "metal"), recognises=recognises, unpack=unpack)
+LAYOUT = Layout(
+    name="mlx", methods=("mlx", "metal"), recognises=recognises, unpack=unpack, writes=writes
+)

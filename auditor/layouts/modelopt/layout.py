@@ -23,8 +23,9 @@ from auditor.layouts._experts import AXES
 from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._patterns import globbed
 from auditor.layouts._scales import CHANNEL, Grain, groups, misfit, seen
-from auditor.layouts._serving import note_cache
+from auditor.layouts._serving import CACHE, note_cache
 from auditor.layouts.modelopt.settings import Settings, read
+from auditor.layouts.modelopt.written import written
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -35,6 +36,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
+    Written,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -103,6 +105,23 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(", ".join(("modelopt", *sorted(kinds))))
 
 
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Of the weights whose algorithm the config tells; a low-rank part is not among them."""
+    settings, found = read(declared, Ledger()), dict[str, Written]()
+    for module, parts in stored.modules.items():
+        for weight in _weights(module, parts):
+            shape = implied(weight.name)
+            if shape is None or len(shape) < _MATRIX:
+                continue
+            for key, one in written(settings.of(module), shape).items():
+                tensor = weight.beside(key) if key else weight.stored
+                if tensor is not None:
+                    found[tensor.name] = one
+        for key in CACHE & parts.keys():
+            found[parts[key].name] = Written((), ("F32", "BF16", "F16"))
+    return found
+
+
 def _weights(module: str, parts: Members) -> list[_Weight]:
     """The weights of a module that are packed and have a scale; an index alone tells no dtype."""
     found = []
@@ -121,7 +140,7 @@ def _weights(module: str, parts: Members) -> list[_Weight]:
 def _book(weight: _Weight, settings: Settings, implied: Implied, ledger: Ledger) -> str:
     """The piece, its scales and what else there is; the kind, in words."""
     said = settings.of(weight.module)
-    kind = _kind(weight) or said.kind or "FP8"
+    kind = _kind(weight) or said.kind or ("NVFP4" if weight.stored.dtype == "U8" else "FP8")
     if said.kind not in {None, kind}:
         what = f"{weight.stored.dtype} {weight.stored.shape}"
         reason = f"stored as {kind} ({what}), but {settings.where} says {said.algorithm}"
@@ -140,13 +159,15 @@ def _book(weight: _Weight, settings: Settings, implied: Implied, ledger: Ledger)
     missing = [key for key in said.needs if weight.beside(key) is None]
     if missing:
         reason = f"{' and '.join(missing)} should stand beside it, and no file has it"
-        ledger.fault(reason, weight.stored)
+        ledger.lack(reason, weight.stored)
     return kind
 
 
 def _kind(weight: _Weight) -> str | None:
-    """What the dtypes of a weight and of its scale stand for; None: only an index has them."""
+    """What the dtypes of a weight and of its scale stand for; None: only an index has one."""
     match weight.stored.dtype:
+        case "U8" | "F8_E4M3" if weight.scale.dtype is None:
+            return None
         case "U8":
             return {"F8_E4M3": "NVFP4", "U8": "MXFP4"}.get(weight.scale.dtype or "", "INT4")
         case "F8_E4M3":
@@ -240,11 +261,12 @@ def _loose(parts: Members, ledger: Ledger) -> None:
     others = [parts[key] for key in _BESIDE if key in parts and key != "weight_scale_2"]
     if lost:
         ledger.note("scales of weights that are not packed", *lost)
-        ledger.fault(_why(weight), *lost)
+        book = ledger.lack if weight is None else ledger.fault
+        book(_why(weight), *lost)
     if others:
         ledger.note("scales of activations", *others)
     if weight is not None and weight.dtype in _PACKED:
-        ledger.fault(f"{weight.dtype} without a weight_scale: its numbers mean nothing", weight)
+        ledger.lack(f"{weight.dtype} without a weight_scale: its numbers mean nothing", weight)
 
 
 def _why(weight: StoredTensor | None) -> str:
@@ -275,4 +297,10 @@ def _excluded(
         ledger.fault(f"plain, but {settings.where} says that it is packed", *named)
 
 
-LAYOUT = Layout(name="modelopt", methods=("modelopt",), recognises=recognises, unpack=unpack)
+LAYOUT = Layout(
+    name="modelopt",
+    methods=("modelopt",),
+    recognises=recognises,
+    unpack=unpack,
+    writes=writes,
+)

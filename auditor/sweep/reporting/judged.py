@@ -1,5 +1,6 @@
 """One model of a night, with all that its reports say of it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -101,7 +102,7 @@ def judged(compared: Compared, baseline: Baseline, *, first: bool) -> Judged:
     matches = matched(
         findings(outcome) if outcome else (),
         findings(before) if before else (),
-        unseen=_unseen(outcome),
+        unseen=_unseen(outcome, before),
     )
     reason = outcome.get("reason") if outcome else None
     return Judged(
@@ -126,12 +127,24 @@ def _blind(model: str, outcome: Outcome | None, baseline: Baseline) -> bool:
     return any(baseline.excused(model, reason) is None for reason in reasons)
 
 
-def _unseen(outcome: Outcome | None) -> tuple[str | None, ...]:
-    """The components that could not be audited; None for the model itself."""
+def _unseen(outcome: Outcome | None, before: Outcome | None) -> tuple[str | None, ...]:
+    """The components that could not be looked at as they were before; None for the model itself.
+
+    What was found of one that could not be audited was found of its files alone, and is looked for
+    wherever these are read.
+    """
     if outcome is None:
         return (None,)
-    blind = (one for one in every(outcome) if one.get("verdict") not in {"clean", "findings"})
-    return tuple(one.get("component") for one in blind)
+    of_files = {one.get("component") for one in _unaudited(before or {})}
+    return tuple(
+        one.get("component")
+        for one in _unaudited(outcome)
+        if not (one.get("observed") and one.get("component") in of_files)
+    )
+
+
+def _unaudited(outcome: Outcome) -> Iterator[Outcome]:
+    return (one for one in every(outcome) if one.get("verdict") not in {"clean", "findings"})
 
 
 def _before(compared: Compared, outcome: Outcome | None) -> Outcome | None:

@@ -47,16 +47,17 @@ class Summary:
         severities = {match.finding["severity"] for match in judged.alarms}
         outcome = judged.outcome or {}
         bad_request = outcome.get("reason") == "bad-request"
-        unseen = judged.verdict in {None, "unaudited"} and judged.excused is None
+        unaudited = judged.verdict in {None, "unaudited"} and judged.excused is None
+        unseen = (unaudited and not bad_request) or judged.blind
         error = "error" in severities or judged.unexplained
         warning = severities == {"warning"} and not judged.unexplained
         self.alarming.update(
             errors=error,
             warnings=warning,
-            unaudited=(unseen and not bad_request) or (judged.blind and not (error or warning)),
-            bad_requests=unseen and bad_request,
-            blind_errors=error and judged.blind,
-            blind_warnings=warning and judged.blind,
+            unaudited=unseen and not (error or warning),
+            bad_requests=unaudited and bad_request,
+            blind_errors=error and unseen,
+            blind_warnings=warning and unseen,
         )
 
     def _findings(self, judged: Judged) -> None:

@@ -53,14 +53,21 @@ class Nights(Store):
     def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
         """Every model of the night and of the one before, in the order of ids.
 
-        What was known before is what the last night before found that could audit the model, else
-        what the night before had: a night without network makes nothing new the night after.
+        What was known before is what the last night before found that could audit the model; of
+        one that nobody can audit tonight either, what the last found that could read its files;
+        else what the night before had. So a night without network makes nothing new the night
+        after.
         """
         for model, tonight, last in self._merged(night, previous):
-            if previous is None or (last is not None and audited(last)) or tonight is None:
+            if previous is None or tonight is None:
+                yield Compared(model, tonight, last)
+                continue
+            files = tonight.verdict == "unaudited"
+            if last is not None and (audited(last) or (files and read(last))):
                 yield Compared(model, tonight, last)
             else:
-                yield Compared(model, tonight, self._last_audited(model, previous) or last)
+                known = self._last_audited(model, previous, files=files)
+                yield Compared(model, tonight, known or last)
 
     def _merged(
         self, night: Night, previous: Night | None
@@ -77,9 +84,12 @@ class Nights(Store):
             one = next(ours, None) if tonight else one
             other = next(theirs, None) if last else other
 
-    def _last_audited(self, model: str, until: Night) -> Result | None:
-        """What the last finished night up to `until` found that could audit the model."""
-        row = self._database.execute(_LAST_AUDITED, (model, until.night)).fetchone()
+    def _last_audited(self, model: str, until: Night, *, files: bool) -> Result | None:
+        """What the last finished night up to `until` found that could audit the model.
+
+        One that could read its `files` will do, where none could audit it or that is asked for.
+        """
+        row = self._database.execute(_LAST_AUDITED, (model, until.night, files)).fetchone()
         return None if row is None else self.result(row[0], model)
 
 
@@ -88,11 +98,17 @@ def audited(result: Result) -> bool:
     return result.verdict in {"clean", "findings"}
 
 
+def read(result: Result) -> bool:
+    """Whether a night could read the model's files, audited or not."""
+    return result.tensors is not None
+
+
 _LAST_AUDITED = """
 SELECT nights.night FROM nights
 JOIN planned ON planned.plan = nights.plan AND planned.model = ?1
 JOIN outcomes o ON o.model = planned.model AND o.commit_sha = planned.commit_sha
     AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue
-WHERE nights.night <= ?2 AND nights.finished IS NOT NULL AND o.verdict != 'unaudited'
-ORDER BY nights.night DESC LIMIT 1
+WHERE nights.night <= ?2 AND nights.finished IS NOT NULL
+    AND (o.verdict != 'unaudited' OR o.tensors IS NOT NULL)
+ORDER BY NOT ?3 AND o.verdict = 'unaudited', nights.night DESC LIMIT 1
 """

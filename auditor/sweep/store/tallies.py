@@ -10,10 +10,10 @@ class Alarms(NamedTuple):
 
     errors: int  # a finding of that severity, or a residual
     warnings: int  # none of those, but a warning
-    unaudited: int  # could not be audited; or a component could not, and it is none of the above
+    unaudited: int  # it, or a component, could not be audited, and it is none of the above
     bad_requests: int
-    # Of those with errors, and with warnings: a component could not be audited. What is found comes
-    # before that, unless --fail-on lets it pass.
+    # Of those with errors, and with warnings: it, or a component, could not be audited. What is
+    # found comes before that, unless --fail-on lets it pass.
     blind_errors: int = 0
     blind_warnings: int = 0
 
@@ -37,15 +37,18 @@ class Tallies(Store):
 
 
 _ALARMS = """
-SELECT sum(error), sum(warning),
-    sum(verdict = 'unaudited' AND NOT bad_request OR blind AND NOT error AND NOT warning),
-    sum(bad_request), sum(error AND blind), sum(warning AND blind)
+SELECT sum(error), sum(warning), sum(unseen AND NOT error AND NOT warning), sum(bad_request),
+    sum(unseen AND error), sum(unseen AND warning)
 FROM (
-    SELECT errors > 0 OR coalesce(residual, 0) != 0 AS error,
-        errors = 0 AND coalesce(residual, 0) = 0 AND warnings > 0 AS warning,
-        coalesce(verdict, 'unaudited') AS verdict,
-        verdict = 'findings' AND blind > 0 AS blind,
-        coalesce(reason, '') = 'bad-request' AS bad_request
-    FROM results WHERE night = :night
+    SELECT error, NOT error AND warnings AS warning, bad_request,
+        (verdict = 'unaudited' OR verdict = 'findings' AND blind) AND NOT bad_request AS unseen
+    FROM (
+        SELECT coalesce(errors, 0) > 0 OR coalesce(residual, 0) != 0 AS error,
+            coalesce(warnings, 0) > 0 AS warnings,
+            coalesce(verdict, 'unaudited') AS verdict,
+            coalesce(blind, 0) > 0 AS blind,
+            coalesce(reason, '') = 'bad-request' AS bad_request
+        FROM results WHERE night = :night
+    )
 )
 """

@@ -38,6 +38,7 @@ CONTEXT = get_context("spawn")
 # which go when it is done, and looking for cycles among every 700 takes a tenth of the time.
 _YOUNG = 20_000
 
+_OUT_OF_MEMORY = 12  # exit code of a process: ENOMEM
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Token = Callable[[], str | None]  # looked up once processes have started, which takes as long
@@ -246,11 +247,14 @@ def _token(pipe: Connection) -> str | None:
 
 @contextmanager
 def _ending() -> Iterator[None]:
-    """End the process where the pipe has ended.
+    """End the process where the pipe has ended, or where memory has.
 
-    Its threads may sit in a read for seconds yet; nothing of theirs is worth waiting for.
+    Its threads may sit in a read for seconds yet; nothing of theirs is worth waiting for. Without
+    memory it can do no more, and the sweep finds out which model was to blame.
     """
     try:
         yield
     except (EOFError, OSError):
         os._exit(0)
+    except MemoryError:
+        os._exit(_OUT_OF_MEMORY)

@@ -22,6 +22,7 @@ from auditor.downloader.snapshot import Snapshot, Source
 from auditor.downloader.stored import joined
 from auditor.downloader.storing import dump_own, dump_shared, fingerprint
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.examining.guard import outcome_of
 from auditor.report import Unaudited
 from auditor.sweep.policy import PASSING, Policy
 from auditor.sweep.store.ledger import Waiting
@@ -73,13 +74,11 @@ class Auditor:
         self._turn = Lock()
 
     def audit(self, waiting: Waiting) -> Done:
-        """Never raises: what goes wrong with one model is said in its outcome."""
-        try:
-            return self._audited(waiting)
-        except Exception as error:  # noqa: BLE001 - our own fault, and the other models go on
-            said = f"{type(error).__name__}: {error}"
-            detail = f"the auditor failed, which is its own fault: please report {said!r}"
-            return failed(waiting, Reason.CRASHED, detail)
+        """What goes wrong with one model is said in its outcome; raises MemoryError alone."""
+        return outcome_of(
+            lambda: self._audited(waiting),
+            lambda detail: failed(waiting, Reason.CRASHED, detail),
+        )
 
     def _audited(self, waiting: Waiting) -> Done:
         fetched = waiting.snapshot is None

@@ -6,11 +6,11 @@ from importlib import import_module
 import pytest
 from bert_configs import config_of
 
-from auditor import oracle
 from auditor.analytic import catalogue
 from auditor.analytic.adapters import Base, forms
 from auditor.analytic.blocks import Layer
 from auditor.analytic.families import FILES
+from auditor.oracle import build
 
 pytestmark = pytest.mark.oracle
 
@@ -25,8 +25,8 @@ def built(model_type: str):
     module = import_module(f"analytic.strategies.{FILES[model_type]}")
     values = {**getattr(module, "LEAST", {}).get(model_type, {}), "model_type": model_type}
     target, config = catalogue.base_class(model_type), config_of(**values)
-    library = oracle._library()  # noqa: SLF001 - the way in which the oracle builds
-    model = oracle._build(oracle._model_class(library, target), values)  # noqa: SLF001 - likewise
+    library = build._library()  # noqa: SLF001 - the way in which the oracle builds
+    model = build._build(build._model_class(library, target), values)  # noqa: SLF001 - likewise
     return model, forms(catalogue.expect(config, target), catalogue.tree(config, target))
 
 

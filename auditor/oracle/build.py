@@ -1,15 +1,11 @@
 """The same expectation from transformers itself, on torch's meta device: shapes, and no weights.
 
 torch and transformers take seconds and 340 MB to import, so only who asks pays for them: an audit
-asks through `consult`, whose process runs `serve`. Nothing is downloaded, and no code runs but that
-of the installed library.
+asks through `consult`, whose process runs `serving`. Nothing is downloaded, and no code runs but
+that of the installed library.
 """
 
-import json
-import os
 import re
-import signal
-import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,8 +16,10 @@ from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
+from auditor.analytic.loading import Loading
 from auditor.containers.words import described, named, quoted
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.oracle import rules
 
 # Keys that shape no tensor but can fetch code or weights, or pack what is to be counted unpacked.
 _DROPPED = re.compile(r"implementation|pretrained_backbone|^quantization_config$|^(torch_)?dtype$")
@@ -46,11 +44,6 @@ _HALF = 150  # characters from either end of a message of transformers
 
 _NO_MEMORY = "can't allocate memory"  # torch says so, in a RuntimeError
 
-# What `serve` allows for one answer. Of the classes that their defaults build the slowest takes 6 s
-# after an import of 7, and the largest 344 MB.
-MOST_SECONDS = 120
-MOST_BYTES = 4 * 2**30
-
 
 def inventory(config: Mapping[str, Any], target: str) -> Expectation:
     """What `save_pretrained` of a model of that class, built from this config, would store.
@@ -63,17 +56,26 @@ def inventory(config: Mapping[str, Any], target: str) -> Expectation:
     library = _library()
     with _quiet():
         model = _build(_model_class(library, target), _checked(config))
+        shapes = rules.untied(model)
+        model.tie_weights()
         tensors = tuple(_tensors(model))
+        loading = rules.loading(model, shapes, (tensor.name for tensor in tensors))
     return expectation(
-        target, type(model.config).model_type, model.base_model_prefix or "", tensors
+        target,
+        model_type=type(model.config).model_type,
+        prefix=model.base_model_prefix or "",
+        tensors=tensors,
+        loading=loading,
     )
 
 
-def expectation(
+def expectation(  # noqa: PLR0913 - the parts of an answer, and whose it is
     target: str,
+    *,
     model_type: str,
     prefix: str,
     tensors: tuple[ExpectedTensor, ...],
+    loading: Loading,
     library: str | None = None,
 ) -> Expectation:
     """The sums that belong to an inventory."""
@@ -91,6 +93,7 @@ def expectation(
         modules=MappingProxyType(
             {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
         ),
+        loading=loading,
     )
 
 
@@ -132,14 +135,16 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build(model_class: Any, config: dict[str, Any]) -> Any:
+    """The model as from_pretrained has it before it loads: no weights, and none of them tied."""
     import torch  # noqa: PLC0415 - see the module's docstring
+    from transformers.initialization import no_tie_weights  # noqa: PLC0415 - likewise
 
     config_class = model_class.config_class
     try:
-        with torch.device("meta"):
-            model = model_class(config_class.from_dict(_part(config_class, config)))
+        with torch.device("meta"), no_tie_weights():
+            return model_class(config_class.from_dict(part(config_class, config)))
     except (ImportError, OSError) as error:  # a library, or a backbone that is on the Hub
-        detail = f"{model_class.__name__} needs what is not here: {_one_line(error)}"
+        detail = f"{model_class.__name__} needs what is not here: {one_line(error)}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
     except Exception as error:  # noqa: BLE001 - a modeling file can raise anything at a config
         if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
@@ -147,10 +152,8 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
         unsaid = "" if _refuses(error) else ", and does not say what is wrong with it"
         raise CheckpointError(
             f"transformers cannot build {model_class.__name__} from this config{unsaid}: "
-            f"{type(error).__name__}: {_one_line(error)}"
+            f"{type(error).__name__}: {one_line(error)}"
         ) from None
-    model.tie_weights()
-    return model
 
 
 def _refuses(error: Exception) -> bool:
@@ -160,7 +163,7 @@ def _refuses(error: Exception) -> bool:
     return isinstance(error, ValueError | StrictDataclassError)
 
 
-def _part(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
+def part(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
     """The class's own part of the config of a whole, looked for as its from_pretrained does."""
     part = config.get(config_class.base_config_key)
     if isinstance(part, dict):
@@ -250,49 +253,7 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """The message with its middle cut out, where transformers prints whole modules."""
     text = " ".join(str(error).split())
     return text if len(text) <= 2 * _HALF else f"{text[:_HALF]} ... {text[-_HALF:]}"
-
-
-# --- in a process of its own ------------------------------------------------------------------
-
-
-def serve() -> None:
-    """Answer `[target, config]`, a line of JSON each, until there are no more.
-
-    A question that takes longer than MOST_SECONDS ends the process by SIGALRM; what would take more
-    than MOST_BYTES is refused its memory. Nothing is asked of the network.
-    """
-    import resource  # noqa: PLC0415 - only this process has limits
-
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-    with os.fdopen(os.dup(1), "w", encoding="ascii") as answers:
-        os.dup2(2, 1)  # whatever a library prints is no answer
-        for line in sys.stdin:
-            signal.alarm(MOST_SECONDS)
-            target, config = json.loads(line)
-            answers.write(json.dumps(_answer(target, config)) + "\n")
-            answers.flush()
-            signal.alarm(0)
-
-
-def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of `expectation`, or `fault`: what is wrong with the config, or `reason`."""
-    try:
-        found = inventory(config, target)
-    except CheckpointError as error:
-        return {"fault": str(error)}
-    except SourceError as error:
-        return {"reason": error.reason, "detail": str(error)}
-    except MemoryError:
-        detail = f"transformers takes more than {MOST_BYTES >> 30} GiB to build {target}"
-        return {"reason": Reason.TOO_LARGE, "detail": detail}
-    except Exception as error:  # noqa: BLE001 - the library, or how we use it; the audit goes on
-        detail = f"{target}: {type(error).__name__}: {_one_line(error)}"
-        return {"reason": Reason.UNKNOWN_ARCHITECTURE, "detail": detail}
-    return {"model_type": found.model_type, "prefix": found.prefix, "tensors": found.tensors}

@@ -23,6 +23,7 @@ from auditor.layouts._patterns import skipped
 from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups, misfit, seen
 from auditor.layouts._serving import note_cache
 from auditor.layouts._settings import sides, texts
+from auditor.layouts.fp8.written import FOUR_GROUP, of_activations, weight_and_scale
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -33,6 +34,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
+    Written,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -44,7 +46,7 @@ _SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `
 _SHARED = frozenset({"scale", "weight_scale"})  # of other layouts and plain modules as well
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
 _OF_EXPERTS = ("_activation_scale", "_input_scale")  # behind gate_up_proj and the like
-_FOUR_GROUP = groups(32)
+_FOUR_GROUP = groups(FOUR_GROUP)
 _METHODS = ("fp8", "fbgemm_fp8")
 
 
@@ -93,6 +95,21 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     if settings.static:
         _without_activations(found, stored, ledger)
     return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))
+
+
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Of weights and of their scales, and of activations where one number is stored."""
+    settings, found = _read(declared, Ledger()), dict[str, Written]()
+    usual = CHANNEL if settings.rows else settings.block or TENSOR
+    for module, parts in stored.modules.items():
+        for one in _one_scale_each(_weights(module, parts), Ledger()):
+            fours = settings.experts == "fp4" and ".experts." in f".{module}."
+            name = below(module, one.stem)
+            found |= weight_and_scale(name, one.scale, usual, implied, fours=fours)
+        for key, tensor in parts.items():
+            if key in _ACTIVATIONS or key.endswith(_OF_EXPERTS):
+                found |= of_activations(tensor, implied)
+    return found
 
 
 def _weights(module: str, parts: Members) -> list[_Weight]:
@@ -243,7 +260,7 @@ def _without_activations(found: list[_Weight], stored: Stored, ledger: Ledger) -
     ]
     if bare:
         reason = "activation_scheme is static, and no input_scale or activation_scale beside it"
-        ledger.fault(reason, *bare)
+        ledger.lack(reason, *bare)
 
 
 def _loose(parts: Members, weights: list[_Weight], ledger: Ledger) -> None:
@@ -255,13 +272,13 @@ def _loose(parts: Members, weights: list[_Weight], ledger: Ledger) -> None:
         if ours and stem not in scaled:
             _orphan(tensor, parts.get(stem), ledger)
         elif tensor.dtype in FLOATS and key not in scaled:
-            ledger.fault(f"{tensor.dtype} without a scale: loading would make up one", tensor)
+            ledger.lack(f"{tensor.dtype} without a scale: loading would make up one", tensor)
 
 
 def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
     ledger.note("scales of weights", scale)
     if weight is None:
-        ledger.fault("the weight that this scale belongs to is not stored", scale)
+        ledger.lack("the weight that this scale belongs to is not stored", scale)
     else:
         ledger.fault(f"a scale beside a weight of {weight.dtype}, which needs none", scale)
 
@@ -282,4 +299,4 @@ def _of(found: list[_Weight], modules: frozenset[str]) -> Iterator[StoredTensor]
             yield weight.weight
 
 
-LAYOUT = Layout(name="fp8", methods=_METHODS, recognises=recognises, unpack=unpack)
+LAYOUT = Layout(name="fp8", methods=_METHODS, recognises=recognises, unpack=unpack, writes=writes)

@@ -1,0 +1,246 @@
+"""What transformers makes of the tensors that a conversion takes, as far as shapes go.
+
+Mixtures of experts are stored a tensor an expert and held in memory as one; fused projections are
+cut, some weights turned. An operation takes the shapes that were collected for each source of a
+rule and gives those of its targets, as the class of its name in core_model_loading.py does.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import ceil, prod
+from typing import NamedTuple, Protocol
+
+from auditor.analytic.rules import Operation, Rule
+
+Shape = tuple[int, ...]
+Collected = dict[str, list[Shape] | Shape]  # a list: one for each stored tensor
+
+ONE = 1
+
+
+class ConversionError(Exception):
+    """Tensors that cannot be converted: loading them raises, whatever the flags."""
+
+
+class UnknownOperationError(Exception):
+    """An operation that a later transformers has, and nobody here knows."""
+
+
+class Shapes(Protocol):
+    """Those of a model, by names in memory."""
+
+    def __contains__(self, name: str, /) -> bool: ...
+
+    def __getitem__(self, name: str, /) -> Shape: ...
+
+
+class Conversion(NamedTuple):
+    """A rule, the parameter that it is for, and the shapes that the model has."""
+
+    rule: Rule
+    name: str  # of the first target, in memory
+    model: Shapes
+
+
+def converted(
+    conversion: Conversion, collected: Mapping[str, list[Shape]]
+) -> Iterator[tuple[str, Shape]]:
+    """The tensors in memory that the collected ones become; ConversionError where they cannot."""
+    shapes: Collected = dict(collected)
+    for operation in conversion.rule.operations:
+        if operation.name not in _OPERATIONS:
+            raise UnknownOperationError(operation.name)
+        try:
+            shapes = _OPERATIONS[operation.name](operation, shapes, conversion)
+        except ConversionError as error:
+            raise ConversionError(f"{operation.name}: {error}") from None
+    full = conversion.name.replace("*.", "0.")
+    within = next((target for target in shapes if target in full), None)
+    before, _, after = full.partition(within) if within is not None else ("", "", "")
+    for target, found in shapes.items():
+        yield f"{before}{target}{after}", _first(found)
+
+
+# --- the operations ---------------------------------------------------------------------------
+
+
+def _chunk(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    shape, axis = _lone(shapes), operation.axes[0]
+    targets = conversion.rule.targets
+    if operation.number is not None and len(targets) > ONE:
+        raise ConversionError("several targets for any number of parts")
+    if operation.number is not None:
+        targets = tuple(targets[0].replace("*", str(i)) for i in range(operation.number))
+    if not targets:
+        raise ConversionError("it is to be cut into no parts")
+    length = _length(shape, axis)
+    size = ceil(length / len(targets))
+    cuts = [min(size, length - at) for at in range(0, length, size)] if size else [0] * len(targets)
+    return {target: _with(shape, axis, cut) for target, cut in zip(targets, cuts, strict=False)}
+
+
+def _split(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    shape, axis = _lone(shapes), operation.axes[0]
+    first, *_ = targets = conversion.rule.targets
+    wanted = [_of_model(conversion, conversion.name.replace(first, target)) for target in targets]
+    sizes = [_length(each, axis) for each in wanted]
+    if sum(sizes) != _length(shape, axis):
+        parts = " + ".join(map(str, sizes))
+        raise ConversionError(f"{shape} cannot be cut into {parts} = {sum(sizes)} at axis {axis}")
+    return {target: _with(shape, axis, size) for target, size in zip(targets, sizes, strict=True)}
+
+
+def _concatenate(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    if len(conversion.rule.targets) > ONE:
+        raise ConversionError("several targets for one tensor")
+    every: list[Shape] = []
+    for source in dict.fromkeys(conversion.rule.sources):
+        found = shapes.get(source, [])
+        every += found if isinstance(found, list) else [found]
+    return {conversion.rule.targets[0]: _joined(every, operation.axes[0])}
+
+
+def _interleave(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    shape = _first(next(iter(shapes.values())))
+    if _length(shape, operation.axes[0]) % 2 and prod(shape):
+        raise ConversionError(f"{shape} is not even at axis {operation.axes[0]}")
+    return {conversion.rule.targets[0]: shape}
+
+
+def _merge(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    targets = conversion.rule.targets
+    if len(shapes) == ONE and len(targets) > ONE:
+        raise ConversionError("several targets for one list of tensors")
+    merged: Collected = {}
+    for source, found in shapes.items():
+        shape = _stacked(found, operation.axes[0]) if isinstance(found, list) else found
+        merged[targets[0] if len(shapes) == ONE else source] = shape
+    return merged
+
+
+def _transpose(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    rule, shape = conversion.rule, _lone(shapes)
+    if len(rule.targets) > ONE and len(rule.sources) > ONE:
+        raise ConversionError("several targets for several tensors")
+    target = rule.sources[0] if len(rule.targets) > ONE else rule.targets[0]
+    if operation.number and shape == _of_model(conversion, conversion.name):
+        return {target: shape}  # it looks whether it has to
+    one, other = operation.axes
+    turned = list(shape or (1,))  # torch takes a number for a tensor of one axis
+    _ = _length(tuple(turned), one), _length(tuple(turned), other)
+    turned[one], turned[other] = turned[other], turned[one]
+    return {target: tuple(turned) if shape else shape}
+
+
+def _permute(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    sources, targets = conversion.rule.sources, conversion.rule.targets
+    if len(sources) > ONE and len(targets) > ONE:
+        raise ConversionError("several targets for several tensors")
+    alone = len(sources) == len(targets) == ONE
+    permuted: Collected = {}
+    for source, found in shapes.items():
+        if operation.only is None or any(part in source for part in operation.only):
+            if isinstance(found, list) and len(found) > ONE:
+                raise ConversionError(f"{len(found)} tensors for one")
+            _check_heads(_first(found), operation.number)
+            found = _first(found)  # noqa: PLW2901 - as it goes on
+        permuted[targets[0] if alone else source] = found
+    return permuted
+
+
+def _check_heads(shape: Shape, heads: int | None) -> None:
+    """Rows are pairs of numbers of each head; of more than two axes it turns none."""
+    rows = _length(shape, 0)
+    pairs = not heads or rows // heads // 2 * heads * 2 == rows or not prod(shape)
+    if not heads or (len(shape) in {1, 2} and not pairs):
+        raise ConversionError(f"{rows} rows are not pairs of {heads} heads")
+
+
+def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    """Each list is cut into as many parts as there are targets: experts of text, of vision."""
+    targets = conversion.rule.targets
+    parts: dict[str, list[Shape]] = {target: [] for target in targets}
+    for source in conversion.rule.sources:
+        if source not in shapes:
+            raise ConversionError(f"no tensor for {source}")
+        found = shapes[source]
+        every = found if isinstance(found, list) else [found]
+        size = ceil(len(every) / len(targets))
+        for place, target in enumerate(targets):
+            some = every[place * size : (place + 1) * size]
+            parts[target].append(_stacked(some, operation.axes[0]))
+    return {target: _joined(found, operation.axes[1]) for target, found in parts.items()}
+
+
+_OPERATIONS: Mapping[str, Callable[[Operation, Collected, Conversion], Collected]] = {
+    "Chunk": _chunk,
+    "Split": _split,
+    "Concatenate": _concatenate,
+    "Interleave": _interleave,
+    "MergeModulelist": _merge,
+    "Transpose": _transpose,
+    "PermuteForRope": _permute,
+    "ErnieFuseAndSplitTextVisionExperts": _fuse_experts,
+}
+KNOWN = frozenset(_OPERATIONS)
+
+
+# --- shapes, as torch has them ----------------------------------------------------------------
+
+
+def _first(found: list[Shape] | Shape) -> Shape:
+    return found[0] if isinstance(found, list) else found
+
+
+def _lone(shapes: Collected) -> Shape:
+    if len(shapes) != ONE:
+        raise ConversionError(f"tensors of {len(shapes)} names, where it takes those of one")
+    return _first(next(iter(shapes.values())))
+
+
+def _of_model(conversion: Conversion, name: str) -> Shape:
+    if name not in conversion.model:
+        raise ConversionError(f"the model has no {name}")
+    return conversion.model[name]
+
+
+def _length(shape: Shape, axis: int) -> int:
+    if not -len(shape) <= axis < len(shape):
+        raise ConversionError(f"{shape} has no axis {axis}")
+    return shape[axis]
+
+
+def _with(shape: Shape, axis: int, length: int) -> Shape:
+    changed = list(shape)
+    changed[axis] = length
+    return tuple(changed)
+
+
+def _stacked(shapes: Sequence[Shape], axis: int) -> Shape:
+    """torch.stack: as many as there are, on an axis of their own."""
+    first = _alike(shapes)
+    if not -len(first) - 1 <= axis <= len(first):
+        raise ConversionError(f"{first} has no place for axis {axis}")
+    at = axis if axis >= 0 else axis + len(first) + 1
+    return (*first[:at], len(shapes), *first[at:])
+
+
+def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
+    """torch.cat: one behind the other; an empty tensor of one axis, (0,), counts for nothing."""
+    every = list(shapes)
+    some = [shape for shape in every if shape != (0,)]
+    if every and not some:
+        return (0,)
+    lengths = [_length(shape, axis) for shape in some]
+    first = _alike(some, but=axis)
+    return _with(first, axis, sum(lengths))
+
+
+def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
+    """The first; ConversionError where another differs from it, on any axis `but` that one."""
+    if not shapes:
+        raise ConversionError("there is no tensor to make it of")
+    first = shapes[0]
+    for other in shapes:
+        if other != first and (but is None or _with(other, but, 0) != _with(first, but, 0)):
+            raise ConversionError(f"one has the shape {first}, another {other}")
+    return first

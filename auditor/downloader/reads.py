@@ -1,0 +1,59 @@
+"""Reads side by side: of a pool that several checkpoints share, or of threads of their own."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, as_completed, wait
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, TypeVar
+
+from auditor.downloader.pools import threads
+
+T = TypeVar("T")
+
+# Reads at a time: enough to hide the round trips of a few hundred shards, few enough that a
+# mirror does not take it for an attack.
+_AT_ONCE = 8
+
+
+class Stops(Protocol):
+    """What can end its waits."""
+
+    def stop(self) -> None: ...
+
+
+def as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:
+    """as_completed, which takes 17 us even where all have ended: of a pool that works at once."""
+    return futures if all(future.done() for future in futures) else as_completed(futures)
+
+
+class _Part(Executor):
+    """One checkpoint's share of a pool: it can give up what it asked for, and nothing else."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._asked: list[Future[Any]] = []
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future = self._pool.submit(fn, *args, **kwargs)
+        self._asked.append(future)
+        return future
+
+    def give_up(self) -> None:
+        """Cancel what has not begun, and wait for what has."""
+        for future in self._asked:
+            future.cancel()
+        wait(self._asked)
+
+
+@contextmanager
+def part_of(pool: Executor, reader: Stops) -> Iterator[Executor]:
+    part = _Part(pool)
+    try:
+        yield part
+    except BaseException:
+        reader.stop()
+        part.give_up()
+        raise
+
+
+def own_pool(reader: Stops) -> AbstractContextManager[Executor]:
+    return threads(_AT_ONCE, reader.stop)

@@ -1,0 +1,92 @@
+"""What compressed-tensors stores under each name of a module: see layout.py."""
+
+from collections.abc import Mapping
+from math import prod
+
+from auditor.layouts._scales import TENSOR, Grain, grid
+from auditor.layouts.compressed_tensors import packs
+from auditor.layouts.compressed_tensors.schemes import Scheme, flat, read
+from auditor.layouts.packing import (
+    FLOATS,
+    Declared,
+    Implied,
+    Ledger,
+    Members,
+    Shape,
+    Stored,
+    Written,
+    below,
+)
+
+_WORD = 32
+_MATRIX = 2
+_ONE = Written((1,), ("F32", "BF16", "F16"))
+_BYTES = {"nvfp4-pack-quantized": 4, "mxfp4-pack-quantized": 4, "mxfp6-pack-quantized": 6}
+_EXPONENTS = frozenset({"mxfp4-pack-quantized", "mxfp6-pack-quantized", "mxfp8-quantized"})
+# Whatever the format.
+_ACTIVATIONS = dict.fromkeys(
+    ("input_scale", "output_scale", "input_global_scale", "output_global_scale"), _ONE
+)
+_CACHE = dict.fromkeys(("k_scale", "v_scale", "q_scale"), _ONE)
+
+
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+    """Of modules whose scheme the config tells; nothing of sparse weights and of 2:4 tiles."""
+    found: dict[str, Written] = {}
+    schemes = read(flat(declared), stored.modules, Ledger())
+    for module, parts in stored.modules.items():
+        scheme, shape = schemes.of(module), implied(below(module))
+        if scheme is None or not scheme.quantises or shape is None or len(shape) < _MATRIX:
+            continue
+        form = packs.form_of(parts, scheme) or _form_kept(parts, scheme)
+        grain = scheme.grain if form is None else packs.fixed_grain(form) or scheme.grain
+        if form is not None and grain is not None:
+            own = _written(form, scheme, shape, grain)
+            found |= {parts[last].name: one for last, one in own.items() if last in parts}
+    return found
+
+
+def _form_kept(parts: Members, scheme: Scheme) -> str | None:
+    """Of a weight of 8 bits; by names alone the scheme tells which."""
+    if not packs.whole(parts):
+        return None
+    if scheme.form == "mxfp8-quantized":
+        return scheme.form
+    return "int-quantized" if scheme.kind == "int" else "float-quantized"
+
+
+def _written(form: str, scheme: Scheme, shape: Shape, grain: Grain) -> Mapping[str, Written]:
+    """By the last part of their names, of a weight (..., out, in) with scales of that grain."""
+    scales = (1,) if grain == TENSOR else grid(shape, grain)
+    beside = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": Written(shape[-1:], ("I32",))}
+    if form == "pack-quantized":
+        return {**beside, **_words(scheme.bits or 4, shape, scales)}
+    if form in _BYTES:
+        *rows, inputs = shape
+        inside = "U8" if form in _EXPONENTS else "F8_E4M3"
+        packed = Written((*rows, inputs * _BYTES[form] // 8), ("U8",))
+        own = {"weight_packed": packed, "weight_scale": Written(scales, (inside,))}
+        return {**beside, **own, "weight_global_scale": _ONE}
+    if form in {"int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized"}:
+        dtype = "I8" if scheme.kind == "int" else "F8_E4M3"
+        dtypes = ("U8",) if form in _EXPONENTS else FLOATS
+        own = {"weight": Written(shape, (dtype,)), "weight_scale": Written(scales, dtypes)}
+        return {**beside, **own, "weight_zero_point": Written(scales, (dtype,))}
+    return {}
+
+
+def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, Written]:
+    """Older versions filled no word across numbers: more words, unless the bits divide 32."""
+    *rows, inputs = shape
+    own: dict[str, Written] = {
+        "weight_scale": Written(scales, FLOATS),
+        "weight_shape": Written((len(shape),), ("I64", "I32")),
+    }
+    whole, dense = -(-inputs // (_WORD // bits)), -(-inputs * bits // _WORD)
+    own["weight_packed"] = Written((*rows, whole), ("I32",), fewer=prod(rows) * (whole - dense))
+    if len(scales) > 1:
+        *experts, outputs, columns = scales
+        whole, dense = -(-outputs // (_WORD // bits)), -(-outputs * bits // _WORD)
+        less = prod(experts) * columns * (whole - dense)
+        own["weight_zero_point"] = Written((*experts, whole, columns), ("I32",), fewer=less)
+    return own

@@ -1,0 +1,56 @@
+"""The oracle in a process of its own: a question a line, an answer a line, within bounds."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.oracle.answer import written
+from auditor.oracle.build import inventory, one_line
+
+# What `serve` allows for one answer. Of the classes that their defaults build the slowest takes 6 s
+# after an import of 7, and the largest 344 MB.
+MOST_SECONDS = 120
+MOST_BYTES = 4 * 2**30
+
+
+def serve() -> None:
+    """Answer `[target, config]`, a line of JSON each, until there are no more.
+
+    A question that takes longer than MOST_SECONDS ends the process by SIGALRM; what would take more
+    than MOST_BYTES is refused its memory. Nothing is asked of the network.
+    """
+    import resource  # noqa: PLC0415 - only this process has limits
+
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    with os.fdopen(os.dup(1), "w", encoding="ascii") as answers:
+        os.dup2(2, 1)  # whatever a library prints is no answer
+        for line in sys.stdin:
+            signal.alarm(MOST_SECONDS)
+            target, config = json.loads(line)
+            answers.write(json.dumps(_answer(target, config)) + "\n")
+            answers.flush()
+            signal.alarm(0)
+
+
+def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The expectation, or `fault`: what is wrong with the config, or the `reason` for neither."""
+    try:
+        found = inventory(config, target)
+    except CheckpointError as error:
+        return {"fault": str(error)}
+    except SourceError as error:
+        return {"reason": error.reason, "detail": str(error)}
+    except MemoryError:
+        detail = f"transformers takes more than {MOST_BYTES >> 30} GiB to build {target}"
+        return {"reason": Reason.TOO_LARGE, "detail": detail}
+    except Exception as error:  # noqa: BLE001 - the library, or how we use it; the audit goes on
+        detail = f"{target}: {type(error).__name__}: {one_line(error)}"
+        return {"reason": Reason.UNKNOWN_ARCHITECTURE, "detail": detail}
+    return written(found)

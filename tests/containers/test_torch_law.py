@@ -1,0 +1,116 @@
+"""What torch.load would unpickle is what is read, or the file is refused; never otherwise.
+
+The judges are torch's own reader of archives, CPython's unpickler in C with every import refused,
+and torch.load(weights_only=True) itself: tools/fuzz, which `make fuzz` runs at length.
+"""
+
+import io
+import zipfile
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the judge of these files")
+pytest.importorskip("safetensors")
+
+from fuzz import programs  # noqa: E402 - needs torch
+from fuzz.bounds import bounded_memory  # noqa: E402
+from fuzz.hostile_files import around  # noqa: E402
+from fuzz.judges import of_file  # noqa: E402
+from fuzz.run import target_of  # noqa: E402
+from fuzz.target import READ, REFUSED, case_of  # noqa: E402
+from fuzz.torch_law import judge_file, judge_pickle, read  # noqa: E402
+
+from auditor.containers.kinds import Table  # noqa: E402
+from auditor.errors import CheckpointError  # noqa: E402
+
+pytestmark = pytest.mark.oracle
+
+GOOD = programs.saved()[0]
+HOSTILE = around(*GOOD)
+
+
+@pytest.mark.parametrize(("name", "cases"), [("torch-pickles", 10_000), ("torch-files", 8_000)])
+def test_the_law_holds_whatever_is_changed(name, cases):
+    target = target_of(name)
+    broken = []
+    with bounded_memory():
+        for number in range(cases):
+            verdict = target.judge(case_of(target, 1, number))
+            if verdict.fault:
+                broken.append((number, verdict))
+    assert broken == []
+
+
+def test_no_file_of_torch_save_is_refused():
+    for content in programs.files():
+        table = read(content)
+        assert isinstance(table, Table)
+        assert (table.broken, table.faults, table.size_faults, table.imports) == (None, (), (), ())
+        assert table.tensors
+        assert judge_file(content) == (READ, None)
+
+
+def test_no_pickle_that_python_writes_is_refused():
+    written = [data for data in programs.pickles() if data not in programs.HANDMADE]
+    assert len(written) > 100
+    assert [data for data in written if judge_pickle(data).fault] == []
+    assert [data for data in written if judge_pickle(data).kind == REFUSED] == []
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_torch_would_run_is_never_called_clean(name):
+    """The first assertion is the judge's: torch would import `system` from each of these files."""
+    assert ("posix", "system") in of_file(HOSTILE[name]).imports
+    table = read(HOSTILE[name])
+    assert isinstance(table, CheckpointError) or table.broken or table.imports
+
+
+def test_imports_before_a_fault_are_named():
+    """A frame that opens within a frame is refused; what is imported before it is told."""
+    data = b"\x80\4\x95" + (40).to_bytes(8, "little") + programs.CALL + b"\x95"
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("a/data.pkl", data + bytes(40))
+        archive.writestr("a/version", "3\n")
+    table = read(content.getvalue())
+    assert "opens a frame inside a frame" in table.broken
+    assert table.imports == ("posix.system(':;')",)
+
+
+def repacked(content: bytes, *, pack=zipfile.ZIP_STORED, folders=False) -> bytes:
+    """The same entries as zipfile writes them."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w", pack) as new:
+        if folders:
+            new.mkdir("archive")
+            new.mkdir("archive/data")
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("pack", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("folders", [False, True])
+def test_an_archive_that_was_packed_anew_is_read_as_torch_reads_it(pack, folders):
+    content = repacked(programs.files()[0], pack=pack, folders=folders)
+    table = read(content)
+    loaded = torch.load(io.BytesIO(content), weights_only=True)
+    assert {one.name: one.shape for one in table.tensors} == {
+        name: tuple(one.shape) for name, one in loaded.items()
+    }
+    assert (table.faults, table.imports) == ((), ())
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "Model.v2.ckpt", "poids.pt"])
+def test_a_file_that_torch_wrote_by_its_name_is_read(name, tmp_path):
+    """Then the archive's folder has the file's name, and not `archive`."""
+    torch.save({"a": torch.ones(2, 3)}, tmp_path / name)
+    [tensor] = read((tmp_path / name).read_bytes()).tensors
+    assert (tensor.name, tensor.shape) == ("a", (2, 3))
+
+
+def test_what_accelerate_saves_is_read(tmp_path):
+    utils = pytest.importorskip("accelerate.utils", reason="a writer of the field")
+    utils.save({"a": torch.ones(2, 3)}, tmp_path / "a.bin", safe_serialization=False)
+    [tensor] = read((tmp_path / "a.bin").read_bytes()).tensors
+    assert (tensor.name, tensor.shape) == ("a", (2, 3))

@@ -1,0 +1,65 @@
+"""Writes the bounds of the code into SECURITY.md: `python tests/rewrite_security.py`."""
+
+import re
+from pathlib import Path
+
+from auditor import oracle
+from auditor.analytic import blocks
+from auditor.containers import imports, index, jsons, manifest, pickle_machine, pickle_reader, zips
+from auditor.downloader import assemble, folder, heads, http, hub, listing, stored
+from auditor.examining import case
+from auditor.reconciler import findings
+
+SECURITY = Path(__file__).resolve().parent.parent / "SECURITY.md"
+BYTES = 2**20
+TABLE = re.compile(r"(<!-- bounds -->\n).*?(<!-- end of bounds -->)", re.DOTALL)
+
+
+def mib(size: int) -> str:
+    assert size % BYTES == 0
+    return f"{size // BYTES} MiB"
+
+
+BOUNDS = (
+    ("safetensors headers of one model", mib(heads.MOST_HEADERS)),
+    ("tensors in them", f"{heads.MOST_TENSORS:,}"),
+    ("JSON values of one header", f"{jsons.MAX_VALUES:,}"),
+    ("an index", mib(index.MAX_INDEX)),
+    ("files that an index names", f"{index.MAX_SHARDS:,}"),
+    ("JSON values of a config or an index", f"{jsons.MAX_TEXT_VALUES:,}"),
+    ("levels of JSON", f"{jsons.MAX_DEPTH:,}"),
+    ("digits of an integer", f"{jsons.MAX_DIGITS:,}"),
+    ("a config", mib(assemble.MAX_CONFIG)),
+    ("tensors that a config implies", f"{blocks.MAX_TENSORS:,}"),
+    ("a manifest of several models", mib(manifest.MAX_MANIFEST)),
+    ("models in one repository", f"{manifest.MAX_COMPONENTS:,}"),
+    ("bytes that are read of a torch file or GGUF", mib(heads.MOST_BYTES)),
+    ("reads of such a file", f"{heads.MOST_READS:,}"),
+    ("a pickle", mib(pickle_reader.MAX_PICKLE)),
+    ("its opcodes", f"{pickle_machine.MAX_OPCODES:,}"),
+    ("its containers, strings and records", f"{pickle_machine.MAX_OBJECTS:,}"),
+    ("the directory of a zip archive", mib(zips.MAX_DIRECTORY)),
+    ("imports that a finding lists", f"{imports.MAX_LINES:,}"),
+    ("a snapshot, unpacked", mib(stored.MAX_SNAPSHOT)),
+    ("files of a folder", f"{folder._MOST_FILES:,}"),  # noqa: SLF001 - a number of the document
+    ("the Hub's listing of one model", mib(hub.MAX_LISTING)),
+    ("a page of its list of models", mib(listing.MAX_PAGE)),
+    ("redirects", f"{http._MOST_REDIRECTS:,}"),  # noqa: SLF001
+    ("names of unexpected tensors that a finding lists", f"{findings.MOST_NAMED:,}"),
+    ("module rows of a report, unexpected ones", f"{case.MOST_STRANGE_MODULES:,}"),
+    ("seconds in which transformers answers", f"{oracle.MOST_SECONDS:,}"),
+    ("memory in which it does", mib(oracle.MOST_BYTES)),
+)
+
+
+def table() -> str:
+    rows = (f"| {what} | {most} |\n" for what, most in BOUNDS)
+    return f"\n| of | at most |\n| --- | --: |\n{''.join(rows)}\n"
+
+
+def rewritten(text: str) -> str:
+    return TABLE.sub(lambda block: f"{block[1]}{table()}{block[2]}", text)
+
+
+if __name__ == "__main__":
+    SECURITY.write_text(rewritten(SECURITY.read_text()))

@@ -1,0 +1,225 @@
+"""What torch and CPython would do with bytes: every import is recorded, none is made.
+
+The unpickler is CPython's own in C, with `find_class` and `persistent_load` overridden as torch
+overrides them; what would be imported is a class made here that remembers what is done to it. The
+reader of archives is torch's own. Files of the legacy form are read as torch.serialization does.
+"""
+
+import io
+import pickle
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any, Self
+
+import torch
+
+MAGIC = torch.serialization.MAGIC_NUMBER
+PROTOCOL = torch.serialization.PROTOCOL_VERSION
+
+
+def as_it_is(value: Any, levels: int) -> Any:
+    """Arguments as a call sees them: lists and dicts in them may be filled further afterwards."""
+    if not levels or type(value) not in {list, tuple, dict}:
+        return value
+    if type(value) is dict:
+        return value.copy()
+    return type(value)(as_it_is(one, levels - 1) for one in value)
+
+
+class _Recording(type):
+    """Of the classes that stand for imports: a state that is set on the class itself is kept."""
+
+    changed: list[Any]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> "_Recording":
+        made = super().__new__(cls, name, bases, body)
+        made.changed = []
+        return made
+
+
+def _state_of(made: _Recording) -> Any:
+    """The unpickler asks the class for a __setstate__, and is given what keeps it."""
+    return made.changed.append
+
+
+_Recording.__setstate__ = property(_state_of)  # type: ignore[attr-defined]
+
+
+class Made(metaclass=_Recording):
+    """What a call of an import would give, and what would then be done to it."""
+
+    of: Any = None  # (module, name), or what was called
+    args: tuple[Any, ...]
+    keywords: dict[str, Any]
+    pairs: list[tuple[Any, Any]]
+
+    def __new__(cls, *args: Any, **keywords: Any) -> Self:
+        made = super().__new__(cls)
+        made.args, made.keywords = as_it_is(args, 4), keywords
+        made.pairs, made.state, made.built = [], None, False
+        return made
+
+    def __init__(self, *_args: Any, **_keywords: Any) -> None:
+        """Whatever it is called with is kept already."""
+
+    def __call__(self, *args: Any) -> "Made":
+        made = Made(*args)
+        made.of = self
+        return made
+
+    def __setstate__(self, state: Any) -> None:
+        self.state, self.built = state, True
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.pairs.append((key, value))
+
+    def extend(self, _items: Any) -> None:
+        """What a made object does with its items is its own."""
+
+    add = append = extend
+
+
+class Kept:
+    """What the loader's persistent_load would give."""
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.states: list[Any] = []
+
+    def __setstate__(self, state: Any) -> None:
+        self.states.append(state)
+
+
+@dataclass
+class Judged:
+    """What became of one pickle, or of all pickles of a file."""
+
+    value: Any = None
+    imports: list[tuple[str, str]] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    error: str | None = None  # torch, or the unpickler, refuses it
+    stop: int = 0
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: IO[bytes], judged: Judged) -> None:
+        super().__init__(stream, encoding="utf-8")
+        self._judged = judged
+        self._classes: dict[tuple[str, str], type] = {}
+
+    def find_class(self, module: str, name: str) -> type:
+        self._judged.imports.append((module, name))
+        made = self._classes.get((module, name))
+        if made is None:
+            made = _Recording("Import", (Made,), {"of": (module, name)})
+            self._classes[module, name] = made
+        return made
+
+
+class _WithStorages(_Unpickler):
+    def persistent_load(self, key: Any) -> Any:
+        """A storage; of the legacy form also a class, which comes with its source."""
+        if isinstance(key, tuple) and len(key) > 1 and key[0] == "module":
+            return key[1]
+        self._judged.kept.append(Kept(key))
+        return self._judged.kept[-1]
+
+
+def unpickled(stream: IO[bytes], judged: Judged, *, storages: bool = True) -> None:
+    """Run the unpickler over a stream from where it is; what comes of it goes into `judged`."""
+    kind = _WithStorages if storages else _Unpickler
+    try:
+        judged.value = kind(stream, judged).load()
+    except Exception as error:  # noqa: BLE001 - whatever hostile bytes make of the unpickler
+        judged.error = f"{type(error).__name__}: {error}"
+    judged.stop = stream.tell()
+
+
+def streams(data: bytes) -> Iterator[IO[bytes]]:
+    """The two kinds that torch gives the unpickler: one that lets it look ahead, one that not."""
+    yield io.BytesIO(data)
+    yield io.BufferedReader(io.BytesIO(data))
+
+
+def of_pickle(data: bytes) -> Iterator[Judged]:
+    """What becomes of a pickle in each kind of stream."""
+    for stream in streams(data):
+        judged = Judged()
+        unpickled(stream, judged)
+        yield judged
+
+
+def data_pkl(content: bytes) -> bytes | str:
+    """What torch's own reader takes for the pickle of an archive, or why it refuses the archive."""
+    try:
+        reader: Any = torch._C.PyTorchFileReader(io.BytesIO(content))
+        if "constants.pkl" in reader.get_all_records():
+            return "it is a program of TorchScript"
+        for name in ("byteorder", ".format_version", ".storage_alignment"):
+            if reader.has_record(name):
+                reader.get_record(name)
+        return bytes(reader.get_record("data.pkl"))
+    except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message, or of a name
+        return str(error).partition("\n")[0]
+
+
+def of_file(content: bytes) -> Judged:
+    """What torch.load(weights_only=False) would unpickle of a file, all pickles together."""
+    if content.startswith(b"PK\x03\x04"):
+        data = data_pkl(content)
+        if isinstance(data, str):
+            return Judged(error=f"torch's reader refuses the archive: {data}")
+        judged = Judged()
+        unpickled(io.BytesIO(data), judged)
+        return judged
+    return _of_tar(content) or _of_pickles(content)
+
+
+def _of_tar(content: bytes) -> Judged | None:
+    """Of the form before 0.1.10, which torch looks for first; None: it is no tar archive."""
+    judged = Judged()
+    try:
+        with tarfile.open(
+            fileobj=io.BytesIO(content), mode="r:", format=tarfile.PAX_FORMAT
+        ) as archive:
+            _members(archive, judged)
+    except tarfile.TarError:
+        return None
+    except Exception as error:  # noqa: BLE001 - torch.load ends with it, too
+        judged.error = f"{type(error).__name__}: {error}"
+    return judged
+
+
+def _members(archive: tarfile.TarFile, judged: Judged) -> None:
+    """The pickles of the three members, in the order in which torch asks for them."""
+    for name in ("storages", "tensors", "pickle"):
+        try:
+            member = archive.extractfile(name)
+        except KeyError:
+            return
+        held = member.read() if member else b""
+        stream = io.BytesIO(held)
+        before = -1
+        while before < stream.tell() < len(held):
+            before = stream.tell()
+            unpickled(stream, judged, storages=name == "pickle")
+
+
+def _of_pickles(content: bytes) -> Judged:
+    """The five of the legacy form; of the last kind of stream, for both must come to the same."""
+    judged = Judged()
+    for stream in streams(content):
+        judged = Judged()
+        for number in range(5):
+            one = Judged(imports=judged.imports)
+            unpickled(stream, one, storages=number == 3)
+            judged.error, judged.stop = one.error, one.stop
+            if number == 3:
+                judged.value, judged.kept = one.value, one.kept
+            wrong = (number == 0 and one.value != MAGIC) or (number == 1 and one.value != PROTOCOL)
+            if wrong and not one.error:
+                judged.error = "torch refuses the magic number or the protocol"
+            if judged.error:
+                break
+    return judged

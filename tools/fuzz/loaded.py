@@ -1,0 +1,75 @@
+"""The table of a file against what torch.load itself makes of it, with weights_only=True."""
+
+import io
+import warnings
+
+import torch
+
+from auditor.containers.kinds import Table
+
+_NAMED = {
+    torch.float4_e2m1fn_x2: "F4",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.complex64: "C64",
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.uint16: "U16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+}
+
+
+def table_fault(table: Table, content: bytes) -> str | None:
+    """Against torch.load itself, which refuses by `weights_only` whatever is no plain value."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = torch.load(io.BytesIO(content), weights_only=True)
+    except Exception:  # noqa: BLE001 - its Unpickler reads fewer opcodes, and calls can fail
+        return None
+    theirs = dict(_tensors(_wrapped(loaded, table)))
+    ours = {one.name: (one.dtype, one.shape) for one in table.tensors}
+    shared = ours.keys() & theirs.keys()
+    if any(ours[name] != theirs[name] for name in shared) or ours.keys() - theirs.keys():
+        return f"has the tensors {ours}, and torch loads {theirs}"
+    return None
+
+
+def _wrapped(loaded: object, table: Table) -> object:
+    """The part of it that is read here, by the note that says so."""
+    for note in table.notes:
+        for key in note.split("under '")[1].split("'")[0].split("."):
+            loaded = loaded[key]  # type: ignore[index] # a dict, by the note
+    return loaded
+
+
+def _tensors(value: object, name: str = "", depth: int = 0) -> list[tuple[str, object]]:
+    """Every tensor in a value that torch loaded, by its dotted name."""
+    if isinstance(value, torch.Tensor):
+        shape = tuple(value.shape)
+        if value.dtype == torch.float4_e2m1fn_x2 and shape:
+            shape = (*shape[:-1], 2 * shape[-1])
+        return [(name, (_NAMED.get(value.dtype, str(value.dtype)), shape))]
+    if depth > 70:
+        return []
+    pairs = _items(value) if isinstance(value, dict) else _placed(value)
+    found = []
+    for key, one in pairs:
+        found += _tensors(one, f"{name}.{key}" if name else str(key), depth + 1)
+    return found
+
+
+def _placed(value: object) -> list[tuple[object, object]]:
+    return list(enumerate(value)) if isinstance(value, list | tuple) else []
+
+
+def _items(value: dict[object, object]) -> list[tuple[object, object]]:
+    """As transformers asks a state dict, whose own attributes may hide its methods."""
+    return [(key, value[key]) for key in value.keys()]  # noqa: SIM118 - as just said

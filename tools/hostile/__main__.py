@@ -1,0 +1,86 @@
+"""`python -m hostile`: audits every input of the table, and says which of them cost too much."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from bad_input.conftest import environment
+from bad_input.making import whole
+from bad_input.running import KIB_ABOVE, Run, run
+
+from hostile.table import Hostile, table
+
+_SECONDS = 20  # of processor time
+_CODES = {0, 1, 2, 3}
+_SHOWN = 12  # of the costliest
+_FORMS = ("json", "terminal", "csv")
+
+
+class Cost(NamedTuple):
+    """What one audit of one input came to."""
+
+    name: str
+    code: int
+    seconds: float
+    kib: int  # above a plain audit
+    faults: tuple[str, ...]
+
+
+def main() -> int:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="hostile-") as top:
+        costs = list(_measured(Path(top), options.only, options.form))
+    costs.sort(key=lambda cost: (cost.kib, cost.seconds), reverse=True)
+    for cost in costs if options.all else costs[:_SHOWN]:
+        print(f"{cost.kib / 1024:6.0f} MiB {cost.seconds:6.2f} s  exit {cost.code}  {cost.name}")
+    broken = [cost for cost in costs if cost.faults]
+    for cost in broken:
+        print(f"{cost.name}: {'; '.join(cost.faults)}")
+    slowest = max((cost.seconds for cost in costs), default=0)
+    most = max((cost.kib for cost in costs), default=0) / 1024
+    codes = {code: sum(cost.code == code for cost in costs) for code in sorted(_CODES)}
+    said = ", ".join(f"{count} end with {code}" for code, count in codes.items() if count)
+    print(f"{len(costs)} inputs: {said}; at most {slowest:.1f} s and {most:.0f} MiB above a plain")
+    print(f"audit; {len(broken)} of them above the bounds, or with a traceback")
+    return 1 if broken else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="hostile", description=__doc__)
+    parser.add_argument("--only", default="", help="inputs with this in their name")
+    parser.add_argument("--all", action="store_true", help="a line for each, not the costliest")
+    parser.add_argument("--form", default=_FORMS[0], choices=_FORMS)
+    return parser.parse_args()
+
+
+def _measured(top: Path, only: str, form: str) -> list[Cost]:
+    plain = _run(whole(top / "plain"), top / "plain-home", form)
+    costs = []
+    for number, one in enumerate(one for one in table() if only in one.name):
+        with tempfile.TemporaryDirectory(dir=top, ignore_cleanup_errors=True) as place:
+            ran = _run(one.make(Path(place)), top / f"home{number}", form)
+        costs.append(_cost(one, ran, plain))
+    return costs
+
+
+def _run(path: Path, home: Path, form: str) -> Run:
+    env = environment(home)
+    return run(str(path), "--format", form, env=env, cwd=home)
+
+
+def _cost(one: Hostile, ran: Run, plain: Run) -> Cost:
+    above, seconds = ran.peak - plain.peak, ran.spent / 1000
+    faults = (
+        (ran.code not in _CODES, f"ends with {ran.code}"),
+        ("Traceback" in ran.stderr + ran.stdout, "a traceback"),
+        ("crashed" in ran.stderr, "a crash"),
+        (seconds > _SECONDS, f"takes {seconds:.1f} s, {_SECONDS} are the most"),
+        (above > KIB_ABOVE, f"takes {above / 1024:.0f} MiB more, {KIB_ABOVE // 1024} are the most"),
+    )
+    return Cost(one.name, ran.code, seconds, above, tuple(what for bad, what in faults if bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
