@@ -18,7 +18,7 @@ FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, while som
 
 # Seconds that one request may spend on attempts that nobody answers, while someone is watching. The
 # second one is cut short by them (10 s and 8, by default), so that an audit ends within 20 s.
-_SILENCE = 18.0
+MOST_SILENCE = 18.0
 _TIME_OUTS = 1.8  # or so many of HF_HUB_DOWNLOAD_TIMEOUT, where that is longer
 _TOO_SHORT = 0.1  # of all these seconds: no attempt is made for less
 
@@ -54,7 +54,7 @@ class Patience:
         over: Event | None = None,
     ) -> None:
         self._held = held
-        self._silence = silence or max(_SILENCE, _TIME_OUTS * patience())
+        self._silence = silence or max(MOST_SILENCE, _TIME_OUTS * patience())
         self._over = over or Event()
         self._rest = Rest(talk.waits, self._over)
 
