@@ -43,7 +43,18 @@ class UsageError(AuditError):
 
 
 class CheckpointError(AuditError):
-    """The checkpoint's own bytes are wrong: a header, an index or a config. Becomes a finding."""
+    """The checkpoint's own bytes are wrong: a header, an index or a config. Becomes a finding.
+
+    `keys`: those of a config that are to blame, with the path to them, where they are known.
+    """
+
+    def __init__(self, message: str, *keys: str) -> None:
+        super().__init__(message)
+        self.keys = keys
+
+
+class StoreError(AuditError):
+    """A sweep's store cannot be read or written; the line says which, why and what to do."""
 
 
 class SourceError(AuditError):

@@ -13,6 +13,7 @@ from auditor.analytic import Config, Expectation, Role, catalogue, sentence
 from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.choose import Choice, Classes, Refusal, choose
+from auditor.analytic.config_classes import FaultyConfigError, worded
 from auditor.analytic.loaders import Loader
 from auditor.analytic.ties import heads_apart, untied
 from auditor.containers.words import quoted
@@ -25,6 +26,18 @@ if TYPE_CHECKING:
     from auditor.consult import Oracle
 
 _EXTRA = "pip install 'hf-audit[oracle]'"
+
+
+def said_of(expectation: Expectation) -> tuple[str, ...]:
+    """Why the class cannot be built, though its shapes follow: a sentence each."""
+    return tuple(worded(fault, expectation.target) for fault in expectation.faults)
+
+
+def reasons(error: CheckpointError) -> tuple[str, ...]:
+    """Why nothing follows from a config: a sentence each."""
+    if isinstance(error, FaultyConfigError):
+        return tuple(worded(fault, error.target) for fault in error.faults)
+    return (str(error),)
 
 
 class Source(Classes, Protocol):

@@ -6,12 +6,22 @@ from typing import Any
 from hypothesis import strategies as st
 
 from auditor.analytic import Config, catalogue, read_config
+from auditor.analytic.config_classes import FaultyConfigError
 
 CLASSES = catalogue.siblings("bert")
 
 
 def config_of(**values: Any) -> Config:
     return read_config("config.json", json.dumps(values).encode())
+
+
+def refusal(target: str, **values: Any) -> str:
+    """Why no model of that class can be built, a line for each reason; empty: it can."""
+    try:
+        faults = catalogue.expect(config_of(**values), target).faults
+    except FaultyConfigError as error:
+        faults = error.faults
+    return "\n".join(fault.reason for fault in faults)
 
 
 def _sizes(largest: int) -> st.SearchStrategy[int]:

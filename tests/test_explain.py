@@ -62,13 +62,22 @@ def test_latex_balances_its_braces_and_escapes_names(tmp_path: Path) -> None:
     ("values", "code", "said"),
     [
         ({"model_type": "no-such"}, 3, "unknown-architecture"),
-        ({"architectures": ["BertModel"], "hidden_size": -1}, 1, "hidden_size is -1"),
+        ({"architectures": ["BertModel"], "hidden_size": -1}, 1, "hidden_size -1"),
     ],
 )
 def test_a_config_that_explains_nothing_says_why(tmp_path: Path, values, code, said) -> None:
     done = run("explain", _config(tmp_path, values))
     assert done.returncode == code
     assert said in done.stdout + done.stderr
+
+
+def test_what_keeps_the_class_from_being_built_is_said_beside_the_formula(tmp_path: Path) -> None:
+    values = {"architectures": ["BertModel"], "pad_token_id": 30522, "hidden_act": "gleu"}
+    done = run("explain", _config(tmp_path, values))
+    assert (done.returncode, "V*D" in done.stdout) == (0, True)
+    said = [line for line in done.stderr.splitlines() if line.startswith("audit: bad-config: ")]
+    assert [line.split()[2] for line in said] == ["hidden_act", "pad_token_id"]
+    assert not run("explain", _config(tmp_path, values), "-q").stderr
 
 
 def test_of_a_pipeline_the_folders_that_can_be_explained_are_named(tmp_path: Path) -> None:

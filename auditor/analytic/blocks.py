@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from auditor.analytic.config_classes.faults import Fault
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError
@@ -33,6 +34,7 @@ class Param:
 
     shape: Shape
     layer: Layer | None = None  # what adapters of the layer need to know
+    drawn: bool = False  # by torch.randn, which counts numbers and not their bytes
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,13 @@ class Tied:
     """Another name for the parameter `to`, a full name of the same model; not stored."""
 
     to: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Nothing: the config asks here for what cannot be built. In no tree that a family hands on."""
+
+    fault: Fault
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,11 @@ class Stack:
     layers: tuple[Module, ...]  # as many; those of one kind are one object
 
 
+def repeat(count: Dim, build: Callable[[], Module]) -> Repeat:
+    """So many layers of one kind; where there are none, nobody builds one."""
+    return Repeat(count, build()) if count.value > 0 else Repeat(dim(0), Module(()))
+
+
 @dataclass(frozen=True)
 class Experts:
     """A body of `count` experts, of which one token uses `active`: a Repeat, or fused tensors."""
@@ -102,7 +116,9 @@ class Experts:
     active: Dim
 
 
-Block = Param | Buffer | Legacy | Extra | Tied | Module | Submodel | Repeat | Stack | Experts
+Block = (
+    Param | Buffer | Legacy | Extra | Tied | Refused | Module | Submodel | Repeat | Stack | Experts
+)
 
 _Kind = TypeVar("_Kind", bound=Hashable)
 
@@ -175,9 +191,9 @@ def FrozenBatchNorm(width: Dim | int) -> Module:
     )
 
 
-def Embedding(rows: Dim | int, width: Dim | int) -> Module:
-    """`weight` of shape (rows, width)."""
-    return module(weight=Param((rows, width), Layer.EMBEDDING))
+def Embedding(rows: Dim | int, width: Dim | int, *, padding: Refused | None = None) -> Module:
+    """`weight` of shape (rows, width); `padding`: what `parts.padding` says of the row for it."""
+    return module(weight=Param((rows, width), Layer.EMBEDDING), padding=padding)
 
 
 def LayerNorm(width: Dim | int, *, bias: bool = True) -> Module:
@@ -228,7 +244,7 @@ def _gather(block: Block, sizes: dict[int, Dim]) -> None:
             _gather(body, sizes)
         case Extra(body) | Submodel(body):
             _gather(body, sizes)
-        case Tied():
+        case Tied() | Refused():
             pass
 
 

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial, wraps
 from importlib import import_module
 from typing import NamedTuple, Protocol, TypeVar, cast
@@ -9,6 +11,9 @@ from typing import NamedTuple, Protocol, TypeVar, cast
 from auditor.analytic import auto_classes
 from auditor.analytic.blocks import Module, bounded, symbols
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Blame, Fault, Settled, of_model_type, settle
+from auditor.analytic.config_classes.faults import FaultyConfigError, folded
+from auditor.analytic.config_classes.settled import WRONG
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
@@ -17,8 +22,9 @@ from auditor.analytic.family import Family
 from auditor.analytic.inventory import inventory
 from auditor.analytic.loading import PLAIN, Inside, Loading, loading
 from auditor.analytic.lookup import Names
+from auditor.analytic.refusing import refused, without_refused
 from auditor.containers.words import quoted
-from auditor.errors import Reason, SourceError
+from auditor.errors import CheckpointError, Reason, SourceError
 
 __all__ = [
     "Family",
@@ -186,9 +192,10 @@ def expect(config: Config, target: str, *, depth: int | None = None) -> Expectat
     Of a class that several model types have, it is the one of the config's model type.
     """
     target = current(target)
-    family, completed, tree = _built(config, target)
-    write = _written if bounded(tree) <= _MOST_KEPT else _written.__wrapped__
-    written = write(tree, depth)
+    family, completed, tree, faults = _built(config, target)
+    with _blaming(faults, target):
+        write = _written if bounded(tree) <= _MOST_KEPT else _written.__wrapped__
+        written = write(tree, depth)
     return Expectation(
         target=target,
         model_type=family.model_type,
@@ -202,6 +209,7 @@ def expect(config: Config, target: str, *, depth: int | None = None) -> Expectat
         active=written.active,
         loading=_loading(family, completed, target),
         defaults=completed.defaulted,
+        faults=faults,
     )
 
 
@@ -242,7 +250,7 @@ class Sibling(NamedTuple):
 
 def sibling(config: Config, target: str) -> Sibling:
     """What a class of the family would make of the config, as far as names go."""
-    family, completed, tree = _built(config, target, shared=True)
+    family, completed, tree, _ = _built(config, target, shared=True)
     rules = _loading(family, completed, target)
     names: Names | Mapping[str, ExpectedTensor] = Names(tree)
     if rules.renames:
@@ -253,7 +261,7 @@ def sibling(config: Config, target: str) -> Sibling:
 
 def tree(config: Config, target: str) -> Module:
     """The blocks that a known class is written in, as `expect` lists them."""
-    return _built(config, current(target))[2]
+    return _built(config, current(target)).tree
 
 
 def _loading(family: Family, completed: Config, target: str) -> Loading:
@@ -270,17 +278,69 @@ def _inside(path: str, config: Config, otherwise: str) -> Inside:
     return Inside(path, own, own.unread(config.of(own)))
 
 
-def _built(config: Config, target: str, *, shared: bool = False) -> tuple[Family, Config, Module]:
-    """The class's family, the config as it completes it, and its tree of blocks.
+class _Built(NamedTuple):
+    """What a class makes of a config."""
 
-    Where classes share the completed config nobody can tell which of them asked for a default.
+    family: Family
+    completed: Config  # as the family completes it
+    tree: Module
+    faults: tuple[Fault, ...]  # why it cannot be built all the same
+
+
+def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
+    """The tree of blocks of a class, and all that keeps it from being built.
+
+    Where classes share the completed config nobody can tell which of them asked for a default, and
+    nobody asks for faults.
     """
     having = types(target)
     declared = current_type(config.model_type or "")
     family, build = _ARCHITECTURES[declared if declared in having else having[0], target]
-    complete = partial(config.of, family)
-    completed = config.once(family, complete) if shared else complete()
-    return family, completed, build(completed)
+    if shared:
+        completed = config.once(family, lambda: _completed(config, family))
+        return _Built(family, completed, without_refused(build(completed)), ())
+    completed = _completed(config, family)
+    faults = folded(completed.settled.faults) if completed.settled else ()
+    with _blaming(faults, target):
+        if completed.settled and (apart := completed.settled.apart):
+            detail = f"{unknown} {apart[0]}per_layer_config, whose layers are of several shapes"
+            raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+        tree = build(completed)
+    if more := refused(tree):
+        tree, faults = without_refused(tree), folded((*faults, *more))
+    return _Built(family, completed, tree, faults)
+
+
+def _completed(config: Config, family: Family) -> Config:
+    return replace(config.of(family), settled=_settled(config, family))
+
+
+def _settled(config: Config, family: Family) -> Settled | None:
+    """The config as its class in transformers has it; None where that is no matter, or not known.
+
+    Of a model type by an older name transformers knows nothing: its code is beside the weights.
+    """
+    today = config.model_type is None or current_type(config.model_type) == config.model_type
+    kind = of_model_type(family.model_type) if config.checked and today else None
+    if kind is None:
+        return None
+    return config.once((kind.name, settle), lambda: settle(kind, config.values, config.path))
+
+
+@contextmanager
+def _blaming(faults: tuple[Fault, ...], target: str) -> Iterator[None]:
+    """Where nothing follows from a config after all, its faults are why."""
+    try:
+        yield
+    except CheckpointError as error:
+        last = Fault(str(error), error.keys, Blame.CONFIG)  # says it best of all who say it
+        said = set(last.keys)
+        others = (fault for fault in faults if not said or not said <= set(fault.keys))
+        raise FaultyConfigError(folded((last, *others)), target) from None
+    except (SourceError, *WRONG):
+        if faults:  # a builder may stumble over what is refused already
+            raise FaultyConfigError(faults, target) from None
+        raise
 
 
 def complete(config: Config, otherwise: str) -> Config:
@@ -340,7 +400,7 @@ def _multiples(letters: Mapping[str, Symbol]) -> dict[Symbol, Dim]:
     for letter, F in letters.items():
         head, _, subscript = letter.partition("_")
         D = letters.get(f"D_{subscript}", letters.get("D"))
-        if head == "F" and D is not None and F.value and not F.value % D.value:
+        if head == "F" and D is not None and F.value and D.value and not F.value % D.value:
             replacements[F] = F.value // D.value * dim(D)
     return replacements
 

@@ -4,16 +4,18 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar
 
+from auditor.analytic.config_classes import Settled
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.dtypes import DTYPES
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
 from auditor.containers.jsons import FLOAT, parse_object, with_floats
 from auditor.containers.words import described
-from auditor.errors import CheckpointError
+from auditor.errors import CheckpointError, Reason, SourceError
 
 LETTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -40,13 +42,6 @@ LETTERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# A layer can be absent and a head can have no labels; torch builds those. It cannot divide by no
-# heads, scale by no width, or pad a vocabulary of no words.
-_NEVER_ZERO = frozenset({"vocab_size", "hidden_size", "num_attention_heads", "num_key_value_heads"})
-
-# No axis of a real model comes near: 2**40 F32 numbers in one row are four terabytes.
-_LARGEST = 2**40
-
 # Keys of configs inside a config; what says how weights are packed is none.
 _PART = re.compile(r"_config$|^(encoder|decoder|generator|question_encoder)$")
 _PACKING = re.compile(r"^(quantization|compression)_config$")
@@ -70,6 +65,9 @@ class Config:
     path: str = ""  # of a config inside a config: "text_config."
     assumed: bool = False  # the whole object is a default of the config around it
     apart: bool = False  # a head that the config says is not tied is a tensor of its own
+    checked: bool = True  # a config.json, which transformers has to take as it is
+    # The same as its config class in transformers completes it, where that is known.
+    settled: Settled | None = field(default=None, compare=False, repr=False)
     # The one thing that changes: which defaults were asked for, so that a report can say what an
     # expectation rests on. A nested config shares it with the one around it.
     _defaulted: set[str] = field(default_factory=set, compare=False, repr=False)
@@ -96,7 +94,19 @@ class Config:
         return self._integer(self._find(key))
 
     def flag(self, key: str) -> bool:
-        return self._typed(key, bool, "true or false is needed")
+        """True or false; whatever else transformers takes is what Python takes it for."""
+        found = self._find(key)
+        if type(found.value) is not bool and not self._taken(found):
+            raise _refusal(found.spelt, found.value, "true or false is needed")
+        return bool(found.value)
+
+    def has(self, key: str) -> bool:
+        """Whether the config has something under that key in transformers, if only null."""
+        return key in self.values if self.settled is None else key in self.settled
+
+    def truth(self, key: str) -> bool:
+        """Whether Python takes what transformers reads under that key for true."""
+        return bool(self.attribute(key))
 
     def text(self, key: str) -> str:
         return self._typed(key, str, "a string is needed")
@@ -111,6 +121,16 @@ class Config:
     def present(self, key: str) -> bool:
         """Whether the key, or its default, is something else than null."""
         return self._find(key).value is not None
+
+    def attribute(self, key: str) -> Any:
+        """What transformers reads under that key: any JSON value, completed; null where absent."""
+        if self.settled is not None:
+            return self.settled.get(key)
+        name = self._name(key)
+        stated = (
+            self.values[spelt] for spelt in (*self._aliases(name), name) if spelt in self.values
+        )
+        return next(stated, self.family.defaults.get(name) if self.family else None)
 
     def states(self, key: str) -> bool:
         """Whether the config itself has the key, and not as null."""
@@ -150,19 +170,20 @@ class Config:
         value = self._find(key).value
         return None if type(value) is int and value < 1 else self.dim(key)
 
-    def dims(self, key: str, *, length: int | None = None) -> tuple[Dim, ...]:
-        """A list of sizes, each a letter of its own: `hidden_sizes[0]`."""
+    def dims(self, key: str, *, most: int | None = None) -> tuple[Dim, ...]:
+        """A list of sizes, or `most` of them, each a letter of its own: `hidden_sizes[0]`."""
         found = self._find(key)
+        sizes = (self._integer(found._replace(value=item)) for item in _items(found, None)[:most])
         return tuple(
             self._dim(found.name, value, default=found.default, index=f"[{place}]")
-            for place, value in enumerate(self.integers(key, length=length))
+            for place, value in enumerate(sizes)
         )
 
     def scaled(self, key: str, size: Dim) -> Dim:
         """`int(ratio * size)` by a ratio that need not be whole: `4*D` for a ratio of 4.0."""
         ratio = self.real(key)
-        if not 0 <= ratio <= _LARGEST:
-            raise _refusal(self._find(key).spelt, ratio, f"it has to be from 0 to {_LARGEST:,}")
+        if not isfinite(ratio):
+            raise _refusal(self._find(key).spelt, ratio, "a number is needed")
         exact = Fraction(str(ratio))
         quotient = (exact.numerator * size).floor(exact.denominator)
         value = int(ratio * size.value)  # floats round, so that 0.29 * 100 is 28
@@ -174,16 +195,14 @@ class Config:
         if type(found.value) is int:
             return self.dim(key), self.dim(key)
         match self.dims(key):
-            case (height, width):
+            case (height, width, *_):  # torch takes what comes after them, and does without
                 return height, width
         raise _refusal(found.spelt, found.value, "one size or two are needed")
 
-    def integers(
-        self, key: str, *, length: int | None = None, least: int | None = None
-    ) -> tuple[int, ...]:
+    def integers(self, key: str, *, length: int | None = None) -> tuple[int, ...]:
         found = self._find(key)
         items = _items(found, length)
-        return tuple(self._integer(found._replace(value=item), least) for item in items)
+        return tuple(self._integer(found._replace(value=item)) for item in items)
 
     def texts(
         self, key: str, *, length: int | None = None, separator: str | None = None
@@ -215,6 +234,7 @@ class Config:
             family=family,
             path=f"{self.path}{name}.",
             assumed=self.assumed or stated is None,
+            settled=self.settled.part(name) if self.settled else None,
         )
 
     @property
@@ -226,7 +246,8 @@ class Config:
         """
         labels = self._labels()
         if "num_labels" in self.values:
-            return self.dim("num_labels")
+            stated = self.dim("num_labels")
+            return stated if stated.value >= 0 else self._dim("num_labels", 0, default=False)
         if labels is not None:
             return self._dim("num_labels", labels, default=False)
         if self.family and "num_labels" in self.family.defaults:
@@ -291,22 +312,29 @@ class Config:
         for spelt in (*self._aliases(name), name):
             if spelt in self.values:
                 return _Found(name, self.path + spelt, self.values[spelt], self.assumed)
-        if self.family is None or name not in self.family.defaults:
-            raise CheckpointError(
-                f"{self.path}{name} is not in the config, and its class has no default for it"
-            )
+        if self.family is not None and name in self.family.defaults:
+            default: object = self.family.defaults[name]
+        elif self.settled is not None and name in self.settled:
+            default = self.settled[name]
+        else:
+            spelt = self.path + name
+            message = f"{spelt} is not in the config, and its class has no default for it"
+            raise CheckpointError(message, spelt)
         self._defaulted.add(self.path + name)
-        return _Found(name, self.path + name, self.family.defaults[name], default=True)
+        return _Found(name, self.path + name, default, default=True)
 
-    def _integer(self, found: "_Found", least: int | None = None) -> int:
+    def _integer(self, found: "_Found") -> int:
         value = found.value
+        if isinstance(value, bool | float) and self._taken(found):
+            detail = f"{found.spelt} is {described(value)}: what a class makes of it is not known"
+            raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
         if type(value) is not int:
             raise _refusal(found.spelt, value, "an integer is needed")
-        if least is None:
-            least = 0 if _NEVER_ZERO.isdisjoint({found.name, *self._aliases(found.name)}) else 1
-        if not least <= value <= _LARGEST:
-            raise _refusal(found.spelt, value, f"it has to be from {least} to {_LARGEST:,}")
         return value
+
+    def _taken(self, found: "_Found") -> bool:
+        """Whether transformers takes the value, which is of a type that is not checked there."""
+        return self.settled is not None and found.name not in self.settled.refused
 
     def _typed(self, key: str, kind: type[_T], need: str) -> _T:
         found = self._find(key)
@@ -363,7 +391,8 @@ def _items(found: _Found, length: int | None) -> Sequence[object]:
     if not isinstance(found.value, list | tuple):
         raise _refusal(found.spelt, found.value, "a list is needed")
     if length is not None and len(found.value) != length:
-        raise CheckpointError(f"{found.spelt} has {len(found.value)} items; {length} are needed")
+        message = f"{found.spelt} has {len(found.value)} items; {length} are needed"
+        raise CheckpointError(message, found.spelt)
     return found.value
 
 
@@ -375,4 +404,4 @@ def _label(number: str) -> int:
 
 
 def _refusal(key: str, value: object, need: str) -> CheckpointError:
-    return CheckpointError(f"{key} is {described(value)}; {need}")
+    return CheckpointError(f"{key} is {described(value)}; {need}", key.removeprefix("an item of "))

@@ -8,6 +8,7 @@ from itertools import chain, groupby
 from operator import mul
 
 from auditor.analytic.expectation import Symbol
+from auditor.containers.words import described
 from auditor.errors import CheckpointError
 
 # How people order a product: counts first, widths last (V*D, K*D). It orders the terms, too.
@@ -106,7 +107,8 @@ class Dim:
 
     def _divided(self, other: "Dim") -> tuple[int, int]:
         if not other.value:
-            raise CheckpointError(f"{self.named} cannot be divided by {other.named}")
+            keys = {symbol.key for symbol in self.symbols | other.symbols}
+            raise CheckpointError(f"{self.named} cannot be divided by {other.named}", *sorted(keys))
         return divmod(self.value, other.value)
 
     def __str__(self) -> str:
@@ -122,10 +124,10 @@ class Dim:
         """How an error names it: by key and value where it is one key, e.g. `hidden_size 768`."""
         match self.terms:
             case ((((Symbol() as symbol, 1),), 1),):
-                return f"{symbol.key} {self.value}"
+                return f"{symbol.key} {described(self.value)}"
             case () | (((), _),):
-                return str(self.value)
-        return f"{self} = {self.value}"
+                return described(self.value)
+        return f"{self} = {described(self.value)}"
 
     def substitute(self, replacements: Mapping[Symbol, "Dim"]) -> "Dim":
         """The same value without the symbols replaced, each by a product of the same value."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from auditor.analytic.config_classes.faults import Fault
 from auditor.analytic.loading import PLAIN, Loading
 
 
@@ -80,6 +81,7 @@ class Expectation:
     active: ModuleFormula | None = None  # what one token uses, of a mixture of experts
     loading: Loading = PLAIN  # what is the class's own in how it is loaded
     defaults: tuple[str, ...] = ()  # config keys left out, for which the class's default stands
+    faults: tuple[Fault, ...] = ()  # why the class cannot be built, though its shapes are known
 
     @cached_property
     def renamed(self) -> Mapping[str, ExpectedTensor]:

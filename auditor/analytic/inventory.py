@@ -36,6 +36,8 @@ Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same
 # fewer (31 at the most), but for those of more than a hundred experts.
 _MOST_KEPT = 256
 _MOST_REPEATED = 2048  # tensors and modules of all layers that are kept; Llama-2-70B has 1,760
+_LONGEST = 2**63 - 1  # an axis in torch
+_LARGEST = _LONGEST // 4  # a tensor in torch, of F32: its bytes are counted in 64 bits
 _MOST_TERMS = 64  # of a formula that is kept; SamModel's has 37, the most of all classes here
 
 
@@ -103,8 +105,8 @@ class _Listing:
     def add(self, block: Block, name: str) -> _Size:
         """List the block under that name."""
         match block:
-            case Param(shape):
-                self.tensor(name, shape, Role.PARAMETER)
+            case Param(shape, drawn=drawn):
+                self.tensor(name, shape, Role.PARAMETER, most=_LONGEST if drawn else _LARGEST)
                 return _all(product(shape))
             case Buffer(shape):
                 self.tensor(name, shape, Role.BUFFER)
@@ -125,12 +127,17 @@ class _Listing:
                 return self.module(block, name)
         return _NOTHING
 
-    def tensor(self, name: str, shape: Shape, role: Role) -> None:
+    def tensor(self, name: str, shape: Shape, role: Role, *, most: int = _LARGEST) -> None:
         sizes = tuple(dim(size).value for size in shape)
-        if min(sizes, default=0) < 0:
-            implied = ", ".join(f"{size} = {dim(size).value}" for size in shape)
-            raise CheckpointError(f"{name} would have a negative size: ({implied})")
-        self.tensors.append(ExpectedTensor(name, sizes, prod(sizes), role))
+        elements = prod(sizes)
+        if min(sizes, default=0) < 0 or elements > most or max(sizes, default=0) > _LONGEST:
+            if role is Role.LEGACY:
+                return  # no version could store it
+            implied = ", ".join(dim(size).named for size in shape)
+            what = "a negative size" if min(sizes) < 0 else "more numbers than torch can address"
+            keys = {symbol.key for size in shape for symbol in dim(size).symbols}
+            raise CheckpointError(f"{name} would have {what}: ({implied})", *sorted(keys))
+        self.tensors.append(ExpectedTensor(name, sizes, elements, role))
 
     def module(self, block: Module | Repeat | Stack, name: str) -> _Size:
         """List a block of blocks, with a row of its own unless all of it is optional."""
@@ -171,7 +178,10 @@ class _Listing:
         return size
 
     def optional(self, body: Param | Module, name: str) -> None:
-        once, _ = self.once(body)
+        try:
+            once, _ = self.once(body)
+        except CheckpointError:
+            return  # nobody could store it, and nobody needs it
         for tensor in once.tensors:
             role = Role.EXTRA if tensor.role.learned else Role.LEGACY
             self.tensors.append(tensor._replace(name=_join(name, tensor.name), role=role))

@@ -12,6 +12,7 @@ from auditor.analytic.blocks import (
     Legacy,
     Module,
     Param,
+    Refused,
     Repeat,
     Shape,
     Stack,
@@ -48,7 +49,7 @@ class _Found:
     tied_to: str | None = None
 
 
-def _find(  # noqa: PLR0911 - one for each kind of block
+def _find(  # noqa: C901, PLR0911 - one for each kind of block
     block: Block, name: str, at: int, within: str
 ) -> _Found | None:
     """What the rest of the name, from `at` on, leads to below the block: behind its end, itself.
@@ -75,6 +76,8 @@ def _find(  # noqa: PLR0911 - one for each kind of block
             return _leaf(Role.LEGACY, shape)
         case Tied(to):
             return _Found(Role.TIED, tied_to=f"{within}{to}")
+        case Refused():
+            return None
 
 
 def _leaf(role: Role, shape: Shape) -> _Found:

@@ -19,9 +19,9 @@ from auditor.cli.console import (
     exit_code,
     fail,
     guarded,
-    keep_quiet,
     requested,
     say,
+    talk,
     terminal,
     write,
 )
@@ -31,6 +31,7 @@ from auditor.downloader import dump, fetch
 from auditor.downloader.papers import NAMES as PAPERS
 from auditor.errors import SourceError, UsageError
 from auditor.formats.printable import printable
+from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
 from auditor.tensors import DTYPE_BITS
 
@@ -55,7 +56,7 @@ def snapshot(
     quiet: QuietOption = False,
 ) -> None:
     """Record config, headers, index and sizes of MODEL in one small file, to audit it offline."""
-    tell = keep_quiet if quiet else say
+    tell = talk(quiet=quiet)
     with guarded():
         try:
             content = dump(fetch(model, source=source.value, token=token, say=tell), output.name)
@@ -84,7 +85,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     quiet: QuietOption = False,
 ) -> None:
     """Say what the config of MODEL implies: every module, its formula and its share."""
-    tell = keep_quiet if quiet else say
+    tell = talk(quiet=quiet)
     with guarded():
         outcome = explained(model, target=target, source=source.value, token=token, say=tell)
         if outcome.expected is None:
@@ -92,6 +93,9 @@ def explain(  # noqa: PLR0913 - one parameter for each option
                 outcome, FormatChoice.TERMINAL, depth, quiet=isinstance(outcome, Unaudited)
             )
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
+        for finding in outcome.findings:
+            if isinstance(finding, BadConfig):
+                tell(f"{finding.kind}: {printable(finding.reason)}")
         from auditor.formats import explanation  # noqa: PLC0415 - rich takes 15 ms
 
         width, color = terminal()
@@ -132,6 +136,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     """
     with guarded():
         bits = _bits(dtype)
+        tell = talk(quiet=quiet)
         outcomes = [
             audit(
                 model,
@@ -139,7 +144,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
                 source=source.value,
                 token=token,
                 depth=0,
-                say=keep_quiet if quiet else say,
+                say=tell,
             )
             for model in requested(models)
         ]

@@ -57,7 +57,7 @@ class Case(NamedTuple):
     depth: int | None
     ignore: tuple[Ignore, ...]
     shared: dict[str, Any]  # fields of the outcome that are known so far
-    contradictions: list[str]  # of the config with itself, where one side could be taken
+    contradictions: list[str]  # of the config with itself, where its shapes follow all the same
 
     def know(self, **fields: Any) -> None:
         self.shared.update(fields)
@@ -212,14 +212,14 @@ def no_weights(case: Case, expectation: Expectation, detail: str, *findings: Fin
 
 def without_expectation(case: Case, *bad: BadConfig) -> Report:
     """The config is broken: what is stored is tallied, and compared with nothing."""
-    _know_findings(case, *bad, *_of_files(case, _know_stored(case)))
+    _know_findings(case, *bad, *contradictions(case), *_of_files(case, _know_stored(case)))
     unchecked = ("everything: the config does not say what to expect",)
     return Report(unchecked=unchecked, residual=None, **case.shared)
 
 
 def unaudited(case: Case, reason: Reason, detail: str) -> Unaudited:
     """Nothing can be expected; what is stored is tallied all the same."""
-    _know_findings(case, *_of_files(case, _know_stored(case)))
+    _know_findings(case, *contradictions(case), *_of_files(case, _know_stored(case)))
     return Unaudited(reason=reason, detail=detail, **case.shared)
 
 

@@ -22,7 +22,16 @@ from auditor.examining.case import (
     without_expectation,
 )
 from auditor.examining.custom import custom_code, judged
-from auditor.expecting import Implied, Opinion, implied, of_diffusers, of_module, second_opinion
+from auditor.expecting import (
+    Implied,
+    Opinion,
+    implied,
+    of_diffusers,
+    of_module,
+    reasons,
+    said_of,
+    second_opinion,
+)
 from auditor.layouts import unknown, unpack, written
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
@@ -82,6 +91,8 @@ def _model(
         if says is None:
             return _unsaid(case)
         custom = None if target else says.custom_class
+        if custom is not None:  # what transformers' own config class refuses is no matter to it
+            says = says._replace(config=replace(says.config, checked=False))
         case = case.knowing((*says.findings, *_unindexed(case.snapshot, says)))
         found = _expected(case, says, target, module, oracle=oracle and not module)
     except (CheckpointError, SourceError) as error:
@@ -102,7 +113,8 @@ def _without(
         return unaudited(case, error.reason, str(error))
     if custom is not None:
         return custom_code(case, custom, str(error))
-    return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
+    bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in reasons(error))
+    return without_expectation(case, *bad)
 
 
 class _Expected(NamedTuple):
@@ -137,6 +149,7 @@ def _expected(
     if isinstance(found, Refusal):
         return found
     expectation = found.expectation
+    case.contradictions.extend(said_of(expectation))
     opinion = second_opinion(config, expectation) if oracle else Opinion()
     declared = says.declared or _declared(config, snapshot)
     _ = config.dtype  # one that is none ends here, not later

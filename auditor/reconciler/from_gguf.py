@@ -40,7 +40,7 @@ def said(snapshot: Snapshot) -> Said | None:
     beside = named(snapshot.config.name) if snapshot.config else None
     note = f"{where} say what the model is" + (f", {beside} is not asked" if beside else "")
     return Said(
-        config=Config(values=MappingProxyType(values)),
+        config=Config(values=MappingProxyType(values), checked=False),
         target=target,
         declared=Declared(method=_METHOD, settings=settings, where=where),
         notes=(note,),

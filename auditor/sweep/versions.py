@@ -16,6 +16,7 @@ _MAKERS = (
     "analytic",
     "audit.py",
     "containers",
+    "data/config_classes.jsonl",
     "downloader/folders.py",
     "downloader/select.py",
     "downloader/standard.py",

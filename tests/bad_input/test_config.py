@@ -97,16 +97,22 @@ VALUES = (
     refused("hidden_size Infinity", "^hidden_size is inf; an integer", hidden_size=float("inf")),
     refused("hidden_size a string", "^hidden_size is the string '4'", hidden_size="4"),
     refused("hidden_size a float", r"^hidden_size is 4\.0; an integer", hidden_size=4.0),
-    refused("hidden_size negative", "^hidden_size is -4; it has to be from 1", hidden_size=-4),
-    refused("hidden_size zero", "^hidden_size is 0; it has to be from 1", hidden_size=0),
+    refused(
+        "hidden_size negative",
+        r"would have a negative size: \(.*, hidden_size -4\)",
+        hidden_size=-4,
+    ),
+    refused(
+        "hidden_size zero", "^hidden_size 0 is shared by .* cannot be scaled by", hidden_size=0
+    ),
     refused("hidden_size true", "^hidden_size is true; an integer", hidden_size=True),
     refused("hidden_size null", "^hidden_size is null; an integer", hidden_size=None),
     refused("hidden_size a list", r"^hidden_size is a list; an integer", hidden_size=[4]),
     refused("hidden_size no multiple of the heads", "hidden_size.*4.*3", num_attention_heads=3),
-    refused("no heads", "^num_attention_heads is 0; it has to be", num_attention_heads=0),
+    refused("no heads", "^hidden_size 4 cannot be divided by num_.* 0", num_attention_heads=0),
     refused("a billion layers", "would imply .*000,000,000 tensors", num_hidden_layers=MANY),
-    refused("10^30 words", r"^vocab_size is 1000+; it has to be from 1", vocab_size=10**30),
-    refused("640 digits of words", r"^vocab_size is .*\(\d+ digits\)", vocab_size=10**600),
+    refused("10^30 words", r"more numbers than torch .*: \(vocab_size 1000+, ", vocab_size=10**30),
+    refused("640 digits of words", r"vocab_size 1000+\.\.\. \(601 digits\)", vocab_size=10**600),
     refused("architectures a string", "^architectures is the string", architectures="BertModel"),
     refused("architectures an object", "^architectures is an object", architectures={"a": 1}),
     refused("architectures of numbers", "^a name in architectures is 1", architectures=[1]),
@@ -118,13 +124,18 @@ VALUES = (
     refused(
         "no quant_method", r"^quantization_config\.qu", quantization_config={"quant_method": 4}
     ),
+    refused("a flag that is none", "refuses it: tie_word_.* 'yes'", tie_word_embeddings="yes"),
+    refused("no row for padding", "^pad_token_id is 11, .* has rows 0 to 10: ", pad_token_id=11),
+    refused("padding beyond all rows", r"^pad_token_id is .*\(601 digits\)", pad_token_id=10**600),
+    refused("labels in a list, for no head", "refuses it: id2label is a list", id2label=[]),
 )
 TIES = refused("ties that are no flag", "^tie_word_embeddings is the str", tie_word_embeddings="y")
 LABELS = (
     refused("id2label a list", "^id2label is a list; an object", id2label=["a", "b"]),
     refused("id2label of words", "^a key of id2label is the string 'a'", id2label={"a": "b"}),
-    refused("num_labels negative", "^num_labels is -1; it has to be", num_labels=-1),
-    refused("num_labels a float", r"^num_labels is 2\.5; an integer", num_labels=2.5),
+    refused(
+        "num_labels a float", r"refuses it: num_labels is 2\.5, expected an integer", num_labels=2.5
+    ),
 )
 REFUSALS = (
     unaudited("an unknown class", "unknown-architecture", "'NoSuch'", architectures=["NoSuch"]),
@@ -184,15 +195,15 @@ REFUSALS = (
     ),
 )
 ODD_BUT_TRUE = (
-    ("a flag where nobody looks", {"tie_word_embeddings": "yes"}),
+    ("a flag where nobody looks", {"output_past": "yes"}),
+    ("fewer labels than none, which is none", {"num_labels": -1}),
     ("no class, a family", {"architectures": ...}),
     ("class null, a family", {"architectures": None}),
     ("no class in the list", {"architectures": []}),
     ("NaN where nobody looks", {"layer_norm_eps": float("nan")}),
     ("4,000 keys that nobody knows", {f"key_{n}": n for n in range(4000)}),
-    ("a huge number where nobody looks", {"pad_token_id": 10**600}),
+    ("a huge number where nobody looks", {"eos_token_id": 10**600}),
     ("149,000 empty objects", {"a": {str(n): {} for n in range(149_000)}}),
-    ("a list of labels where there is no head", {"id2label": []}),
 )
 
 

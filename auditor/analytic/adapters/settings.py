@@ -69,6 +69,7 @@ _TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 _MOST_SAVED = 1000  # names of modules that are saved whole; each is looked for in every module
 _MOST_LAYERS = 100_000
+_HIGHEST = 2**40  # rank; no axis of a real model comes near
 ALL_LINEAR = "all-linear"
 
 
@@ -93,8 +94,8 @@ class Settings:
 
     def rank(self, key: str = "r") -> int:
         value = self.config.integer(key)
-        if value < 1:
-            raise CheckpointError(f"{key} is {value}; an adapter has a rank of 1 at least")
+        if not 1 <= value <= _HIGHEST:
+            raise CheckpointError(f"{key} is {described(value)}; a rank is from 1 to {_HIGHEST:,}")
         return value
 
     def count(self, key: str) -> int:
@@ -133,7 +134,7 @@ class Settings:
         """rank_pattern: an expression for the end of a module's name -> its rank, in order."""
         found = self.table("rank_pattern")
         for name, value in found.items():
-            if type(value) is not int or not 1 <= value <= 2**40:
+            if type(value) is not int or not 1 <= value <= _HIGHEST:
                 where = f"the rank of {quoted(name)} in rank_pattern"
                 raise CheckpointError(f"{where} is {described(value)}; a whole number is needed")
         return {name: value for name, value in found.items() if isinstance(value, int)}

@@ -3,26 +3,34 @@
 `embed_tokens`, `layers` and `norm`; each layer a norm, attention, a norm, a gated feed-forward.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
+    Block,
     Embedding,
     Experts,
     Legacy,
     Linear,
     Module,
     Param,
+    Refused,
     Repeat,
     RMSNorm,
     Stack,
     Tied,
     module,
     numbers,
+    repeat,
 )
 from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
+from auditor.analytic.families._heads import behind_any
+from auditor.analytic.parts import activation, groups, padding
+from auditor.analytic.rotation import Frequencies, plain, rotation
+from auditor.errors import CheckpointError
 
 # The heads of most decoders, in the order in which the others leave them out from the end.
 HEADS = ("CausalLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")
@@ -30,12 +38,27 @@ HEADS = ("CausalLM", "SequenceClassification", "TokenClassification", "QuestionA
 Norm = Callable[[Dim], Module]
 
 
-def decoder(c: Config, layers: Repeat | Stack, *, norm: Norm = RMSNorm) -> Module:
-    D = c.dim("hidden_size")
+def decoder(
+    c: Config,
+    layers: Repeat | Stack | Callable[[], Module],
+    *,
+    norm: Norm = RMSNorm,
+    turns: Frequencies | None = plain,
+    kinds: Iterable[str] | None = None,
+) -> Module:
+    """A decoder of these layers, or of as many of one kind as the config says.
+
+    `turns`: the frequencies of the rotation, unless they are checked elsewhere; `kinds`: those of
+    layers that each have their own.
+    """
+    D, V = c.dim("hidden_size"), c.dim("vocab_size")
+    if not isinstance(layers, Repeat | Stack):
+        layers = repeat(c.dim("num_hidden_layers"), layers)
     return module(
-        embed_tokens=Embedding(c.dim("vocab_size"), D),
+        embed_tokens=Embedding(V, D, padding=padding(c, V)),
         layers=layers,
         norm=norm(D),
+        rotary_emb=rotation(c, turns, kinds=kinds) if turns else None,
     )
 
 
@@ -60,12 +83,14 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
     out_bias: bool = False,
     qk_norm: bool = False,
     frequencies: bool = False,
+    scale: Refused | None = None,
     norms: Mapping[str, Module] = MappingProxyType({}),
 ) -> Module:
     """Grouped-query attention: H query heads share K pairs of key and value heads.
 
-    `qk_norm`: a norm of a head's width for all queries, and one for all keys; `norms`: those of
-    another kind. `frequencies`: versions up to transformers 4.31 stored those of the rotation.
+    `scale`: what is wrong with the number that attention is scaled by. `qk_norm`: a norm of a
+    head's width for all queries, and one for all keys; `norms`: those of another kind.
+    `frequencies`: versions up to transformers 4.31 stored those of the rotation.
     """
     D, H, K = c.dim("hidden_size"), c.dim("num_attention_heads"), key_value_heads(c)
     if qk_norm:
@@ -76,13 +101,18 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
         v_proj=Linear(D, K * head_dim, bias=qkv_bias),
         o_proj=Linear(H * head_dim, D, bias=out_bias),
         **norms,
+        groups=groups(c, H, K),
+        scale=scale,
         rotary_emb=module(inv_freq=Legacy((head_dim.ceil(2),))) if frequencies else None,
     )
 
 
 def key_value_heads(c: Config) -> Dim:
     """How many pairs of key and value heads there are; where it is null, one for each query."""
-    return c.optional("num_key_value_heads") or c.dim("num_attention_heads")
+    own = "num_key_value_heads"
+    if c.settled is not None and c.attribute(own) is None:
+        return c.dim(own)  # the class has not worked it out, and null is not a number
+    return c.optional(own) or c.dim("num_attention_heads")
 
 
 def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
@@ -93,22 +123,47 @@ def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
     return tuple(otherwise(number) for number in count)
 
 
+def types_of_layers(c: Config) -> tuple[str, ...]:
+    """`layer_types`, of which there is one for each layer at least."""
+    types, count = c.texts("layer_types"), c.integer("num_hidden_layers")
+    if len(types) < count:
+        keys = (f"{c.path}layer_types", f"{c.path}num_hidden_layers")
+        raise CheckpointError(
+            f"{keys[0]} has {len(types)} entries, and {keys[1]} is {count}", *keys
+        )
+    return types
+
+
 def head_dim(c: Config) -> Dim:
-    """The width of a head: `head_dim`, or where it is null D/H, which Llama wants exact."""
-    return c.optional("head_dim") or c.dim("hidden_size") // c.dim("num_attention_heads")
+    """The width of a head: `head_dim`, or where the config class has none D/H rounded down."""
+    shared = c.dim("hidden_size").floor(c.dim("num_attention_heads"))
+    if c.settled is None:
+        return c.optional("head_dim") or shared
+    if "head_dim" not in c.settled:
+        return shared
+    # The class may have put a number there; where it has not, null is none.
+    worked_out = c.settled["head_dim"] is not None and not c.present("head_dim")
+    return shared if worked_out else c.dim("head_dim")
 
 
-def rounded_head_dim(c: Config) -> Dim:
-    """The width of a head: `head_dim`, or where it is null D/H rounded down."""
-    return c.optional("head_dim") or c.dim("hidden_size").floor(c.dim("num_attention_heads"))
+def either_head_dim(c: Config) -> Dim:
+    """The width of a head: `head_dim`, or where it is null or zero D/H rounded down."""
+    stated = c.optional("head_dim")
+    if stated is not None and stated.value:
+        return stated
+    return c.dim("hidden_size").floor(c.dim("num_attention_heads"))
 
 
-def gated_mlp(c: Config, *, width: Dim | None = None, bias: bool = False) -> Module:
+def gated_mlp(
+    c: Config, *, width: Dim | None = None, bias: bool = False, act: str | None = "hidden_act"
+) -> Module:
+    """`act`: the key of the activation; None: that of all experts is checked elsewhere."""
     D, F = c.dim("hidden_size"), width or c.dim("intermediate_size")
     return module(
         gate_proj=Linear(D, F, bias=bias),
         up_proj=Linear(D, F, bias=bias),
         down_proj=Linear(F, D, bias=bias),
+        act_fn=activation(c, act) if act else None,
     )
 
 
@@ -118,13 +173,20 @@ def fused_mlp(c: Config) -> Module:
     return module(
         gate_up_proj=Linear(D, 2 * F, bias=False),
         down_proj=Linear(F, D, bias=False),
+        activation_fn=activation(c),
     )
 
 
-def gated_experts(c: Config, count: Dim, *, width: Dim | None = None) -> Experts:
+def gated_experts(c: Config, count: Dim, *, width: Dim | None = None) -> Block:
     """So many gated feed-forwards, of which a router chooses `num_experts_per_tok` for a token."""
-    expert = Repeat(count, gated_mlp(c, width=width))
-    return Experts(expert, count=count, active=c.dim("num_experts_per_tok"))
+    return experts(c, count, partial(gated_mlp, c, width=width, act=None))
+
+
+def experts(c: Config, count: Dim, expert: Callable[[], Module]) -> Block:
+    each = repeat(count, expert)
+    if count.value < 1:
+        return each
+    return Experts(each, count=count, active=c.dim("num_experts_per_tok"))
 
 
 def lm_head(
@@ -140,12 +202,19 @@ def score(c: Config, *, bias: bool = False) -> Module:
     return Linear(c.dim("hidden_size"), c.num_labels, bias=bias)
 
 
+def _scored_tokens(c: Config) -> Module:
+    head = behind_any(
+        lambda c: module(score=score(c, bias=True)), "classifier_dropout", "hidden_dropout"
+    )
+    return head(c)
+
+
 # What a class has beside the model, by its name after `For`.
-_BESIDE: Mapping[str, Callable[[Config], Mapping[str, Module]]] = MappingProxyType(
+_BESIDE: Mapping[str, Callable[[Config], Mapping[str, Block]]] = MappingProxyType(
     {
         "CausalLM": lambda c: {"lm_head": lm_head(c)},
         "SequenceClassification": lambda c: {"score": score(c)},
-        "TokenClassification": lambda c: {"score": score(c, bias=True)},
+        "TokenClassification": lambda c: dict(_scored_tokens(c).children),
         "QuestionAnswering": lambda c: {"qa_outputs": Linear(c.dim("hidden_size"), 2)},
     }
 )

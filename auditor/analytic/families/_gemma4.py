@@ -6,6 +6,7 @@ from auditor.analytic.blocks import Extra, Linear, Module, RMSNorm, module
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._decoder import layer_types
+from auditor.analytic.parts import groups
 from auditor.errors import CheckpointError
 
 
@@ -21,17 +22,25 @@ class Kind(NamedTuple):
 def kinds(c: Config) -> tuple[Kind, ...]:
     types = layer_types(c, lambda n: "full_attention" if not (n + 1) % 6 else "sliding_attention")
     types = (*types[:-1], "full_attention") if types else ()
-    own = len(types) - c.integer("num_kv_shared_layers")
-    if set(types[: max(own, 0)]) != set(types):
-        raise CheckpointError(
-            f"{c.dim('num_kv_shared_layers').named} leaves no layer of some type "
-            f"to share keys and values with"
-        )
+    sharing = c.integer("num_kv_shared_layers")
+    own = len(types) - sharing
+    if sharing and types:
+        _check_sources(c, types, own)
     same = c.flag("attention_k_eq_v")
     return tuple(
         Kind(not same or kind == "sliding_attention", *heads(c, number, kind), number >= own)
         for number, kind in enumerate(types)
     )
+
+
+def _check_sources(c: Config, types: tuple[str, ...], own: int) -> None:
+    """Of each type the last layer with keys and values of its own is there for the others."""
+    sources = types[0:own][::-1]  # counted as transformers counts, from the end where below zero
+    last = [own - 1 - sources.index(kind) for kind in set(types) if kind in sources]
+    if set(sources) != set(types) or not all(-len(types) <= n < len(types) for n in last):
+        named = c.dim("num_kv_shared_layers").named
+        key = f"{c.path}num_kv_shared_layers"
+        raise CheckpointError(f"{named} leaves no layer of some type to share with", key)
 
 
 def heads(c: Config, number: int, kind: str) -> tuple[Dim, Dim]:
@@ -59,6 +68,7 @@ def attention(c: Config, kind: Kind) -> Module:
     # A layer that shares has none, but google/gemma-4-E2B and -E4B store what nobody reads.
     unread = {name: Extra(block) for name, block in pairs.items()}
     return module(
+        groups=groups(c, H, kind.pairs),
         q_proj=Linear(D, H * kind.width, bias=bias),
         q_norm=norm,
         **(unread if kind.shared else pairs),

@@ -4,23 +4,32 @@ A layer can also have an embedding of its own of every token, and experts beside
 """
 
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
+    Block,
     Buffer,
     Embedding,
     Experts,
     Linear,
     Module,
     Param,
+    Refused,
     RMSNorm,
     module,
     stack,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules, layers
+from auditor.analytic.config_classes.rope import KEY
+from auditor.analytic.config_classes.settled import WRONG, said
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import decoder, gated_mlp, headed
 from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread
 from auditor.analytic.families.gemma2 import NORMS
+from auditor.analytic.parts import activation, padding, refused, scaled
+from auditor.analytic.rotation import plain, work_out
 
 TEXT = Family(
     model_type="gemma4_text",
@@ -67,7 +76,7 @@ def decoder_layer(c: Config, kind: Kind) -> Module:
     wide = kind.shared and c.flag("use_double_wide_mlp")
     return module(
         self_attn=attention(c, kind),
-        mlp=gated_mlp(c, width=2 * F if wide else F),
+        mlp=gated_mlp(c, width=2 * F if wide else F, act="hidden_activation"),
         **dict.fromkeys(NORMS, norm),
         layer_scalar=Buffer((1,)),
         **layer_input(c),
@@ -75,27 +84,32 @@ def decoder_layer(c: Config, kind: Kind) -> Module:
     )
 
 
-def layer_input(c: Config) -> dict[str, Module]:
+def layer_input(c: Config) -> dict[str, Block]:
     """What a layer does with its own embedding of a token, where it has one."""
     D, narrow = c.dim("hidden_size"), c.dim("hidden_size_per_layer_input")
     if not narrow.value:
         return {}
+    act = activation(c, "hidden_activation")
     return {
+        **({"act_fn": act} if act else {}),
         "per_layer_input_gate": Linear(D, narrow, bias=False),
         "per_layer_projection": Linear(narrow, D, bias=False),
         "post_per_layer_input_norm": RMSNorm(D),
     }
 
 
-def experts(c: Config) -> dict[str, Module | Experts]:
+def experts(c: Config) -> dict[str, Block]:
     D, E, F = c.dim("hidden_size"), c.dim("num_experts"), c.dim("moe_intermediate_size")
     fused = module(gate_up_proj=Param((E, 2 * F, D)), down_proj=Param((E, D, F)))
     active = c.optional("top_k_experts")
     return {
         "router": module(
-            proj=Linear(D, E, bias=False), scale=Param((D,)), per_expert_scale=Param((E,))
+            rooted=scaled(c, D),
+            proj=Linear(D, E, bias=False),
+            scale=Param((D,)),
+            per_expert_scale=Param((E,)),
         ),
-        "experts": Experts(fused, count=E, active=active) if active else fused,
+        "experts": Experts(fused, count=E, active=active) if active and E.value > 0 else fused,
         "post_feedforward_layernorm_1": RMSNorm(D),
         "post_feedforward_layernorm_2": RMSNorm(D),
         "pre_feedforward_layernorm_2": RMSNorm(D),
@@ -106,11 +120,15 @@ def experts(c: Config) -> dict[str, Module | Experts]:
 def text_model(c: Config) -> Module:
     D, narrow = c.dim("hidden_size"), c.dim("hidden_size_per_layer_input")
     count, each = c.dim("num_hidden_layers"), kinds(c)
-    model = decoder(c, stack(count, each.__getitem__, lambda kind: decoder_layer(c, kind)))
+    layers = stack(count, each.__getitem__, lambda kind: decoder_layer(c, kind))
+    model = decoder(c, layers, turns=None)
+    model = Module((*model.children, *module(rotary_emb=rotations(c)).children))
     if not narrow.value:
         return model
+    V = c.dim("vocab_size_per_layer_input")
     per_layer = module(
-        embed_tokens_per_layer=Embedding(c.dim("vocab_size_per_layer_input"), count * narrow),
+        scale=scaled(c, D),
+        embed_tokens_per_layer=Embedding(V, count * narrow, padding=padding(c, V)),
         per_layer_model_projection=Linear(D, count * narrow, bias=False),
         per_layer_projection_norm=RMSNorm(narrow),
     )
@@ -118,3 +136,60 @@ def text_model(c: Config) -> Module:
 
 
 architecture("Gemma4ForCausalLM", TEXT)(headed(text_model, "CausalLM"))
+
+
+# --- the config --------------------------------------------------------------------------------
+
+_FULL, _SLIDING = _configs.FULL, _configs.SLIDING
+
+
+def rotations(c: Config) -> Refused | None:
+    """Each kind of layer has frequencies of its own, for heads that are as wide in all of them."""
+    if c.settled is None:
+        return None
+    try:
+        types = c.settled["layer_types"]
+        for kind in sorted(set(types)):
+            parameters = c.settled[KEY][kind]
+            if parameters is not None:
+                work_out(_of_kind(c.settled, types, kind), parameters, plain)
+    except WRONG as error:
+        return refused(c, f"{c.settled.named(KEY)} gives no frequencies: {said(error)}", KEY)
+    return None
+
+
+def _of_kind(config: Settled, types: list[str], kind: str) -> Settled:
+    single = config.by_layer or {}
+    first = single.get(types.index(kind), {})
+    if any(single.get(n, {}) != first for n, each in enumerate(types) if each == kind):
+        raise ValueError(f"layers of the type {kind} are not alike")
+    return config.of_layer(types.index(kind))
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    """The last layer sees all, and layers that do have heads of their own."""
+    if config["use_bidirectional_attention"] == "all":
+        config.set("sliding_window", config["sliding_window"] // 2 + 1)
+    layers.fill(config, lambda n: _SLIDING if (n + 1) % 6 else _FULL)
+    types = config["layer_types"]
+    if types and types[-1] != _FULL:
+        config.values["layer_types"] = types = [*types[:-1], _FULL]
+    if config[KEY] is None:
+        far = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}
+        config.set(KEY, {_SLIDING: {"rope_type": "default", "rope_theta": 1e4}, _FULL: far})
+    wide, fewer = others.pop("global_head_dim", 512), others.pop("num_global_key_value_heads", None)
+    if "per_layer_config" in others:
+        return
+    own = {"head_dim": wide}
+    if config["attention_k_eq_v"] and fewer is not None:
+        own["num_key_value_heads"] = fewer
+    each = {n: dict(own) for n, kind in enumerate(types) if kind == _FULL}
+    others["per_layer_config"] = each
+
+
+def as_it_is(config: Settled, others: dict[str, Any]) -> None:
+    """The settings of the rotation are not completed."""
+    del config, others
+
+
+config_rules("Gemma4TextConfig", first=first, rotation=as_it_is, uneven=True)

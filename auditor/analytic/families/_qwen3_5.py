@@ -3,6 +3,10 @@
 Linear attention is a gated delta net, https://arxiv.org/abs/2412.06464.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from auditor.analytic.blocks import (
     Embedding,
     Extra,
@@ -16,20 +20,23 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families import qwen3_vl
-from auditor.analytic.families._decoder import attention, decoder, layer_types
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.families import _configs, qwen3_vl
+from auditor.analytic.families._decoder import attention, decoder, head_dim, layer_types
 from auditor.analytic.families._drafting import drafting_aside
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_vl import tower
+from auditor.analytic.parts import depthwise, generates, scaled
+from auditor.analytic.rotation import partial_turns
 from auditor.errors import CheckpointError
 
 
-def text_layer(c: Config, kind: str, mlp: Module) -> Module:
+def text_layer(c: Config, kind: str, mlp: Callable[[], Module]) -> Module:
     D = c.dim("hidden_size")
     return module(
         linear_attn=delta_net(c) if kind == "linear_attention" else None,
         self_attn=full_attention(c) if kind == "full_attention" else None,
-        mlp=mlp,
+        mlp=mlp(),
         input_layernorm=RMSNorm(D),
         post_attention_layernorm=RMSNorm(D),
     )
@@ -37,9 +44,9 @@ def text_layer(c: Config, kind: str, mlp: Module) -> Module:
 
 def full_attention(c: Config) -> Module:
     """Qwen 3's, but that a query brings a gate for what comes out of its head."""
-    D, H, width = c.dim("hidden_size"), c.dim("num_attention_heads"), c.dim("head_dim")
-    bias = c.flag("attention_bias")
-    heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True)
+    D, H, width = c.dim("hidden_size"), c.dim("num_attention_heads"), head_dim(c)
+    bias, scale = c.flag("attention_bias"), scaled(c, width)
+    heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scale)
     return module(**{**dict(heads.children), "q_proj": Linear(D, 2 * H * width, bias=bias)})
 
 
@@ -53,6 +60,7 @@ def delta_net(c: Config) -> Module:
     values = heads * width
     qkv = 2 * c.dim("linear_num_key_heads") * c.dim("linear_key_head_dim") + values
     return module(
+        groups=depthwise(c, qkv),
         dt_bias=Param((heads,)),
         A_log=Param((heads,)),
         conv1d=module(weight=Param((qkv, 1, c.dim("linear_conv_kernel_dim")))),
@@ -65,21 +73,22 @@ def delta_net(c: Config) -> Module:
     )
 
 
-def text_model(c: Config, mlp: Module) -> Module:
+def text_model(c: Config, mlp: Callable[[], Module]) -> Module:
     def kind(number: int) -> str:
         interval = c.integer("full_attention_interval")
         if not interval:
-            raise CheckpointError("full_attention_interval is 0; it has to be 1 or more")
+            key = f"{c.path}full_attention_interval"
+            raise CheckpointError(f"{key} is 0; it has to be 1 or more", key)
         return "linear_attention" if (number + 1) % interval else "full_attention"
 
     types = layer_types(c, kind)
     count = c.dim("num_hidden_layers")
-    return decoder(c, stack(count, types.__getitem__, lambda kind: text_layer(c, kind, mlp)))
+    layers = stack(count, types.__getitem__, lambda kind: text_layer(c, kind, mlp))
+    return decoder(c, layers, turns=partial_turns)
 
 
 def visual(c: Config) -> Module:
-    D, F = c.dim("hidden_size"), c.dim("intermediate_size")
-    mlp = module(linear_fc1=Linear(D, F), linear_fc2=Linear(F, D))
+    D, mlp = c.dim("hidden_size"), partial(qwen3_vl.vision_mlp, c)
     return module(
         pos_embed=Embedding(c.dim("num_position_embeddings"), D),
         **tower(c, D, norm=LayerNorm, mlp=mlp, bias=True),
@@ -94,7 +103,7 @@ def register(whole: Family, text: Family, vision: Family, mlp: Builder) -> Build
 
     @architecture(text.base, text)
     def language_model(c: Config) -> Module:
-        return text_model(c, mlp(c))
+        return text_model(c, partial(mlp, c))
 
     @architecture(f"{stem}ForCausalLM", text)
     def for_causal_lm(c: Config) -> Module:
@@ -115,9 +124,17 @@ def register(whole: Family, text: Family, vision: Family, mlp: Builder) -> Build
             "model.language_model.embed_tokens.weight",
         )
         head = lm_head(inner, tied=embeddings if c.flag("tie_word_embeddings") else None)
-        return module(model=model(c), lm_head=head, **drafters(inner))
+        return module(model=model(c), lm_head=head, **drafters(inner), generation=generates(c))
 
     def drafters(c: Config) -> dict[str, Extra]:
-        return drafting_aside(c, text_layer(c, "full_attention", mlp(c)))
+        return drafting_aside(c, partial(text_layer, c, "full_attention", partial(mlp, c)))
 
     return model
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    _configs.partly_turned(0.25)(config, others)
+    _configs.every(4, "full_attention_interval", "linear_attention")(config, others)
+
+
+config_rules("Qwen3_5TextConfig", "Qwen3_5MoeTextConfig", first=first)

@@ -5,6 +5,7 @@ Each layer attention, in a decoder attention to the encoder, and a feed-forward 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
@@ -15,14 +16,15 @@ from auditor.analytic.blocks import (
     Legacy,
     Linear,
     Module,
-    Repeat,
     Submodel,
     Tied,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
+from auditor.analytic.parts import activation, dropout, padding, shares
 
 Side = Literal["encoder", "decoder"]
 
@@ -69,6 +71,7 @@ class Style:
     final_norm: bool = False  # after the last layer, where the layers have theirs in front
     key_bias: bool = True
     versioned: bool = False  # the first checkpoints store fairseq's number of the format
+    even: bool = True  # the heads have to share the width without a rest
 
 
 def learned_positions(c: Config) -> Module:
@@ -88,7 +91,7 @@ def tower(c: Config, side: Side, style: Style, **embeddings: Block) -> Module:
         version=Legacy((1,)) if style.versioned else None,
         **embeddings,
         embed_positions=style.positions(c),
-        layers=Repeat(c.dim(f"{side}_layers"), layer(c, side, style)),
+        layers=repeat(c.dim(f"{side}_layers"), partial(layer, c, side, style)),
         layernorm_embedding=LayerNorm(D) if style.embedding_norm else None,
         layer_norm=LayerNorm(D) if style.final_norm else None,
     )
@@ -103,6 +106,7 @@ def layer(c: Config, side: Side, style: Style) -> Module:
         self_attn_layer_norm=LayerNorm(D),
         encoder_attn=attend if decoder else None,
         encoder_attn_layer_norm=LayerNorm(D) if decoder else None,
+        activation_fn=activation(c, "activation_function"),
         fc1=Linear(D, F),
         fc2=Linear(F, D),
         final_layer_norm=LayerNorm(D),
@@ -111,11 +115,11 @@ def layer(c: Config, side: Side, style: Style) -> Module:
 
 def attention(c: Config, side: Side, style: Style) -> Module:
     D, H = c.dim("d_model"), c.dim(f"{side}_attention_heads")
-    heads = H * (D // H)  # D again; a width that the heads cannot share is refused
     return module(
-        k_proj=Linear(D, heads, bias=style.key_bias),
-        v_proj=Linear(D, heads),
-        q_proj=Linear(D, heads),
+        heads=shares(c, D, H, even=style.even),
+        k_proj=Linear(D, D, bias=style.key_bias),
+        v_proj=Linear(D, D),
+        q_proj=Linear(D, D),
         out_proj=Linear(D, D),
     )
 
@@ -124,13 +128,21 @@ def encoder_decoder(
     c: Config, style: Style, *, shared: bool = True, decoder_vocab: Dim | None = None
 ) -> Module:
     """The base class: two towers that embed with one matrix, unless nothing is tied."""
-    V, D = c.dim("vocab_size"), c.dim("d_model")
-    tied = module(weight=Tied(SHARED)) if shared and c.flag("tie_word_embeddings") else None
+    V, tied = c.dim("vocab_size"), shared and c.flag("tie_word_embeddings")
+    W = decoder_vocab or V
     return module(
-        shared=Embedding(V, D) if shared else None,
-        encoder=tower(c, "encoder", style, embed_tokens=tied or Embedding(V, D)),
-        decoder=tower(c, "decoder", style, embed_tokens=tied or Embedding(decoder_vocab or V, D)),
+        shared=words(c, V) if shared else None,
+        encoder=tower(c, "encoder", style, embed_tokens=words(c, V, tied=tied)),
+        decoder=tower(c, "decoder", style, embed_tokens=words(c, W, tied=tied)),
     )
+
+
+def words(c: Config, vocab: Dim, *, tied: bool = False) -> Module:
+    """The embedding of words, which is built before it is tied to the shared one."""
+    wrong = padding(c, vocab)
+    if tied:
+        return module(weight=Tied(SHARED), padding=wrong)
+    return Embedding(vocab, c.dim("d_model"), padding=wrong)
 
 
 def generation(
@@ -174,8 +186,7 @@ def register(family: Family, stem: str, style: Style) -> None:
 
     @architecture(f"{stem}ForCausalLM", family)
     def for_causal_lm(c: Config) -> Module:
-        V, D = c.dim("vocab_size"), c.dim("d_model")
-        return causal(c, tower(c, "decoder", style, embed_tokens=Embedding(V, D)))
+        return causal(c, tower(c, "decoder", style, embed_tokens=words(c, c.dim("vocab_size"))))
 
 
 def register_classifiers(family: Family, stem: str, style: Style) -> None:
@@ -184,7 +195,11 @@ def register_classifiers(family: Family, stem: str, style: Style) -> None:
     @architecture(f"{stem}ForSequenceClassification", family)
     def for_sequence_classification(c: Config) -> Module:
         D = c.dim("d_model")
-        head = module(dense=Linear(D, D), out_proj=Linear(D, c.num_labels))
+        head = module(
+            dense=Linear(D, D),
+            dropout=dropout(c, "classifier_dropout"),
+            out_proj=Linear(D, c.num_labels),
+        )
         return module(model=Submodel(encoder_decoder(c, style)), classification_head=head)
 
     @architecture(f"{stem}ForQuestionAnswering", family)

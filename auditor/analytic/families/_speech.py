@@ -3,13 +3,15 @@
 The position's convolution is stored as a magnitude and a direction, whose product it is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     BatchNorm,
     Block,
     Conv,
+    Layer,
     LayerNorm,
     Linear,
     Module,
@@ -17,12 +19,15 @@ from auditor.analytic.blocks import (
     Repeat,
     Stack,
     module,
+    repeat,
     sequential,
 )
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._towers import attention
 from auditor.analytic.family import Default
+from auditor.analytic.parts import activation, depthwise, dropout, refused
 from auditor.errors import CheckpointError
 
 DEFAULTS: Mapping[str, Default] = MappingProxyType(
@@ -51,7 +56,7 @@ DEFAULTS: Mapping[str, Default] = MappingProxyType(
 
 def model(
     c: Config,
-    layers: Repeat | Stack,
+    layers: Repeat | Stack | Callable[[], Module],
     *,
     projection_norm: bool = True,
     batch_norm: bool = False,
@@ -61,16 +66,20 @@ def model(
     D = c.dim("hidden_size")
     width = features(c)[-1][1]
     masks = c.real("mask_time_prob") > 0 or c.real("mask_feature_prob") > 0
+    if not isinstance(layers, Repeat | Stack):
+        layers = repeat(c.dim("num_hidden_layers"), layers)
     return module(
         masked_spec_embed=Param((D,)) if masks else None,
         feature_extractor=module(conv_layers=sequential(*convolutions(c))),
         feature_projection=module(
             layer_norm=LayerNorm(width) if projection_norm else None,
             projection=Linear(width, D),
+            dropout=dropout(c, "feat_proj_dropout"),
         ),
         encoder=module(
             pos_conv_embed=positions(c, batch_norm=batch_norm),
             layer_norm=LayerNorm(D),
+            dropout=dropout(c, "hidden_dropout"),
             layers=layers,
         ),
         adapter=adapter,
@@ -82,19 +91,24 @@ def features(c: Config) -> tuple[tuple[Dim | int, Dim, Dim], ...]:
     outputs = c.dims("conv_dim")
     if not outputs:
         raise CheckpointError("conv_dim is empty; one convolution at least is needed")
-    for key in ("conv_kernel", "conv_stride"):
-        c.integers(key, length=len(outputs))
-    return tuple(zip((1, *outputs[:-1]), outputs, c.dims("conv_kernel"), strict=True))
+    kernels = c.dims("conv_kernel")
+    if len(kernels) < len(outputs) or len(c.integers("conv_stride")) < len(outputs):
+        keys = [f"{c.path}{key}" for key in ("conv_dim", "conv_kernel", "conv_stride")]
+        raise CheckpointError(f"{', '.join(keys)} are not equally long", *keys)
+    return tuple(zip((1, *outputs[:-1]), outputs, kernels, strict=False))
 
 
 def convolutions(c: Config) -> list[Module]:
     bias, norm = c.flag("conv_bias"), c.text("feat_extract_norm")
     if norm not in {"group", "layer"}:
-        raise CheckpointError("feat_extract_norm is neither 'group' nor 'layer'")
+        key = f"{c.path}feat_extract_norm"
+        raise CheckpointError(f"{key} is neither 'group' nor 'layer'", key)
     return [
         module(
             conv=Conv(inputs, outputs, kernel=(kernel,), bias=bias),
+            activation=activation(c, "feat_extract_activation"),
             layer_norm=LayerNorm(outputs) if norm == "layer" or not number else None,
+            groups=depthwise(c, outputs) if norm == "group" and not number else None,
         )
         for number, (inputs, outputs, kernel) in enumerate(features(c))
     ]
@@ -103,20 +117,46 @@ def convolutions(c: Config) -> list[Module]:
 def positions(c: Config, *, batch_norm: bool) -> Module:
     D, kernel = c.dim("hidden_size"), c.dim("num_conv_pos_embeddings")
     groups = c.dim("num_conv_pos_embedding_groups")
+    each = _width_of_a_group(c, D, groups)
+    learned = activation(c, "feat_extract_activation")
     if batch_norm:
-        return module(conv=Conv(D, D, kernel=(kernel,), groups=groups), batch_norm=BatchNorm(D))
-    norm = module(original0=Param((1, 1, kernel)), original1=Param((D, D // groups, kernel)))
-    return module(conv=module(bias=Param((D,)), parametrizations=module(weight=norm)))
+        conv = module(weight=Param((D, each, kernel), Layer.ODD), bias=Param((D,)))
+        return module(conv=conv, batch_norm=BatchNorm(D), activation=learned)
+    norm = module(original0=Param((1, 1, kernel)), original1=Param((D, each, kernel)))
+    conv = module(bias=Param((D,)), parametrizations=module(weight=norm))
+    key, none = "num_conv_pos_embeddings", not kernel.value and c.settled is not None
+    wrong = (
+        refused(c, f"{c.path}{key} is 0: weights of no width cannot be normed", key)
+        if none
+        else None
+    )
+    return module(conv=conv, activation=learned, kernel=wrong)
+
+
+def _width_of_a_group(c: Config, width: Dim, groups: Dim) -> Dim:
+    """Of a convolution in groups, which there have to be, and which share the width evenly."""
+    if groups.value < 1:
+        key = f"{c.path}num_conv_pos_embedding_groups"
+        raise CheckpointError(f"{key} is {groups.value}; one group at least is needed", key)
+    return width // groups
 
 
 def layer(c: Config, *, adapters: bool = True, **relative: Block | None) -> Module:
     """`adapters`: has room for those of one language. `relative`: what attention has beside."""
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     adapted = adapters and c.flag("do_stable_layer_norm") and c.present("adapter_attn_dim")
+    share = dropout(c, "hidden_dropout")
     return module(
-        attention=Module((*attention(c).children, *module(**relative).children)),
+        attention=Module((*attention(c, even=True).children, *module(**relative).children)),
         layer_norm=LayerNorm(D),
-        feed_forward=module(intermediate_dense=Linear(D, F), output_dense=Linear(F, D)),
+        dropout=share,
+        feed_forward=module(
+            intermediate_dropout=dropout(c, "activation_dropout"),
+            intermediate_dense=Linear(D, F),
+            intermediate_act_fn=activation(c),
+            output_dense=Linear(F, D),
+            output_dropout=share,
+        ),
         final_layer_norm=LayerNorm(D),
         adapter_layer=attention_adapter(c) if adapted else None,
     )
@@ -131,7 +171,8 @@ def attention_adapter(c: Config) -> Module:
 
 
 def ctc(c: Config) -> Module:
-    return module(lm_head=Linear(c.dim("hidden_size"), c.dim("vocab_size")))
+    share = dropout(c, "final_dropout")
+    return module(dropout=share, lm_head=Linear(c.dim("hidden_size"), c.dim("vocab_size")))
 
 
 def weights(c: Config) -> Param | None:
@@ -145,3 +186,29 @@ def sequence(c: Config) -> Module:
     return module(
         layer_weights=weights(c), projector=Linear(D, width), classifier=Linear(width, c.num_labels)
     )
+
+
+# --- the config --------------------------------------------------------------------------------
+
+_LISTS = ("conv_dim", "conv_stride", "conv_kernel")
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    config.values["num_feat_extract_layers"] = len(config["conv_dim"])
+    if "output_hidden_size" in config:
+        config.set("output_hidden_size", config["output_hidden_size"] or config["hidden_size"])
+
+
+def equally_long(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    lengths = [len(config[key]) for key in _LISTS]
+    if set(lengths) != {config["num_feat_extract_layers"]}:
+        said = ", ".join(f"{config.named(key)} {n}" for key, n in zip(_LISTS, lengths, strict=True))
+        layers = config.shown("num_feat_extract_layers")
+        config.refuse(f"{layers}, and the lengths are {said}", *_LISTS, "num_feat_extract_layers")
+
+
+config_rules(
+    "Wav2Vec2Config", "HubertConfig", "WavLMConfig", first=first, architecture=equally_long
+)

@@ -1,16 +1,19 @@
 """What the towers of CLIP and its relatives share, where text and images meet in one space."""
 
+from functools import partial
+
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
     Legacy,
     Linear,
     Module,
-    Repeat,
     module,
+    repeat,
 )
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
+from auditor.analytic.parts import activation, shares
 
 
 def text_embeddings(c: Config, *, position_ids: Legacy | None = None) -> Module:
@@ -28,30 +31,37 @@ def patches(c: Config) -> Dim:
     return side * side
 
 
-def encoder(c: Config) -> Module:
+def encoder(c: Config, *, even: bool) -> Module:
+    """`even`: the heads have to share the width without a rest."""
+    return module(layers=repeat(c.dim("num_hidden_layers"), partial(layer, c, even=even)))
+
+
+def layer(c: Config, *, even: bool) -> Module:
     D = c.dim("hidden_size")
-    layer = module(
-        self_attn=attention(c), layer_norm1=LayerNorm(D), mlp=mlp(c), layer_norm2=LayerNorm(D)
-    )
-    return module(layers=Repeat(c.dim("num_hidden_layers"), layer))
-
-
-def attention(c: Config) -> Module:
-    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    heads = H * (D // H)  # D again; a width that the heads cannot share is refused
     return module(
-        k_proj=Linear(D, heads),
-        v_proj=Linear(D, heads),
-        q_proj=Linear(D, heads),
-        out_proj=Linear(heads, D),
+        self_attn=attention(c, even=even),
+        layer_norm1=LayerNorm(D),
+        mlp=mlp(c),
+        layer_norm2=LayerNorm(D),
+    )
+
+
+def attention(c: Config, *, even: bool) -> Module:
+    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
+    return module(
+        heads=shares(c, D, H, even=even),
+        k_proj=Linear(D, D),
+        v_proj=Linear(D, D),
+        q_proj=Linear(D, D),
+        out_proj=Linear(D, D),
     )
 
 
 def mlp(c: Config) -> Module:
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
-    return module(fc1=Linear(D, F), fc2=Linear(F, D))
+    return module(activation_fn=activation(c), fc1=Linear(D, F), fc2=Linear(F, D))
 
 
 def classifier(c: Config, vision: Config) -> Module | None:
     labels = c.num_labels
-    return Linear(vision.dim("hidden_size"), labels) if labels.value else None
+    return Linear(vision.dim("hidden_size"), labels) if labels.value > 0 else None

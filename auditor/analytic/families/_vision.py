@@ -1,8 +1,9 @@
 """What image models have in common: patches, labels, and the stages that a backbone hands on."""
 
-from auditor.analytic.blocks import Conv, Linear, Module, sequential
+from auditor.analytic.blocks import Conv, Linear, Module, Refused, sequential
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
+from auditor.analytic.parts import refused
 from auditor.containers.words import quoted
 from auditor.errors import CheckpointError
 
@@ -18,12 +19,14 @@ def patches(c: Config) -> Dim:
 
 def projection(c: Config, width: Dim) -> Module:
     """The convolution that makes one row of each patch."""
-    return Conv(c.dim("num_channels"), width, kernel=c.pair("patch_size"))
+    listed = isinstance(c.attribute("patch_size"), list)  # with an axis for each of its items
+    sides = c.dims("patch_size") if listed else c.pair("patch_size")
+    return Conv(c.dim("num_channels"), width, kernel=sides)
 
 
 def classifier(c: Config, width: Dim) -> Module | None:
     """A linear layer, which a model without labels lacks."""
-    return Linear(width, c.num_labels) if c.num_labels.value else None
+    return Linear(width, c.num_labels) if c.num_labels.value > 0 else None
 
 
 def pixels(c: Config, width: Dim) -> Module:
@@ -32,12 +35,15 @@ def pixels(c: Config, width: Dim) -> Module:
     return sequential(Conv(width, stride * stride * c.dim("num_channels"), kernel=(1, 1)))
 
 
-def by_stage(c: Config, key: str, stages: int = 1) -> tuple[Dim, ...]:
-    """A list with a size for each stage, or for more; CheckpointError where it is too short."""
-    found = c.dims(key)
+def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -> tuple[Dim, ...]:
+    """A list with a size for each stage, or for more; CheckpointError where it is too short.
+
+    Nobody looks at more than `most` of them.
+    """
+    found = c.dims(key, most=most)
     if not max(stages, 1) <= len(found) <= _MOST_STAGES:
         need = f"{max(stages, 1)} to {_MOST_STAGES} are needed"
-        raise CheckpointError(f"{c.path}{key} has {len(found)} items; {need}")
+        raise CheckpointError(f"{c.path}{key} has {len(found)} items; {need}", c.path + key)
     return found
 
 
@@ -51,14 +57,32 @@ def handed_on(c: Config, stages: int) -> dict[str, int]:
         names = c.texts("out_features")
     elif c.present("out_indices"):
         every = tuple(numbers)
-        indices = c.integers("out_indices", least=-len(every))
-        names = tuple(every[index] for index in indices if index < len(every))
-        if len(names) < len(indices):
-            goes = f"{c.path}out_indices goes to {max(indices)}"
-            raise CheckpointError(f"{goes}; there are {stages} stages")
+        indices = c.integers("out_indices")
+        beyond = [index for index in indices if not -len(every) <= index < len(every)]
+        names = tuple(every[index] for index in indices if index not in beyond)
+        if beyond:
+            goes = f"{c.path}out_indices goes to {beyond[0]}"
+            raise CheckpointError(f"{goes}; there are {stages} stages", f"{c.path}out_indices")
     else:
         names = tuple(numbers)[-1:]
     if unknown := [name for name in names if name not in numbers]:
         has = f"{c.path}out_features has {quoted(unknown[0])}"
-        raise CheckpointError(f"{has}; there are {stages} stages")
+        raise CheckpointError(f"{has}; there are {stages} stages", f"{c.path}out_features")
     return {name: numbers[name] for name in names}
+
+
+def dropped_paths(c: Config, key: str = "depths") -> Refused | None:
+    """Each layer of each stage has a rate at which it is dropped, by its number among all.
+
+    There are as many rates as the depths add up to, which is too few where one is negative.
+    """
+    depths = c.attribute(key) if c.settled else None
+    if not isinstance(depths, list) or min(depths, default=0) >= 0:
+        return None
+    total = sum(depths)
+    for stage, depth in enumerate(depths):
+        first = sum(depths[:stage])
+        rates = range(max(total, 0))[first : first + depth] if depth > 0 else ()
+        if len(rates) < depth:
+            return refused(c, f"{c.path}{key} has {min(depths)}: stages lack layers", key)
+    return None

@@ -1,6 +1,6 @@
 """What models share that show images to a language model: their head, and Llava's names on disk."""
 
-from auditor.analytic.blocks import Linear, Module, Submodel, Tied, module
+from auditor.analytic.blocks import Linear, Module, Refused, Submodel, Tied, module
 from auditor.analytic.config import Config
 from auditor.errors import CheckpointError
 
@@ -12,12 +12,19 @@ def lm_head(text: Config, *, tied: str | None) -> Module:
     return Linear(text.dim("hidden_size"), text.dim("vocab_size"), bias=False)
 
 
-def llava(vision: Module, projector: Module, text: Module, lm_head: Module | None = None) -> Module:
+def llava(
+    vision: Module,
+    projector: Module,
+    text: Module,
+    lm_head: Module | None = None,
+    generation: Refused | None = None,
+) -> Module:
     """Any two towers. On disk the language model keeps its `model.`, and the head is beside it."""
     return module(
         vision_tower=Submodel(vision),
         multi_modal_projector=projector,
         language_model=module(model=Submodel(text), lm_head=lm_head),
+        generation=generation,
     )
 
 

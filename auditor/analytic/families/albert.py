@@ -3,11 +3,12 @@
 from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, Repeat, Tied, module
+from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, Tied, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._heads import answers, choice, heads, labelled
+from auditor.analytic.families._heads import answers, choice, dropped, heads, labelled
 from auditor.analytic.families.bert import embeddings
+from auditor.analytic.parts import activation, dropout, shares
 
 ALBERT = Family(
     model_type="albert",
@@ -40,31 +41,45 @@ ALBERT = Family(
 @architecture("AlbertModel", ALBERT)
 def albert_model(c: Config, *, pooler: bool = True) -> Module:
     D, E = c.dim("hidden_size"), c.dim("embedding_size")
-    group = module(albert_layers=Repeat(c.dim("inner_group_num"), layer(c)))
     return module(
         embeddings=embeddings(c, E),
         encoder=module(
             embedding_hidden_mapping_in=Linear(E, D),
-            albert_layer_groups=Repeat(c.dim("num_hidden_groups"), group),
+            albert_layer_groups=repeat(c.dim("num_hidden_groups"), partial(group, c)),
         ),
         pooler=Linear(D, D) if pooler else None,
     )
 
 
+def group(c: Config) -> Module:
+    return module(albert_layers=repeat(c.dim("inner_group_num"), partial(layer, c)))
+
+
 def layer(c: Config) -> Module:
-    D, F, H = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_attention_heads")
-    heads = H * (D // H)  # D again; a hidden size that the heads cannot share is refused
+    D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     return module(
         full_layer_layer_norm=LayerNorm(D),
-        attention=module(
-            query=Linear(D, heads),
-            key=Linear(D, heads),
-            value=Linear(D, heads),
-            dense=Linear(D, D),
-            LayerNorm=LayerNorm(D),
-        ),
+        attention=attention(c),
         ffn=Linear(D, F),
         ffn_output=Linear(F, D),
+        activation=activation(c),
+        dropout=dropout(c, "hidden_dropout_prob"),
+    )
+
+
+def attention(c: Config) -> Module:
+    """As wide as the model, where the heads share its width evenly."""
+    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
+    width = H * D.floor(H)
+    return module(
+        query=Linear(D, width),
+        key=Linear(D, width),
+        value=Linear(D, width),
+        heads=shares(c, D, H, even=False),
+        attention_dropout=dropout(c, "attention_probs_dropout_prob"),
+        output_dropout=dropout(c, "hidden_dropout_prob"),
+        dense=Linear(width, D),
+        LayerNorm=LayerNorm(D),
     )
 
 
@@ -79,13 +94,17 @@ def language_modelling(c: Config) -> Module:
             LayerNorm=LayerNorm(E),
             dense=Linear(D, E),
             decoder=tied if c.flag("tie_word_embeddings") else Linear(E, V),
+            activation=activation(c),
         )
     )
 
 
 def pre_training(c: Config) -> Module:
-    order = module(sop_classifier=module(classifier=Linear(c.dim("hidden_size"), c.num_labels)))
+    order = module(sop_classifier=classified(c))
     return Module((*language_modelling(c).children, *order.children))
+
+
+classified = dropped(labelled, "classifier_dropout_prob")
 
 
 heads(
@@ -93,14 +112,14 @@ heads(
     "AlbertFor",
     albert_model,
     PreTraining=pre_training,
-    SequenceClassification=labelled,
-    MultipleChoice=choice,
+    SequenceClassification=classified,
+    MultipleChoice=dropped(choice, "classifier_dropout_prob"),
 )
 heads(
     ALBERT,
     "AlbertFor",
     partial(albert_model, pooler=False),
     MaskedLM=language_modelling,
-    TokenClassification=labelled,
+    TokenClassification=dropped(labelled, "classifier_dropout_prob", "hidden_dropout_prob"),
     QuestionAnswering=answers,
 )

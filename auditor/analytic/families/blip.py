@@ -1,5 +1,6 @@
 """BLIP, https://arxiv.org/abs/2201.12086: a vision tower, and BERTs that look at what it saw."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
@@ -8,14 +9,15 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Repeat,
     Submodel,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families import bert
 from auditor.analytic.families._towers import mlp, patches
+from auditor.analytic.parts import dropout, generates, shares
 
 TEXT = Family(
     model_type="blip_text_model",
@@ -79,7 +81,9 @@ def blip_model(c: Config) -> Module:
 @architecture("BlipForConditionalGeneration", BLIP)
 def for_conditional_generation(c: Config) -> Module:
     text, vision = parts(c)
-    return module(vision_model=vision_model(vision), text_decoder=text_decoder(c, text, vision))
+    decoder = text_decoder(c, text, vision)
+    tower = vision_model(vision)
+    return module(vision_model=tower, text_decoder=decoder, generation=generates(c))
 
 
 @architecture("BlipForQuestionAnswering", BLIP)
@@ -89,6 +93,7 @@ def for_question_answering(c: Config) -> Module:
         vision_model=vision_model(vision),
         text_encoder=text_model(text, vision),
         text_decoder=text_decoder(c, text, vision),
+        generation=generates(c),
     )
 
 
@@ -106,29 +111,40 @@ def for_image_text_retrieval(c: Config) -> Module:
 
 
 def vision_model(c: Config) -> Module:
-    D, H, P = c.dim("hidden_size"), c.dim("num_attention_heads"), c.dim("patch_size")
-    heads = H * (D // H)  # D again; a width that the heads cannot share is refused
-    layer = module(
-        self_attn=module(qkv=Linear(D, 3 * heads), projection=Linear(heads, D)),
-        layer_norm1=LayerNorm(D),
-        mlp=mlp(c),
-        layer_norm2=LayerNorm(D),
-    )
+    D, P = c.dim("hidden_size"), c.dim("patch_size")
     return module(
         embeddings=module(
             class_embedding=Param((1, 1, D)),
-            position_embedding=Param((1, patches(c) + 1, D)),
+            position_embedding=Param((1, patches(c) + 1, D), drawn=True),
             patch_embedding=Conv(3, D, kernel=(P, P)),
         ),
-        encoder=module(layers=Repeat(c.dim("num_hidden_layers"), layer)),
+        encoder=module(layers=repeat(c.dim("num_hidden_layers"), partial(vision_layer, c))),
         post_layernorm=LayerNorm(D),
+    )
+
+
+def vision_layer(c: Config) -> Module:
+    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
+    attention = module(
+        heads=shares(c, D, H),
+        dropout=dropout(c, "attention_dropout"),
+        qkv=Linear(D, 3 * D),
+        projection=Linear(D, D),
+    )
+    return module(
+        self_attn=attention,
+        layer_norm1=LayerNorm(D),
+        mlp=mlp(c),
+        layer_norm2=LayerNorm(D),
     )
 
 
 def text_model(c: Config, vision: Config, *, pooler: bool = False) -> Module:
     """A BERT without types of tokens, whose layers also attend to the image."""
     across = vision.dim("hidden_size")
-    layer = bert.encoder_layer(c, crossing=c.flag("is_decoder"), across=across)
+    layer = partial(
+        bert.encoder_layer, c, crosses=c.flag("is_decoder"), across=across, scale="none"
+    )
     return module(
         embeddings=bert.embeddings(c, types=False),
         encoder=bert.encoder(c, layer),

@@ -1,12 +1,16 @@
 """BLOOM, https://arxiv.org/abs/2211.05100: positions are slopes, which nobody learns or stores."""
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Repeat, module
+from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._gpt import language_model, score, span
-from auditor.analytic.families._heads import heads, labelled
+from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.parts import dropout, shares
 
 BLOOM = Family(
     model_type="bloom",
@@ -32,21 +36,34 @@ def bloom_model(c: Config) -> Module:
     return module(
         word_embeddings=Embedding(c.dim("vocab_size"), D),
         word_embeddings_layernorm=LayerNorm(D),
-        h=Repeat(c.dim("n_layer"), block(c)),
+        h=repeat(c.dim("n_layer"), partial(block, c)),
         ln_f=LayerNorm(D),
     )
 
 
 def block(c: Config) -> Module:
     D, H = c.dim("hidden_size"), c.dim("n_head")
-    across = H * (D // H)  # D again; a width that the heads cannot share is refused
+    attention = module(
+        heads=shares(c, D, H, scale="inverse"),
+        query_key_value=Linear(D, 3 * D),
+        dense=Linear(D, D),
+        attention_dropout=dropout(c, "attention_dropout"),
+    )
     return module(
         input_layernorm=LayerNorm(D),
-        self_attention=module(query_key_value=Linear(D, 3 * across), dense=Linear(D, D)),
+        self_attention=attention,
         post_attention_layernorm=LayerNorm(D),
         mlp=module(dense_h_to_4h=Linear(D, 4 * D), dense_4h_to_h=Linear(4 * D, D)),
     )
 
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    width = others.pop("n_embed", None)
+    if width is not None:
+        config.set("hidden_size", width)
+
+
+config_rules("BloomConfig", first=first)
 
 heads(
     BLOOM,
@@ -54,6 +71,6 @@ heads(
     bloom_model,
     ForCausalLM=language_model("transformer.word_embeddings.weight"),
     ForSequenceClassification=score,
-    ForTokenClassification=labelled,
+    ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
     ForQuestionAnswering=span,
 )

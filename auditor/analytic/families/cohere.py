@@ -1,21 +1,26 @@
 """Command R, R+ and R7B: attention and feed-forward side by side, behind one norm."""
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from auditor.analytic.blocks import Module, Param, Repeat, module
+from auditor.analytic.blocks import Module, Param, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
     attention,
     decoder,
     gated_mlp,
+    head_dim,
     key_value_heads,
     layer,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import scaled
 
 COHERE = Family(
     model_type="cohere",
@@ -41,25 +46,44 @@ COHERE2 = replace(COHERE, model_type="cohere2", base="Cohere2Model")
 
 
 def cohere_attention(c: Config, *, qk_norm: bool) -> Module:
-    bias, head_dim = c.flag("attention_bias"), rounded_head_dim(c)
+    bias, width = c.flag("attention_bias"), head_dim(c)
     norms = {}
     if qk_norm:  # each head has one of its own
         norms = {
-            "q_norm": module(weight=Param((c.dim("num_attention_heads"), head_dim))),
-            "k_norm": module(weight=Param((key_value_heads(c), head_dim))),
+            "q_norm": module(weight=Param((c.dim("num_attention_heads"), width))),
+            "k_norm": module(weight=Param((key_value_heads(c), width))),
         }
-    return attention(c, head_dim, qkv_bias=bias, out_bias=bias, norms=norms)
+    scale = scaled(c, width)
+    return attention(c, width, qkv_bias=bias, out_bias=bias, norms=norms, scale=scale)
 
 
 def cohere2_model(c: Config, *, qk_norm: bool = False) -> Module:
+    return decoder(c, partial(block, c, qk_norm=qk_norm))
+
+
+def block(c: Config, *, qk_norm: bool) -> Module:
     self_attn = cohere_attention(c, qk_norm=qk_norm)
-    block = layer(c, norms=("input_layernorm",), self_attn=self_attn, mlp=gated_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return layer(c, norms=("input_layernorm",), self_attn=self_attn, mlp=gated_mlp(c))
 
 
 def cohere_model(c: Config) -> Module:
     return cohere2_model(c, qk_norm=c.present("use_qk_norm") and c.flag("use_qk_norm"))
 
+
+def own_width(config: Settled, others: dict[str, Any]) -> None:
+    """A head's width is worked out, whatever the config says."""
+    del others
+    with config.working_with("hidden_size", "num_attention_heads"):
+        config.set("head_dim", config["hidden_size"] // config["num_attention_heads"])
+
+
+config_rules("CohereConfig", first=_configs.key_value_heads)
+config_rules(
+    "Cohere2Config",
+    first=_configs.each(
+        _configs.key_value_heads, own_width, _configs.every(4, "sliding_window_pattern")
+    ),
+)
 
 register(COHERE, "Cohere", cohere_model, heads=HEADS[:1])
 register(COHERE2, "Cohere2", cohere2_model, heads=HEADS[:1])

@@ -1,5 +1,6 @@
 """ConvNeXt, https://arxiv.org/abs/2201.03545: a convolutional net with a Transformer's manners."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
@@ -8,14 +9,17 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Repeat,
+    Refused,
     module,
+    repeat,
     sequential,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import backbones, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import by_stage, classifier, handed_on, projection
+from auditor.analytic.parts import activation, depthwise, refused
 
 CONVNEXT = Family(
     model_type="convnext",
@@ -53,16 +57,23 @@ def embeddings(c: Config) -> Module:
 
 
 def encoder(c: Config) -> Module:
-    count = c.integer("num_stages")
+    count = max(c.integer("num_stages"), 0)
     widths, counts = by_stage(c, "hidden_sizes", count), by_stage(c, "depths", count)
     stages = [
         module(
             downsampling_layer=downsample(before, width) if before else None,
-            layers=Repeat(layers, block(c, width)),
+            layers=repeat(layers, partial(block, c, width)),
         )
         for before, width, layers in zip((None, *widths), widths, counts[:count], strict=False)
     ]
-    return module(stages=sequential(*stages))
+    return module(stages=sequential(*stages), rates=rates(c))
+
+
+def rates(c: Config) -> Refused | None:
+    """Each layer has a rate at which it is dropped; there are none of fewer layers than none."""
+    if c.settled is None or all(depth.value >= 0 for depth in c.dims("depths")):
+        return None
+    return refused(c, f"{c.path}depths has a negative number of layers", "depths")
 
 
 def downsample(before: Dim, width: Dim) -> Module:
@@ -73,7 +84,9 @@ def block(c: Config, width: Dim) -> Module:
     scaled = c.real("layer_scale_init_value") > 0
     return module(
         layer_scale_parameter=Param((width,)) if scaled else None,
+        groups=depthwise(c, width),
         dwconv=Conv(width, width, kernel=(7, 7), groups=width),
+        act=activation(c),
         layernorm=LayerNorm(width),
         pwconv1=Linear(width, 4 * width),
         pwconv2=Linear(4 * width, width),
@@ -95,5 +108,19 @@ def convnext_backbone(c: Config) -> Module:
         for name, number in handed_on(c, count).items()
     }
     return module(
-        embeddings=embeddings(c), encoder=encoder(c), hidden_states_norms=module(**handed)
+        embeddings=embeddings(c),
+        encoder=encoder(c),
+        num_features=joined(c),
+        hidden_states_norms=module(**handed),
     )
+
+
+def joined(c: Config) -> Refused | None:
+    """The library joins a list to the widths, which are a tuple where a config has none."""
+    key = "hidden_sizes"
+    if c.settled is None or key in c.values:
+        return None
+    return refused(c, f"{c.path}{key} is not in the config, and its default is not a list", key)
+
+
+config_rules("ConvNextConfig", first=backbones.by_depths)

@@ -1,6 +1,8 @@
 """DeBERTa, versions 2 and 3, https://arxiv.org/abs/2006.03654: places apart from contents."""
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Conv,
@@ -11,14 +13,16 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Repeat,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._heads import Head, answers, choice, heads, labelled
-from auditor.analytic.families.bert import predictions
+from auditor.analytic.families._heads import Head, answers, choice, dropped, heads, labelled
+from auditor.analytic.families.bert import dense_output, predictions
+from auditor.analytic.parts import activation, dropout, padding, shares
 
 DEBERTA_V2 = Family(
     model_type="deberta-v2",
@@ -61,7 +65,7 @@ def deberta_model(c: Config) -> Module:
     return module(
         embeddings=embeddings(c),
         encoder=module(
-            layer=Repeat(c.dim("num_hidden_layers"), layer(c)),
+            layer=repeat(c.dim("num_hidden_layers"), partial(layer, c)),
             rel_embeddings=Embedding(distances, D) if c.flag("relative_attention") else None,
             LayerNorm=LayerNorm(D) if "layer_norm" in _words(c, "norm_rel_ebd") else None,
             conv=convolution(c),
@@ -76,32 +80,33 @@ def width(c: Config) -> Dim:
 
 def embeddings(c: Config) -> Module:
     D, E = c.dim("hidden_size"), width(c)
-    L, T = c.dim("max_position_embeddings"), c.dim("type_vocab_size")
+    L, T, V = c.dim("max_position_embeddings"), c.dim("type_vocab_size"), c.dim("vocab_size")
     places = Embedding(L, E)
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
-        word_embeddings=Embedding(c.dim("vocab_size"), E),
+        word_embeddings=Embedding(V, E, padding=padding(c, V)),
         # Stored all the same by some: the class tells loading to pass over them.
         position_embeddings=places if c.flag("position_biased_input") else Extra(places),
-        token_type_embeddings=Embedding(T, E) if T.value else None,
+        token_type_embeddings=Embedding(T, E) if T.value > 0 else None,
         embed_proj=Linear(E, D, bias=False) if E.value != D.value else None,
         LayerNorm=LayerNorm(D),
+        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
 def layer(c: Config) -> Module:
-    D, F, norm = c.dim("hidden_size"), c.dim("intermediate_size"), LayerNorm(c.dim("hidden_size"))
+    D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     return module(
-        attention=module(self=attention(c), output=module(dense=Linear(D, D), LayerNorm=norm)),
-        intermediate=module(dense=Linear(D, F)),
-        output=module(dense=Linear(F, D), LayerNorm=norm),
+        attention=module(self=attention(c), output=dense_output(c, D)),
+        intermediate=module(dense=Linear(D, F), intermediate_act_fn=activation(c)),
+        output=dense_output(c, F),
     )
 
 
 def attention(c: Config) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    even = D // H  # has to be exact, even where attention_head_size says otherwise
-    project = Linear(D, H * (c.optional("attention_head_size") or even))
+    own_width = c.has("attention_head_size")  # and the heads share the width evenly all the same
+    project = Linear(D, H * (c.dim("attention_head_size") if own_width else D.floor(H)))
     own = c.flag("relative_attention") and not c.flag("share_att_key")
     kinds = _words(c, "pos_att_type") if own and c.present("pos_att_type") else ()
     return module(
@@ -110,6 +115,8 @@ def attention(c: Config) -> Module:
         value_proj=project,
         pos_key_proj=project if "c2p" in kinds else None,
         pos_query_proj=project if "p2c" in kinds else None,
+        heads=shares(c, D, H, scale="none"),
+        dropout=dropout(c, "attention_probs_dropout_prob"),
     )
 
 
@@ -118,7 +125,7 @@ def convolution(c: Config) -> Module | None:
     if kernel is None:
         return None
     conv = Conv(D, D, kernel=(kernel,), groups=c.dim("conv_groups"))
-    return module(conv=conv, LayerNorm=LayerNorm(D))
+    return module(conv=conv, LayerNorm=LayerNorm(D), dropout=dropout(c, "hidden_dropout_prob"))
 
 
 def _words(c: Config, key: str) -> tuple[str, ...]:
@@ -130,7 +137,8 @@ def language_modelling(c: Config) -> Module:
     D, V, legacy = c.dim("hidden_size"), c.dim("vocab_size"), c.flag("legacy")
     old = module(predictions=predictions(c, prefix=DEBERTA_V2.prefix, width=width(c)))
     normed = {"dense": Linear(D, D), "LayerNorm": LayerNorm(D)}
-    new = module(lm_head=module(**normed, bias=Param((V,))))
+    activated = None if legacy else activation(c)
+    new = module(lm_head=module(**normed, transform_act_fn=activated, bias=Param((V,))))
     return module(
         cls=old if legacy else None,
         lm_predictions=Extra(new) if legacy else new,
@@ -143,18 +151,32 @@ def pooled(head: Head) -> Head:
 
     def behind(c: Config) -> Module:
         D = c.optional("pooler_hidden_size") or c.dim("hidden_size")
-        return Module((("pooler", module(dense=Linear(D, D))), *head(c).children))
+        pooler = module(dense=Linear(D, D), dropout=dropout(c, "pooler_dropout"))
+        return Module((("pooler", pooler), *head(c).children))
 
     return behind
 
+
+def behind_dropout(head: Head) -> Head:
+    return dropped(head, "cls_dropout", "hidden_dropout_prob")
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    kinds = config["pos_att_type"]
+    if isinstance(kinds, str):
+        config.set("pos_att_type", [kind.strip() for kind in kinds.lower().split("|")])
+    config.set("pooler_hidden_size", others.get("pooler_hidden_size", config["hidden_size"]))
+
+
+config_rules("DebertaV2Config", first=first)
 
 heads(
     DEBERTA_V2,
     "DebertaV2For",
     deberta_model,
     MaskedLM=language_modelling,
-    SequenceClassification=pooled(labelled),
-    MultipleChoice=pooled(choice),
-    TokenClassification=labelled,
+    SequenceClassification=pooled(behind_dropout(labelled)),
+    MultipleChoice=pooled(behind_dropout(choice)),
+    TokenClassification=dropped(labelled, "hidden_dropout_prob"),
     QuestionAnswering=answers,
 )

@@ -3,7 +3,9 @@
 The first layers are dense, the others have experts of which one or a few serve every token.
 """
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Buffer,
@@ -11,15 +13,22 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Repeat,
+    Refused,
     RMSNorm,
     module,
+    repeat,
     stack,
 )
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes.rope import KEY
+from auditor.analytic.config_classes.settled import WRONG, said
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
 from auditor.analytic.families._drafting import drafting
+from auditor.analytic.parts import groups, known_activation, refused, scaled
+from auditor.analytic.rotation import mscale
 
 DEEPSEEK_V2 = Family(
     model_type="deepseek_v2",
@@ -89,7 +98,26 @@ def latent_attention(c: Config) -> Module:
         kv_a_layernorm=RMSNorm(narrow),
         kv_b_proj=Linear(narrow, H * (nope + values), bias=False),
         o_proj=Linear(H * values, D, bias=bias),
+        groups=groups(c, H, c.dim("num_key_value_heads")) if states_groups(c) else None,
+        scale=scaled(c, nope + rope) or mscaled(c),
     )
+
+
+def states_groups(c: Config) -> bool:
+    return c.present("num_key_value_heads")
+
+
+def mscaled(c: Config) -> Refused | None:
+    """What attention is scaled by, where the rotation is stretched and asks for more."""
+    parameters = c.attribute(KEY) if c.settled else None
+    if not isinstance(parameters, dict) or parameters.get("rope_type", "default") == "default":
+        return None
+    try:
+        if scale := parameters.get("mscale_all_dim", 0):
+            mscale(parameters["factor"], scale)
+    except WRONG as error:
+        return refused(c, f"{c.path}{KEY}.mscale_all_dim: {said(error)}", KEY)
+    return None
 
 
 def queries(c: Config) -> dict[str, Module]:
@@ -107,9 +135,10 @@ def queries(c: Config) -> dict[str, Module]:
 def sparse_mlp(c: Config, *, bias: bool, correction: bool) -> Module:
     """`correction`: the router keeps a balance of its own, which is no gradient's work."""
     D, E, width = c.dim("hidden_size"), c.dim("n_routed_experts"), c.dim("moe_intermediate_size")
-    experts = Repeat(E, gated_mlp(c, width=width))
-    active = c.optional("num_experts_per_tok")
+    experts = repeat(E, partial(gated_mlp, c, width=width, act=None))
+    active = c.optional("num_experts_per_tok") if E.value > 0 else None
     return module(
+        act_fn=known_activation(c),
         experts=experts if active is None else Experts(experts, count=E, active=active),
         gate=module(
             weight=Param((E, D)),
@@ -120,26 +149,41 @@ def sparse_mlp(c: Config, *, bias: bool, correction: bool) -> Module:
 
 
 def deepseek_v2_model(c: Config) -> Module:
-    attention, bias = latent_attention(c), c.flag("mlp_bias")
-    dense_layers = c.integer("first_k_dense_replace")
+    bias, dense_layers = c.flag("mlp_bias"), c.integer("first_k_dense_replace")
 
     def block(dense: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
         mlp = gated_mlp(c, bias=bias) if dense else sparse_mlp(c, bias=bias, correction=False)
-        return layer(c, self_attn=attention, mlp=mlp)
+        return layer(c, self_attn=latent_attention(c), mlp=mlp)
 
     return decoder(c, stack(c.dim("num_hidden_layers"), lambda n: n < dense_layers, block))
 
 
 def deepseek_v3_model(c: Config) -> Module:
-    attention, dense_layers = latent_attention(c), c.integer("first_k_dense_replace")
+    dense_layers = c.integer("first_k_dense_replace")
 
     def block(dense: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
         mlp = gated_mlp(c) if dense else sparse_mlp(c, bias=False, correction=True)
-        return layer(c, self_attn=attention, mlp=mlp)
+        return layer(c, self_attn=latent_attention(c), mlp=mlp)
 
     layers = stack(c.dim("num_hidden_layers"), lambda n: n < dense_layers, block)
-    return Module((*decoder(c, layers).children, *drafting(c, block(dense=False))))
+    return Module((*decoder(c, layers).children, *drafting(c, partial(block, dense=False))))
 
+
+# --- the configs -------------------------------------------------------------------------------
+
+
+def latent(config: Settled, others: dict[str, Any]) -> None:
+    """Only some of a head turns, and has a width of its own."""
+    del others
+    turning = config["qk_rope_head_dim"]
+    with config.working_with("qk_nope_head_dim", "qk_rope_head_dim"):
+        config.values["qk_head_dim"] = config["qk_nope_head_dim"] + turning
+    config.set("head_dim", turning)
+
+
+first = _configs.each(latent, _configs.key_value_heads)
+config_rules("DeepseekV2Config", first=first, architecture=_configs.even_heads)
+config_rules("DeepseekV3Config", first=first)
 
 register(DEEPSEEK_V2, "DeepseekV2", deepseek_v2_model, heads=HEADS[:2])
 register(DEEPSEEK_V3, "DeepseekV3", deepseek_v3_model, heads=HEADS[:3])

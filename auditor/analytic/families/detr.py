@@ -1,7 +1,9 @@
 """DETR, https://arxiv.org/abs/2005.12872: a ResNet, and a Transformer from queries to boxes."""
 
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Conv,
@@ -10,17 +12,21 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
+    Refused,
     Repeat,
     module,
+    repeat,
     sequential,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._seq2seq import SYNONYMS, Side, Style, layer, learned_positions
 from auditor.analytic.families._timm import frozen_resnet
 from auditor.analytic.families._vision import by_stage, handed_on
 from auditor.analytic.families.resnet import RESNET, resnet_model
+from auditor.analytic.parts import activation, refused, shares
 from auditor.containers.words import quoted
 from auditor.errors import CheckpointError, Reason, SourceError
 
@@ -55,7 +61,7 @@ TIMM = Family(
     defaults=MappingProxyType({"backbone": "resnet50", "num_channels": 3}),
 )
 
-_STYLE = Style(positions=learned_positions)  # a layer has none
+_STYLE = Style(positions=learned_positions, even=False)  # a layer has none
 _POSITIONS = 50  # along one side of the image, where they are learned
 _MASK_STAGES = 3  # of the backbone's, which the mask head is given
 
@@ -64,6 +70,9 @@ _MASK_STAGES = 3  # of the backbone's, which the mask head is given
 def detr_model(c: Config) -> Module:
     D = c.dim("d_model")
     tree, channels = backbone(c)
+    if not channels:
+        key = f"{c.path}backbone_config.out_features"
+        raise CheckpointError(f"{key} hands on no stage; one is needed", key)
     return module(
         backbone=module(conv_encoder=module(model=tree)),
         position_embedding=positions(c),
@@ -87,7 +96,10 @@ def backbone(c: Config) -> tuple[Module, tuple[Dim, ...]]:
             return frozen_resnet(c.nested("backbone_config", TIMM))
         case "resnet":
             widths = (inner.dim("embedding_size"), *by_stage(inner, "hidden_sizes"))
-            stages = handed_on(inner, len(by_stage(inner, "depths", len(widths) - 1))).values()
+            stages = handed_on(inner, len(by_stage(inner, "depths"))).values()
+            if max(stages, default=0) >= len(widths) or len(inner.dims("depths")) >= len(widths):
+                key = f"{inner.path}hidden_sizes"
+                raise CheckpointError(f"{key} has {len(widths) - 1} items, fewer than depths", key)
             tree = resnet_model(inner, norm=FrozenBatchNorm)
             return tree, tuple(widths[number] for number in stages)
     raise SourceError(
@@ -103,11 +115,12 @@ def positions(c: Config) -> Module | None:
         case "learned":
             side = Embedding(_POSITIONS, c.dim("d_model").floor(2))
             return module(row_embeddings=side, column_embeddings=side)
-    raise CheckpointError("position_embedding_type is neither sine nor learned")
+    key = f"{c.path}position_embedding_type"
+    raise CheckpointError(f"{key} is neither sine nor learned", key)
 
 
 def layers(c: Config, side: Side) -> Repeat:
-    return Repeat(c.dim(f"{side}_layers"), layer(c, side, _STYLE))
+    return repeat(c.dim(f"{side}_layers"), partial(layer, c, side, _STYLE))
 
 
 @architecture("DetrForObjectDetection", DETR)
@@ -127,7 +140,11 @@ def for_segmentation(c: Config) -> Module:
     return module(
         detr=for_object_detection(c),
         mask_head=mask_head(c),
-        bbox_attention=module(q_linear=Linear(D, D), k_linear=Linear(D, D)),
+        bbox_attention=module(
+            heads=shares(c, D, c.dim("encoder_attention_heads"), even=False),
+            q_linear=Linear(D, D),
+            k_linear=Linear(D, D),
+        ),
     )
 
 
@@ -135,17 +152,46 @@ def mask_head(c: Config) -> Module:
     """Five convolutions, ever narrower, which the first stages join one by one, the last first."""
     D = c.dim("d_model")
     seen = D + c.dim("encoder_attention_heads")
-    _ = seen // 8  # has to be exact: the norms are over groups of eight
     stages = backbone(c)[1][:_MASK_STAGES]
     if len(stages) < _MASK_STAGES:
-        raise CheckpointError(
-            f"backbone_config.out_features hands on {len(stages)} stages; {_MASK_STAGES} are needed"
-        )
+        key = f"{c.path}backbone_config.out_features"
+        count = f"{key} hands on {len(stages)} stages"
+        raise CheckpointError(f"{count}; {_MASK_STAGES} are needed", key)
     widths = [seen, seen, D.floor(2), D.floor(4), D.floor(8), D.floor(16)]
     children: dict[str, Module] = {}
     for number, (before, width) in enumerate(pairwise(widths), start=1):
         children[f"lay{number}"] = Conv(before, width, kernel=(3, 3))
         children[f"gn{number}"] = LayerNorm(width)
+        children[f"groups{number}"] = module(each=normed(c, width, first=number == 1))
     for number, width in enumerate(reversed(stages), start=1):
         children[f"adapter{number}"] = Conv(width, widths[number + 1], kernel=(1, 1))
-    return module(**children, out_lay=Conv(widths[-1], 1, kernel=(3, 3)))
+    act = activation(c, "activation_function")
+    return module(**children, activation=act, out_lay=Conv(widths[-1], 1, kernel=(3, 3)))
+
+
+def normed(c: Config, width: Dim, *, first: bool) -> Refused | None:
+    """Norms are over groups of eight, or of as many as there are; the first one has no choice."""
+    groups = _GROUPS if first else min(_GROUPS, width.value)
+    if c.settled is None or (groups > 0 and not width.value % groups):
+        return None
+    keys = tuple(symbol.key.removeprefix(c.path) for symbol in width.symbols)
+    return refused(c, f"{width.named} channels cannot be normed in groups of {_GROUPS}", *keys)
+
+
+_GROUPS = 8
+
+
+# --- the config --------------------------------------------------------------------------------
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    """Of timm, unless it says so itself, or says that it is not."""
+    if config["backbone_config"] is not None:
+        return
+    if others.pop("use_timm_backbone", True) and not others.get("backbone_kwargs"):
+        backbone = others.pop("backbone", None) or "resnet50"
+        timm = {"model_type": "timm_backbone", "backbone": backbone}
+        config.set("backbone_config", {**timm, "num_channels": config["num_channels"]})
+
+
+config_rules("DetrConfig", first=first)

@@ -1,12 +1,15 @@
 """DINOv2, https://arxiv.org/abs/2304.07193: a ViT whose layers are scaled, learned unsupervised."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, Repeat, module
+from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import backbones, config_rules
 from auditor.analytic.families._vision import classifier, patches, projection
 from auditor.analytic.families.vit import attention
+from auditor.analytic.parts import activation, dropout
 
 DINOV2 = Family(
     model_type="dinov2",
@@ -37,10 +40,11 @@ def dinov2_model(c: Config) -> Module:
         embeddings=module(
             cls_token=Param((1, 1, D)),
             mask_token=Param((1, D)) if c.flag("use_mask_token") else None,
-            position_embeddings=Param((1, patches(c) + 1, D)),
+            position_embeddings=Param((1, patches(c) + 1, D), drawn=True),
             patch_embeddings=module(projection=projection(c, D)),
+            dropout=dropout(c, "hidden_dropout_prob"),
         ),
-        encoder=module(layer=Repeat(c.dim("num_hidden_layers"), encoder_layer(c))),
+        encoder=module(layer=repeat(c.dim("num_hidden_layers"), partial(encoder_layer, c))),
         layernorm=LayerNorm(D),
     )
 
@@ -61,7 +65,7 @@ def encoder_layer(c: Config) -> Module:
 def mlp(c: Config) -> Module:
     D = c.dim("hidden_size")
     F = c.integer("mlp_ratio") * D
-    return module(fc1=Linear(D, F), fc2=Linear(F, D))
+    return module(fc1=Linear(D, F), fc2=Linear(F, D), activation_fn=activation(c))
 
 
 def gated_mlp(c: Config) -> Module:
@@ -75,3 +79,6 @@ def gated_mlp(c: Config) -> Module:
 def for_image_classification(c: Config) -> Module:
     head = classifier(c, 2 * c.dim("hidden_size"))  # the class token beside the mean of the rest
     return module(dinov2=dinov2_model(c), classifier=head)
+
+
+config_rules("Dinov2Config", first=backbones.by_layers)

@@ -1,5 +1,6 @@
 """DistilBERT, https://arxiv.org/abs/1910.01108: half of BERT's layers, under names of its own."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
@@ -8,14 +9,14 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Repeat,
     Tied,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._heads import answers, heads, labelled
-from auditor.errors import CheckpointError
+from auditor.analytic.families._heads import answers, dropped, heads, labelled
+from auditor.analytic.parts import activation, dropout, padding, refused, shares
 
 DISTILBERT = Family(
     model_type="distilbert",
@@ -45,26 +46,36 @@ DISTILBERT = Family(
 
 @architecture("DistilBertModel", DISTILBERT)
 def distilbert_model(c: Config) -> Module:
-    D = c.dim("dim")
+    D, V = c.dim("dim"), c.dim("vocab_size")
     return module(
         embeddings=module(
-            word_embeddings=Embedding(c.dim("vocab_size"), D),
+            word_embeddings=Embedding(V, D, padding=padding(c, V)),
             position_embeddings=Embedding(c.dim("max_position_embeddings"), D),
             LayerNorm=LayerNorm(D),
+            dropout=dropout(c, "dropout"),
         ),
-        transformer=module(layer=Repeat(c.dim("n_layers"), block(c))),
+        transformer=module(layer=repeat(c.dim("n_layers"), partial(block, c))),
     )
 
 
 def block(c: Config) -> Module:
-    D, F, H = c.dim("dim"), c.dim("hidden_dim"), c.dim("n_heads")
-    _ = D // H  # has to be exact
+    D, F, linear = c.dim("dim"), c.dim("hidden_dim"), Linear(c.dim("dim"), c.dim("dim"))
     return module(
         attention=module(
-            q_lin=Linear(D, D), k_lin=Linear(D, D), v_lin=Linear(D, D), out_lin=Linear(D, D)
+            q_lin=linear,
+            k_lin=linear,
+            v_lin=linear,
+            out_lin=linear,
+            heads=shares(c, D, c.dim("n_heads")),
+            dropout=dropout(c, "attention_dropout"),
         ),
         sa_layer_norm=LayerNorm(D),
-        ffn=module(lin1=Linear(D, F), lin2=Linear(F, D)),
+        ffn=module(
+            dropout=dropout(c, "dropout"),
+            lin1=Linear(D, F),
+            lin2=Linear(F, D),
+            activation=activation(c, "activation"),
+        ),
         output_layer_norm=LayerNorm(D),
     )
 
@@ -74,6 +85,7 @@ def language_modelling(c: Config) -> Module:
     tied = Tied("distilbert.embeddings.word_embeddings.weight")
     weight = tied if c.flag("tie_word_embeddings") else Param((V, D))
     return module(
+        activation=activation(c, "activation"),
         vocab_transform=Linear(D, D),
         vocab_layer_norm=LayerNorm(D),
         vocab_projector=module(weight=weight, bias=Param((V,))),
@@ -91,9 +103,11 @@ def multiple_choice(c: Config) -> Module:
 
 
 def question_answering(c: Config) -> Module:
-    if c.num_labels.value != 2:  # noqa: PLR2004 - where an answer begins, and where it ends
-        raise CheckpointError(f"{c.num_labels.named}; an answer of DistilBERT needs 2 labels")
-    return answers(c)
+    """A head of as many labels as an answer needs: where it begins, and where it ends."""
+    two = c.num_labels.value == 2  # noqa: PLR2004 - see above
+    reason = f"{c.num_labels.named}, and an answer of DistilBERT needs 2"
+    labels = None if two else refused(c, reason, "num_labels", "id2label")
+    return module(labels=labels, **dict(answers(c).children))
 
 
 heads(
@@ -101,8 +115,8 @@ heads(
     "DistilBertFor",
     distilbert_model,
     MaskedLM=language_modelling,
-    SequenceClassification=sequence_classification,
-    TokenClassification=labelled,
-    QuestionAnswering=question_answering,
-    MultipleChoice=multiple_choice,
+    SequenceClassification=dropped(sequence_classification, "seq_classif_dropout"),
+    TokenClassification=dropped(labelled, "dropout"),
+    QuestionAnswering=dropped(question_answering, "qa_dropout"),
+    MultipleChoice=dropped(multiple_choice, "seq_classif_dropout"),
 )

@@ -1,12 +1,21 @@
 """ELECTRA, https://arxiv.org/abs/2003.10555: a generator and a discriminator, BERTs both."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, Tied, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._heads import answers, choice, dense_labelled, heads, labelled
-from auditor.analytic.families.bert import BERT, crosses, embeddings, encoder, encoder_layer
+from auditor.analytic.families._heads import (
+    answers,
+    choice,
+    dense_labelled,
+    heads,
+    labelled,
+    summary,
+)
+from auditor.analytic.families.bert import BERT, embeddings, encoder, encoder_layer, own_dropout
+from auditor.analytic.parts import activation
 
 ELECTRA = Family(
     model_type="electra",
@@ -33,7 +42,7 @@ def electra_model(c: Config) -> Module:
     return module(
         embeddings=embeddings(c, E),
         embeddings_project=Linear(E, D) if E.value != D.value else None,
-        encoder=encoder(c, encoder_layer(c, crossing=crosses(c))),
+        encoder=encoder(c, partial(encoder_layer, c)),
     )
 
 
@@ -49,15 +58,14 @@ def generator(c: Config) -> Module:
 
 def discriminator(c: Config) -> Module:
     D = c.dim("hidden_size")
-    predictions = module(dense=Linear(D, D), dense_prediction=Linear(D, 1))
+    predictions = module(
+        dense=Linear(D, D), activation=activation(c), dense_prediction=Linear(D, 1)
+    )
     return module(discriminator_predictions=predictions)
 
 
 def summarized_choice(c: Config) -> Module:
-    D, labels = c.dim("hidden_size"), c.num_labels
-    width = labels if c.flag("summary_proj_to_labels") and labels.value else D
-    summary = module(summary=Linear(D, width)) if c.flag("summary_use_proj") else None
-    return Module((*module(sequence_summary=summary).children, *choice(c).children))
+    return Module((("sequence_summary", summary(c)), *choice(c).children))
 
 
 heads(
@@ -67,8 +75,8 @@ heads(
     PreTraining=discriminator,
     MaskedLM=generator,
     CausalLM=generator,
-    SequenceClassification=dense_labelled,
-    TokenClassification=labelled,
+    SequenceClassification=own_dropout(dense_labelled),
+    TokenClassification=own_dropout(labelled),
     QuestionAnswering=answers,
     MultipleChoice=summarized_choice,
 )

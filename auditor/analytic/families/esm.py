@@ -1,5 +1,6 @@
 """ESM-1b and ESM-2, https://doi.org/10.1126/science.ade2574: a BERT that reads proteins."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
@@ -9,15 +10,15 @@ from auditor.analytic.blocks import (
     Legacy,
     Linear,
     Module,
-    Repeat,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import dense_labelled, heads, labelled
-from auditor.analytic.families.bert import pooled
-from auditor.analytic.families.roberta import lm_head
-from auditor.errors import CheckpointError
+from auditor.analytic.families.bert import crossing, pooled
+from auditor.analytic.families.roberta import layers_dropout, lm_head
+from auditor.analytic.parts import dropout, padding, shares
 
 ESM = Family(
     model_type="esm",
@@ -46,10 +47,10 @@ SHARED_FREQUENCIES = "encoder.layer.*.attention.self.rotary_embeddings.inv_freq"
 
 def bare(c: Config) -> Module:
     D, N, H = c.dim("hidden_size"), c.dim("num_hidden_layers"), c.dim("num_attention_heads")
-    frequencies = {SHARED_FREQUENCIES: Legacy(((D // H).ceil(2),))} if rotary(c) else {}
+    frequencies = {SHARED_FREQUENCIES: Legacy((D.floor(H).ceil(2),))} if rotary(c) else {}
     return module(
         embeddings=embeddings(c),
-        encoder=module(layer=Repeat(N, layer(c)), emb_layer_norm_after=LayerNorm(D)),
+        encoder=module(layer=repeat(N, partial(layer, c)), emb_layer_norm_after=LayerNorm(D)),
         **frequencies,
         contact_head=module(regression=Linear(N * H, 1)),
     )
@@ -71,43 +72,45 @@ def position_type(c: Config) -> str | None:
 
 def embeddings(c: Config) -> Module:
     D, L = c.dim("hidden_size"), c.dim("max_position_embeddings")
-    places = Embedding(L, D)
+    places = Embedding(L, D, padding=padding(c, L))
+    V = c.dim("vocab_size")
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
-        word_embeddings=Embedding(c.dim("vocab_size"), D),
+        word_embeddings=Embedding(V, D, padding=padding(c, V)),
         layer_norm=LayerNorm(D) if _true(c, "emb_layer_norm_before") else None,
         # transformers 4.30 stored them whatever the type, and read them for this one.
-        position_embeddings=places if position_type(c) == "absolute" else Extra(places),
+        position_embeddings=places if position_type(c) == "absolute" else Extra(Embedding(L, D)),
+        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
 def layer(c: Config) -> Module:
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
-    crossing = _true(c, "add_cross_attention")
-    if crossing and not _true(c, "is_decoder"):
-        raise CheckpointError("add_cross_attention is true, which needs is_decoder to be true too")
+    crosses, share = _true(c, "add_cross_attention"), dropout(c, "hidden_dropout_prob")
     return module(
         attention=attention(c),
-        crossattention=attention(c) if crossing else None,
+        crossattention=attention(c) if crosses else None,
+        crossing=crossing(c) if crosses else None,
         intermediate=module(dense=Linear(D, F)),
-        output=module(dense=Linear(F, D)),
+        output=module(dense=Linear(F, D), dropout=share),
         LayerNorm=LayerNorm(D),
     )
 
 
 def attention(c: Config) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    head_dim = D // H  # a hidden size that the heads cannot share is refused
-    heads = H * head_dim  # D again
+    head_dim = D.floor(H)
+    width = H * head_dim  # D again, where the heads share it evenly
     frequencies = module(inv_freq=Legacy((head_dim.ceil(2),))) if rotary(c) else None
     return module(
         self=module(
-            query=Linear(D, heads),
-            key=Linear(D, heads),
-            value=Linear(D, heads),
+            query=Linear(D, width),
+            key=Linear(D, width),
+            value=Linear(D, width),
+            heads=shares(c, D, H, even=not c.has("embedding_size"), scale="none"),
             rotary_embeddings=frequencies,  # stored up to transformers 4, one a layer
         ),
-        output=module(dense=Linear(D, D)),
+        output=module(dense=Linear(D, D), dropout=dropout(c, "hidden_dropout_prob")),
         LayerNorm=LayerNorm(D),
     )
 
@@ -122,6 +125,6 @@ heads(
     "EsmFor",
     bare,
     MaskedLM=lm_head(ESM.prefix, decoder_bias=False),
-    SequenceClassification=dense_labelled,
-    TokenClassification=labelled,
+    SequenceClassification=layers_dropout(dense_labelled),
+    TokenClassification=layers_dropout(labelled),
 )

@@ -1,14 +1,19 @@
 """Falcon, https://arxiv.org/abs/2311.16867: 7B and 1B, and from 40B on the "new" decoder."""
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Repeat, module
+from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._gpt import language_model, score, span
-from auditor.analytic.families._heads import heads, labelled
+from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.parts import activation, dropout, shares
+from auditor.analytic.rotation import plain, rotation
 
 FALCON = Family(
     model_type="falcon",
@@ -58,8 +63,9 @@ def falcon_model(c: Config) -> Module:
     D = c.dim("hidden_size")
     return module(
         word_embeddings=Embedding(c.dim("vocab_size"), D),
-        h=Repeat(c.dim("num_hidden_layers"), block(c)),
+        h=repeat(c.dim("num_hidden_layers"), partial(block, c)),
         ln_f=LayerNorm(D),
+        rotary_emb=rotation(c, plain),
     )
 
 
@@ -68,12 +74,15 @@ def block(c: Config) -> Module:
     F = c.optional("ffn_hidden_size") or 4 * D
     return module(
         self_attention=module(
+            heads=shares(c, D, c.dim("num_attention_heads"), scale="inverse"),
             query_key_value=Linear(D, queries_keys_values(c), bias=bias),
             dense=Linear(D, D, bias=bias),
+            attention_dropout=dropout(c, "attention_dropout"),
         ),
         mlp=module(
             dense_h_to_4h=Linear(D, F, bias=bias),
             dense_4h_to_h=Linear(F, D, bias=bias),
+            act=activation(c, "activation"),
         ),
         **{name: LayerNorm(D) for name in norms(c)},
     )
@@ -81,7 +90,7 @@ def block(c: Config) -> Module:
 
 def queries_keys_values(c: Config) -> Dim:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    head = D // H
+    head = D.floor(H)
     if new_decoder(c):
         return (2 * (c.optional("num_kv_heads") or H) + H) * head
     return H * head + 2 * head if flag(c, "multi_query") else 3 * H * head
@@ -109,12 +118,26 @@ def flag(c: Config, key: str) -> bool:
     return c.present(key) and c.flag(key)
 
 
+def first(config: Settled, others: dict[str, Any]) -> None:
+    width = others.pop("n_embed", None)
+    if width is not None:
+        config.set("hidden_size", width)
+    if config["num_kv_heads"] is None:
+        config.set("num_kv_heads", config["num_attention_heads"])
+    if config["ffn_hidden_size"] is None:
+        config.set("ffn_hidden_size", 4 * config["hidden_size"])
+    with config.working_with("hidden_size", "num_attention_heads"):
+        config.values["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
+
+
+config_rules("FalconConfig", first=first)
+
 heads(
     FALCON,
     "Falcon",
     falcon_model,
     ForCausalLM=language_model("transformer.word_embeddings.weight"),
     ForSequenceClassification=score,
-    ForTokenClassification=labelled,
+    ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
     ForQuestionAnswering=span,
 )

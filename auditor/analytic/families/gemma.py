@@ -1,18 +1,23 @@
 """Gemma, https://arxiv.org/abs/2403.08295: a Llama whose heads have a width of their own."""
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from auditor.analytic.blocks import Module, Repeat
+from auditor.analytic.blocks import Module, Refused
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._decoder import (
     HEADS,
     attention,
     decoder,
     gated_mlp,
+    head_dim,
     layer,
     register,
 )
+from auditor.analytic.parts import scaled
 
 GEMMA = Family(
     model_type="gemma",
@@ -34,14 +39,27 @@ GEMMA = Family(
 )
 
 
-def gemma_attention(c: Config) -> Module:
+def gemma_attention(c: Config, scale: Refused | None) -> Module:
     bias = c.flag("attention_bias")
-    return attention(c, c.dim("head_dim"), qkv_bias=bias, out_bias=bias)
+    return attention(c, head_dim(c), qkv_bias=bias, out_bias=bias, scale=scale)
 
 
 def gemma_model(c: Config) -> Module:
-    block = layer(c, self_attn=gemma_attention(c), mlp=gated_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    self_attn = gemma_attention(c, scaled(c, c.dim("head_dim")))
+    return layer(c, self_attn=self_attn, mlp=gated_mlp(c))
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    if config["hidden_act"] == "gelu":  # its first releases meant another by the name
+        config.set("hidden_act", "gelu_pytorch_tanh")
+
+
+config_rules("GemmaConfig", first=first)
 
 
 register(GEMMA, "Gemma", gemma_model, heads=HEADS[:3])

@@ -10,6 +10,7 @@ from auditor.analytic.families._gemma4_text import TEXT, text_model
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.gemma4_audio import AUDIO, audio_model
 from auditor.analytic.families.gemma4_vision import VISION, vision_model
+from auditor.analytic.parts import generates
 
 GEMMA4 = Family(
     model_type="gemma4",
@@ -43,4 +44,4 @@ def embedder(inputs: Dim, outputs: Dim) -> Module:
 def for_conditional_generation(c: Config) -> Module:
     tied = "model.language_model.embed_tokens.weight" if c.flag("tie_word_embeddings") else None
     head = lm_head(c.nested("text_config", TEXT), tied=tied)
-    return module(model=gemma4_model(c), lm_head=head)
+    return module(model=gemma4_model(c), lm_head=head, generation=generates(c))

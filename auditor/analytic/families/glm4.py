@@ -1,11 +1,24 @@
 """GLM 4 of 2025: a Llama of rotated half heads, with norms around both halves of a layer."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module, Repeat
+from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.families._decoder import HEADS, attention, decoder, fused_mlp, layer, register
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
+from auditor.analytic.families._decoder import (
+    HEADS,
+    attention,
+    decoder,
+    fused_mlp,
+    head_dim,
+    layer,
+    register,
+)
+from auditor.analytic.parts import scaled
+from auditor.analytic.rotation import partial_turns
 
 GLM4 = Family(
     model_type="glm4",
@@ -36,10 +49,16 @@ NORMS = (
 
 
 def glm4_model(c: Config) -> Module:
-    bias = c.flag("attention_bias")
-    self_attn = attention(c, c.dim("head_dim"), qkv_bias=bias)
-    block = layer(c, norms=NORMS, self_attn=self_attn, mlp=fused_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return decoder(c, partial(block, c), turns=partial_turns)
+
+
+def block(c: Config) -> Module:
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    self_attn = attention(c, width, qkv_bias=bias, scale=scaled(c, width))
+    return layer(c, norms=NORMS, self_attn=self_attn, mlp=fused_mlp(c))
+
+
+config_rules("Glm4Config", first=_configs.partly_turned(0.5))
 
 
 register(GLM4, "Glm4", glm4_model, heads=HEADS[:3])

@@ -1,21 +1,26 @@
 """GLM 4.5 and 4.6, https://arxiv.org/abs/2508.06471: the experts of DeepSeek V3."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import Module, stack
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
     attention,
     decoder,
     gated_mlp,
+    head_dim,
     layer,
     register,
-    rounded_head_dim,
 )
 from auditor.analytic.families._drafting import drafting
 from auditor.analytic.families.deepseek import sparse_mlp
+from auditor.analytic.parts import scaled
+from auditor.analytic.rotation import partial_turns
 
 GLM4_MOE = Family(
     model_type="glm4_moe",
@@ -48,20 +53,23 @@ GLM4_MOE = Family(
 
 
 def glm4_moe_model(c: Config) -> Module:
-    self_attn = attention(
-        c,
-        rounded_head_dim(c),
-        qkv_bias=c.flag("attention_bias"),
-        qk_norm=c.flag("use_qk_norm"),
-    )
     dense_layers = c.integer("first_k_dense_replace")
-
-    def block(dense: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
-        mlp = gated_mlp(c) if dense else sparse_mlp(c, bias=False, correction=True)
-        return layer(c, self_attn=self_attn, mlp=mlp)
-
+    block = partial(glm4_moe_layer, c)
     layers = stack(c.dim("num_hidden_layers"), lambda n: n < dense_layers, block)
-    return Module((*decoder(c, layers).children, *drafting(c, block(dense=False))))
+    model = decoder(c, layers, turns=partial_turns)
+    return Module((*model.children, *drafting(c, partial(block, dense=False))))
+
+
+def glm4_moe_layer(c: Config, dense: bool) -> Module:  # noqa: FBT001 - where layers differ
+    width, bias, norm = head_dim(c), c.flag("attention_bias"), c.flag("use_qk_norm")
+    return layer(
+        c,
+        self_attn=attention(c, width, qkv_bias=bias, qk_norm=norm, scale=scaled(c, width)),
+        mlp=gated_mlp(c) if dense else sparse_mlp(c, bias=False, correction=True),
+    )
+
+
+config_rules("Glm4MoeConfig", first=_configs.partly_turned(0.5))
 
 
 register(GLM4_MOE, "Glm4Moe", glm4_moe_model, heads=HEADS[:1])

@@ -1,5 +1,6 @@
 """GPT-2, whose linear layers are stored as (in, out)."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
@@ -7,13 +8,14 @@ from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
     Module,
-    Repeat,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._gpt import causal_mask, language_model, score, span
-from auditor.analytic.families._heads import heads, labelled
+from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.parts import activation, dropout, shares
 
 GPT2 = Family(
     model_type="gpt2",
@@ -49,7 +51,8 @@ def gpt2_model(c: Config) -> Module:
     return module(
         wte=Embedding(c.dim("vocab_size"), D),
         wpe=Embedding(c.dim("n_positions"), D),
-        h=Repeat(c.dim("n_layer"), block(c)),
+        drop=dropout(c, "embd_pdrop"),
+        h=repeat(c.dim("n_layer"), partial(block, c)),
         ln_f=LayerNorm(D),
     )
 
@@ -64,18 +67,25 @@ def block(c: Config) -> Module:
         ln_2=LayerNorm(D),
         crossattention=attention(c, cross=True) if cross else None,
         ln_cross_attn=LayerNorm(D) if cross else None,
-        mlp=module(c_fc=Conv1D(D, F), c_proj=Conv1D(F, D)),
+        mlp=module(
+            c_fc=Conv1D(D, F),
+            c_proj=Conv1D(F, D),
+            act=activation(c, "activation_function"),
+            dropout=dropout(c, "resid_pdrop"),
+        ),
     )
 
 
 def attention(c: Config, *, cross: bool = False) -> Module:
     D, H, L = c.dim("n_embd"), c.dim("n_head"), c.dim("n_positions")
-    across = H * (D // H)  # D again; a width that the heads cannot share is refused
     return module(
         **causal_mask(L),  # up to transformers 4.30
-        c_attn=Conv1D(D, (2 if cross else 3) * across),
-        q_attn=Conv1D(D, across) if cross else None,
+        heads=shares(c, D, H, scale="power" if c.truth("scale_attn_weights") else "none"),
+        c_attn=Conv1D(D, (2 if cross else 3) * D),
+        q_attn=Conv1D(D, D) if cross else None,
         c_proj=Conv1D(D, D),
+        attn_dropout=dropout(c, "attn_pdrop"),
+        resid_dropout=dropout(c, "resid_pdrop"),
     )
 
 
@@ -85,6 +95,6 @@ heads(
     gpt2_model,
     LMHeadModel=language_model("transformer.wte.weight"),
     ForSequenceClassification=score,
-    ForTokenClassification=labelled,
+    ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
     ForQuestionAnswering=span,
 )

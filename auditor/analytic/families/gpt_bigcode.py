@@ -1,13 +1,22 @@
 """StarCoder and SantaCoder, https://arxiv.org/abs/2305.06161: all heads share one key and value."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Repeat, module
+from auditor.analytic.blocks import (
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    Refused,
+    module,
+    repeat,
+)
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._gpt import language_model, score
-from auditor.analytic.families._heads import heads, labelled
-from auditor.errors import CheckpointError
+from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.parts import activation, dropout, refused, shares, unstored
 
 GPT_BIGCODE = Family(
     model_type="gpt_bigcode",
@@ -44,7 +53,9 @@ def gpt_bigcode_model(c: Config) -> Module:
     return module(
         wte=Embedding(c.dim("vocab_size"), D),
         wpe=Embedding(c.dim("n_positions"), D),
-        h=Repeat(c.dim("n_layer"), block(c)),
+        drop=dropout(c, "embd_pdrop"),
+        h=repeat(c.dim("n_layer"), partial(block, c)),
+        mask=unstored(c, c.dim("n_positions"), c.dim("n_positions"), width=1),
         ln_f=LayerNorm(D),
     )
 
@@ -53,28 +64,44 @@ def block(c: Config) -> Module:
     D = c.dim("n_embd")
     F = c.optional("n_inner") or 4 * D
     cross = c.flag("add_cross_attention")
-    if cross and c.flag("multi_query"):
-        raise CheckpointError("add_cross_attention is true, which needs multi_query to be false")
     return module(
+        crossing=one_query(c) if cross else None,
         ln_1=LayerNorm(D),
         attn=attention(c),
         ln_2=LayerNorm(D),
         crossattention=cross_attention(c) if cross else None,
         ln_cross_attn=LayerNorm(D) if cross else None,
-        mlp=module(c_fc=Linear(D, F), c_proj=Linear(F, D)),
+        mlp=module(
+            c_fc=Linear(D, F),
+            c_proj=Linear(F, D),
+            act=activation(c, "activation_function"),
+            dropout=dropout(c, "resid_pdrop"),
+        ),
     )
 
 
 def attention(c: Config) -> Module:
     D, H = c.dim("n_embd"), c.dim("n_head")
-    head = D // H
-    keys = head if c.flag("multi_query") else H * head
-    return module(c_attn=Linear(D, H * head + 2 * keys), c_proj=Linear(D, D))
+    keys = D.floor(H) if c.flag("multi_query") else D
+    return module(
+        heads=shares(c, D, H, scale="power" if c.truth("scale_attn_weights") else "none"),
+        c_attn=Linear(D, D + 2 * keys),
+        c_proj=Linear(D, D),
+        resid_dropout=dropout(c, "resid_pdrop"),
+    )
 
 
 def cross_attention(c: Config) -> Module:
     D = c.dim("n_embd")
     return module(c_attn=Linear(D, 2 * D), q_attn=Linear(D, D), c_proj=Linear(D, D))
+
+
+def one_query(c: Config) -> Refused | None:
+    """Attention to another model, which was never written for keys that all queries share."""
+    if not c.truth("multi_query"):
+        return None
+    reason = f"{c.path}add_cross_attention and {c.path}multi_query are both true"
+    return refused(c, reason, "add_cross_attention", "multi_query")
 
 
 heads(
@@ -83,5 +110,5 @@ heads(
     gpt_bigcode_model,
     ForCausalLM=language_model("transformer.wte.weight"),
     ForSequenceClassification=score,
-    ForTokenClassification=labelled,
+    ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
 )

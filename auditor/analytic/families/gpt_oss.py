@@ -3,12 +3,17 @@
 These are the names and shapes of its weights unpacked; published files hold them in MXFP4.
 """
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from auditor.analytic.blocks import Experts, Linear, Module, Param, Repeat, module
+from auditor.analytic.blocks import Experts, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.families._decoder import HEADS, attention, decoder, layer, register
+from auditor.analytic.config_classes import Settled, config_rules, rope
+from auditor.analytic.families import _configs
+from auditor.analytic.families._decoder import HEADS, attention, decoder, head_dim, layer, register
+from auditor.analytic.parts import scaled
 
 GPT_OSS = Family(
     model_type="gpt_oss",
@@ -49,10 +54,26 @@ def sparse_mlp(c: Config) -> Module:
 
 
 def gpt_oss_model(c: Config) -> Module:
-    bias, sinks = c.flag("attention_bias"), Param((c.dim("num_attention_heads"),))
-    heads = attention(c, c.dim("head_dim"), qkv_bias=bias, out_bias=bias)
-    block = layer(c, self_attn=Module((*heads.children, ("sinks", sinks))), mlp=sparse_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    sinks = Param((c.dim("num_attention_heads"),))
+    heads = attention(c, width, qkv_bias=bias, out_bias=bias, scale=scaled(c, width))
+    return layer(c, self_attn=Module((*heads.children, ("sinks", sinks))), mlp=sparse_mlp(c))
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    for hook in (_configs.key_value_heads, _configs.head_dim, _configs.every(2)):
+        hook(config, others)
+    if config[rope.KEY] is None:
+        stretched = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
+        length = {"original_max_position_embeddings": 4096}
+        config.set(rope.KEY, {"rope_type": "yarn", "factor": 32.0, **stretched, **length})
+
+
+config_rules("GptOssConfig", first=first)
 
 
 register(GPT_OSS, "GptOss", gpt_oss_model, heads=HEADS[:3])

@@ -1,12 +1,14 @@
 """GPT-J, whose language model's head has a bias."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Repeat, module
+from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._gpt import causal_mask, language_model, score
 from auditor.analytic.families._heads import answers, heads
+from auditor.analytic.parts import activation, dropout, shares, unstored
 
 GPTJ = Family(
     model_type="gptj",
@@ -40,7 +42,8 @@ def gptj_model(c: Config) -> Module:
     D = c.dim("n_embd")
     return module(
         wte=Embedding(c.dim("vocab_size"), D),
-        h=Repeat(c.dim("n_layer"), block(c)),
+        drop=dropout(c, "embd_pdrop"),
+        h=repeat(c.dim("n_layer"), partial(block, c)),
         ln_f=LayerNorm(D),
     )
 
@@ -52,19 +55,28 @@ def block(c: Config) -> Module:
     return module(
         ln_1=LayerNorm(D),
         attn=attention(c),
-        mlp=module(fc_in=Linear(D, F), fc_out=Linear(F, D)),
+        mlp=module(
+            fc_in=Linear(D, F),
+            fc_out=Linear(F, D),
+            act=activation(c, "activation_function"),
+            dropout=dropout(c, "resid_pdrop"),
+        ),
     )
 
 
 def attention(c: Config) -> Module:
     D, H = c.dim("n_embd"), c.dim("n_head")
-    across = H * (D // H)  # D again; a width that the heads cannot share is refused
+    L, turning = c.dim("n_positions"), c.attribute("rotary_dim")
     return module(
-        **causal_mask(c.dim("n_positions")),  # up to transformers 4.30
-        k_proj=Linear(D, across, bias=False),
-        v_proj=Linear(D, across, bias=False),
-        q_proj=Linear(D, across, bias=False),
+        **causal_mask(L),  # up to transformers 4.30
+        attn_dropout=dropout(c, "attn_pdrop"),
+        resid_dropout=dropout(c, "resid_pdrop"),
+        heads=shares(c, D, H, scale="root"),
+        k_proj=Linear(D, D, bias=False),
+        v_proj=Linear(D, D, bias=False),
+        q_proj=Linear(D, D, bias=False),
         out_proj=Linear(D, D, bias=False),
+        embed_positions=unstored(c, L, c.dim("rotary_dim") if turning else D),
     )
 
 

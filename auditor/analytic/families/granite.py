@@ -1,18 +1,21 @@
 """Granite 3, a Llama with constant factors that no checkpoint stores."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module, Repeat
+from auditor.analytic.blocks import Module, Refused
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
     attention,
     decoder,
     gated_mlp,
+    head_dim,
     layer,
     register,
-    rounded_head_dim,
 )
 
 GRANITE = Family(
@@ -36,15 +39,21 @@ GRANITE = Family(
 )
 
 
-def granite_attention(c: Config) -> Module:
+def granite_attention(c: Config, *, scale: Refused | None = None) -> Module:
     bias = c.flag("attention_bias")
-    return attention(c, rounded_head_dim(c), qkv_bias=bias, out_bias=bias)
+    return attention(c, head_dim(c), qkv_bias=bias, out_bias=bias, scale=scale)
 
 
 def granite_model(c: Config) -> Module:
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
     mlp = gated_mlp(c, bias=c.flag("mlp_bias"))
-    block = layer(c, self_attn=granite_attention(c), mlp=mlp)
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return layer(c, self_attn=granite_attention(c), mlp=mlp)
+
+
+config_rules("GraniteConfig", "GraniteMoeConfig", first=_configs.key_value_heads)
 
 
 register(GRANITE, "Granite", granite_model, heads=HEADS[:1])

@@ -1,12 +1,14 @@
 """Granite 3 with experts, whose matrices are stored as one."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Experts, Linear, Module, Param, Repeat, module
+from auditor.analytic.blocks import Experts, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.families._decoder import HEADS, decoder, layer, register
 from auditor.analytic.families.granite import granite_attention
+from auditor.analytic.parts import known_activation
 
 GRANITEMOE = Family(
     model_type="granitemoe",
@@ -38,12 +40,16 @@ def sparse_mlp(c: Config) -> Module:
         input_linear=module(weight=Experts(gate_and_up, count=E, active=k)),
         output_linear=module(weight=Experts(down, count=E, active=k)),
         router=module(layer=Linear(D, E, bias=False)),
+        activation=known_activation(c),
     )
 
 
 def granitemoe_model(c: Config) -> Module:
-    block = layer(c, self_attn=granite_attention(c), block_sparse_moe=sparse_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    return layer(c, self_attn=granite_attention(c), block_sparse_moe=sparse_mlp(c))
 
 
 register(GRANITEMOE, "GraniteMoe", granitemoe_model, heads=HEADS[:1])

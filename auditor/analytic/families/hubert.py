@@ -1,8 +1,9 @@
 """HuBERT, https://arxiv.org/abs/2106.07447: the model of wav2vec 2.0, taught differently."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module, Repeat
+from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import heads
@@ -22,7 +23,7 @@ HUBERT = Family(
 def hubert_model(c: Config) -> Module:
     return model(
         c,
-        Repeat(c.dim("num_hidden_layers"), layer(c)),
+        partial(layer, c),
         projection_norm=c.flag("feat_proj_layer_norm"),
         batch_norm=c.flag("conv_pos_batch_norm"),
     )

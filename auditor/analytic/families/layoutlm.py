@@ -1,5 +1,6 @@
 """LayoutLM, https://arxiv.org/abs/1912.13318: BERT that knows where on the page a word stands."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import Embedding, Module, module
@@ -14,6 +15,7 @@ from auditor.analytic.families.bert import (
     pooled,
     predictions,
 )
+from auditor.analytic.families.roberta import layers_dropout
 
 LAYOUTLM = Family(
     model_type="layoutlm",
@@ -35,7 +37,7 @@ def layoutlm_model(c: Config) -> Module:
             h_position_embeddings=place,
             w_position_embeddings=place,
         ),
-        encoder=encoder(c, encoder_layer(c)),
+        encoder=encoder(c, partial(encoder_layer, c, crosses=False)),
         pooler=pooled(c),
     )
 
@@ -49,7 +51,7 @@ heads(
     "LayoutLMFor",
     layoutlm_model,
     MaskedLM=language_modelling,
-    SequenceClassification=labelled,
-    TokenClassification=labelled,
+    SequenceClassification=layers_dropout(labelled),
+    TokenClassification=layers_dropout(labelled),
     QuestionAnswering=answers,
 )

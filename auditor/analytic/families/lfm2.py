@@ -4,6 +4,7 @@ The others look back over three tokens by a gated convolution.
 """
 
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Conv,
@@ -18,13 +19,16 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.dims import Dim
+from auditor.analytic.config_classes import Settled, config_rules, layers
+from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._decoder import (
     HEADS,
+    head_dim,
     layer_types,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import depthwise, groups, padding, scaled
+from auditor.analytic.rotation import plain, rotation
 
 LFM2 = Family(
     model_type="lfm2",
@@ -58,6 +62,7 @@ LFM2 = Family(
 def short_convolution(c: Config) -> Module:
     D, bias = c.dim("hidden_size"), c.flag("conv_bias")
     return module(
+        groups=depthwise(c, D),
         conv=Conv(D, D, kernel=(c.dim("conv_L_cache"),), groups=D, bias=bias),
         in_proj=Linear(D, 3 * D, bias=bias),
         out_proj=Linear(D, D, bias=bias),
@@ -66,8 +71,10 @@ def short_convolution(c: Config) -> Module:
 
 def attention(c: Config) -> Module:
     D, H, K = c.dim("hidden_size"), c.dim("num_attention_heads"), c.dim("num_key_value_heads")
-    width = rounded_head_dim(c)
+    width = head_dim(c)
     return module(
+        groups=groups(c, H, K),
+        scale=scaled(c, width),
         q_proj=Linear(D, H * width, bias=False),
         k_proj=Linear(D, K * width, bias=False),
         v_proj=Linear(D, K * width, bias=False),
@@ -94,14 +101,21 @@ def adjusted_width(c: Config) -> Dim:
     F = (2 * F).floor(3)
     if not c.present("block_ffn_dim_multiplier"):
         return F
-    multiple = c.dim("block_multiple_of")
-    return multiple * c.scaled("block_ffn_dim_multiplier", F).ceil(multiple)
+    multiple, scaled = c.dim("block_multiple_of"), c.scaled("block_ffn_dim_multiplier", F)
+    if multiple.value < 0:
+        return dim(multiple.value * ((scaled.value + multiple.value - 1) // multiple.value))
+    return multiple * scaled.ceil(multiple)
 
 
 def decoder(c: Config, layers: Repeat | Stack) -> Module:
     D = c.dim("hidden_size")
-    embeddings = Embedding(c.dim("vocab_size"), D)
-    return module(embed_tokens=embeddings, layers=layers, embedding_norm=RMSNorm(D))
+    V = c.dim("vocab_size")
+    return module(
+        embed_tokens=Embedding(V, D, padding=padding(c, V)),
+        layers=layers,
+        embedding_norm=RMSNorm(D),
+        rotary_emb=rotation(c, plain),
+    )
 
 
 def layer(c: Config, *, attends: bool, feed_forward: Module) -> Module:
@@ -120,12 +134,32 @@ def lfm2_model(c: Config) -> Module:
     types = layer_types(
         c, lambda n: "full_attention" if attending is None or n in attending else "conv"
     )
-    mlp = gated_mlp(c, adjusted_width(c))
 
     def block(attends: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
-        return layer(c, attends=attends, feed_forward=mlp)
+        return layer(c, attends=attends, feed_forward=gated_mlp(c, adjusted_width(c)))
 
     return decoder(c, stack(c.dim("num_hidden_layers"), lambda n: types[n] != "conv", block))
 
+
+def older_keys(config: Settled, others: dict[str, Any]) -> None:
+    for older, key in (
+        ("tie_embedding", "tie_word_embeddings"),
+        ("block_ff_dim", "intermediate_size"),
+    ):
+        if older in others and key in config.kind.fields:
+            config.set(key, others.pop(older))
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    """Layers attend where `full_attn_idxs` says so, or all of them."""
+    if config["layer_types"] is None:
+        attending = config["full_attn_idxs"]
+        layers.fill(
+            config, lambda n: "full_attention" if attending is None or n in attending else "conv"
+        )
+    older_keys(config, others)
+
+
+config_rules("Lfm2Config", first=first)
 
 register(LFM2, "Lfm2", lfm2_model, heads=HEADS[:1])

@@ -1,12 +1,14 @@
 """LFM2 with experts, https://arxiv.org/abs/2511.23404, in all but the first layers."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Buffer, Experts, Linear, Module, Repeat, module, stack
+from auditor.analytic.blocks import Buffer, Linear, Module, module, stack
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.families._decoder import HEADS, register
-from auditor.analytic.families.lfm2 import decoder, gated_mlp, layer
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families._decoder import HEADS, experts, register, types_of_layers
+from auditor.analytic.families.lfm2 import decoder, gated_mlp, layer, older_keys
 
 LFM2_MOE = Family(
     model_type="lfm2_moe",
@@ -38,9 +40,8 @@ LFM2_MOE = Family(
 def sparse_mlp(c: Config) -> Module:
     """`expert_bias` is the router's own balance, which is no gradient's work."""
     E = c.dim("num_experts")
-    experts = Repeat(E, gated_mlp(c, c.dim("moe_intermediate_size")))
     return module(
-        experts=Experts(experts, count=E, active=c.dim("num_experts_per_tok")),
+        experts=experts(c, E, partial(gated_mlp, c, c.dim("moe_intermediate_size"))),
         gate=Linear(c.dim("hidden_size"), E, bias=False),
         expert_bias=Buffer((E,)) if c.flag("use_expert_bias") else None,
     )
@@ -48,14 +49,16 @@ def sparse_mlp(c: Config) -> Module:
 
 def lfm2_moe_model(c: Config) -> Module:
     count, dense_layers = c.dim("num_hidden_layers"), c.integer("num_dense_layers")
-    types = c.texts("layer_types", length=count.value)
-    mlps = {True: gated_mlp(c, c.dim("intermediate_size")), False: sparse_mlp(c)}
+    types = types_of_layers(c) if count.value > 0 else ()
 
     def block(kind: tuple[bool, bool]) -> Module:
         attends, dense = kind
-        return layer(c, attends=attends, feed_forward=mlps[dense])
+        mlp = gated_mlp(c, c.dim("intermediate_size")) if dense else sparse_mlp(c)
+        return layer(c, attends=attends, feed_forward=mlp)
 
     return decoder(c, stack(count, lambda n: (types[n] != "conv", n < dense_layers), block))
 
+
+config_rules("Lfm2MoeConfig", first=older_keys)
 
 register(LFM2_MOE, "Lfm2Moe", lfm2_moe_model, heads=HEADS[:1])

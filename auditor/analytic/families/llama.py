@@ -1,11 +1,14 @@
 """Llama 1 to 3, https://arxiv.org/abs/2302.13971, and those that keep its tensors."""
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module, Repeat
+from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,
     decoder,
@@ -14,6 +17,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.parts import scaled
 
 LLAMA = Family(
     model_type="llama",
@@ -37,15 +41,24 @@ LLAMA = Family(
 
 
 def llama_model(c: Config) -> Module:
-    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    _ = D // H  # has to be exact, even where head_dim says otherwise
-    bias = c.flag("attention_bias")
-    block = layer(
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    return layer(
         c,
-        self_attn=attention(c, head_dim(c), qkv_bias=bias, out_bias=bias, frequencies=True),
+        self_attn=attention(
+            c, width, qkv_bias=bias, out_bias=bias, frequencies=True, scale=scaled(c, width)
+        ),
         mlp=gated_mlp(c, bias=c.flag("mlp_bias")),
     )
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
 
+
+config_rules(
+    "LlamaConfig",
+    first=_configs.each(_configs.head_dim, _configs.key_value_heads),
+    architecture=_configs.even_heads,
+)
 
 register(LLAMA, "Llama", llama_model, qa=replace(LLAMA, prefix="transformer"))

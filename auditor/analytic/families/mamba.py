@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Conv,
@@ -9,15 +10,18 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Repeat,
     RMSNorm,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.dims import Dim
+from auditor.analytic.config_classes import Settled, config_rules, layers
+from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._gpt import language_model
 from auditor.analytic.families._heads import heads
+from auditor.analytic.parts import activation, depthwise, refused
+from auditor.containers.words import described
 from auditor.errors import CheckpointError
 
 MAMBA = Family(
@@ -69,7 +73,7 @@ def backbone(c: Config, mixer: Callable[[Config], Module]) -> Module:
     D = c.dim("hidden_size")
     return module(
         embeddings=Embedding(c.dim("vocab_size"), D),
-        layers=Repeat(c.dim("num_hidden_layers"), module(norm=RMSNorm(D), mixer=mixer(c))),
+        layers=repeat(c.dim("num_hidden_layers"), lambda: module(norm=RMSNorm(D), mixer=mixer(c))),
         norm_f=RMSNorm(D),
     )
 
@@ -87,8 +91,10 @@ def mamba2_model(c: Config) -> Module:
 def mixer(c: Config) -> Module:
     D, S, bias = c.dim("hidden_size"), c.dim("state_size"), c.flag("use_bias")
     F = c.optional("intermediate_size") or c.dim("expand") * D  # which every saved config states
-    R = c.optional("time_step_rank", unless="auto") or D.ceil(16)
+    R = rank(c) or D.ceil(16)
     return module(
+        groups=depthwise(c, F),
+        act=activation(c),
         A_log=Param((F, S)),
         D=Param((F,)),
         conv1d=convolution(c, F),
@@ -103,9 +109,14 @@ def mixer2(c: Config) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_heads"), c.flag("use_bias")
     F = inner_width(c)
     G = c.dim("n_groups")
-    _ = F.floor(G)  # refused where it is none: the class divides by it, though not exactly
     convolved = F + 2 * G * c.dim("state_size")
+    none = G.value == 0 and c.settled is not None
+    reason = f"{F.named} cannot be divided by {G.named}"
+    _ = rank(c)
     return module(
+        normed=refused(c, reason, "n_groups") if none else None,
+        groups=depthwise(c, convolved),
+        act=activation(c),
         dt_bias=Param((H,)),
         A_log=Param((H,)),
         D=Param((H,)),
@@ -117,20 +128,58 @@ def mixer2(c: Config) -> Module:
 
 
 def inner_width(c: Config) -> Dim:
-    D, expand = c.dim("hidden_size"), c.dim("expand")
-    H, width = c.dim("num_heads"), c.dim("head_dim")
-    if (D * expand).value != (H * width).value:
-        raise CheckpointError(
-            f"{D.named} by {expand.named} is {(D * expand).value}, and "
-            f"{H.named} by {width.named} is {(H * width).value}: they have to be equal"
-        )
-    return expand * D
+    return c.dim("expand") * c.dim("hidden_size")
+
+
+def rank(c: Config) -> Dim | None:
+    """How narrow the steps in time are, maybe as a string; None: it follows from the width."""
+    key = "time_step_rank"
+    stated = c.attribute(key)
+    if not isinstance(stated, str):
+        return c.optional(key)
+    if stated == "auto" or c.settled is None:
+        return None
+    try:
+        return dim(int(stated))
+    except ValueError:
+        message = f'{c.path}{key} is {described(stated)}; an integer or "auto" is needed'
+        raise CheckpointError(message, c.path + key) from None
 
 
 def convolution(c: Config, channels: Dim) -> Module:
     """Each channel by itself, over the last `conv_kernel` tokens."""
     return Conv(1, channels, kernel=(c.dim("conv_kernel"),), bias=c.flag("use_conv_bias"))
 
+
+# --- the configs -------------------------------------------------------------------------------
+
+
+def one_type(config: Settled, others: dict[str, Any]) -> None:
+    """All layers are of one type, as the class itself says."""
+    del others
+    config.values["layer_types"] = ["linear_attention" for _ in layers.numbers(config)]
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    one_type(config, others)
+    width = config["expand"] * config["hidden_size"]
+    config.values["intermediate_size"] = int(width)
+
+
+def filled(config: Settled, others: dict[str, Any]) -> None:
+    """As wide as its heads are together."""
+    del others
+    keys = ("hidden_size", "expand", "num_heads", "head_dim")
+    D, expand, H, width = (config[key] for key in keys)
+    with config.working_with(*keys):
+        if D * expand != H * width:
+            inner, together = config.shown("hidden_size", "expand"), config.shown(*keys[2:])
+            reason = f"{inner} make {D * expand}, {together} make {H * width}"
+            config.refuse(f"{reason}: they have to be equal", *keys)
+
+
+config_rules("MambaConfig", first=first)
+config_rules("Mamba2Config", first=one_type, architecture=filled)
 
 heads(MAMBA, "Mamba", mamba_model, ForCausalLM=language_model("backbone.embeddings.weight"))
 heads(MAMBA2, "Mamba2", mamba2_model, ForCausalLM=language_model("backbone.embeddings.weight"))

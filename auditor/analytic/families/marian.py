@@ -1,10 +1,12 @@
 """Marian, https://arxiv.org/abs/1804.00344: BART without a norm of its own, for OPUS-MT."""
 
 from dataclasses import replace
+from typing import Any
 
-from auditor.analytic.blocks import Embedding, Legacy, Module, module
+from auditor.analytic.blocks import Legacy, Module, module
 from auditor.analytic.catalogue import architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._seq2seq import (
     SHARED,
@@ -15,6 +17,7 @@ from auditor.analytic.families._seq2seq import (
     generation,
     sinusoids,
     tower,
+    words,
 )
 
 MARIAN = family(
@@ -53,5 +56,13 @@ def for_translation(c: Config) -> Module:
 
 @architecture("MarianForCausalLM", MARIAN)
 def for_causal_lm(c: Config) -> Module:
-    embeddings = Embedding(decoder_vocab(c), c.dim("d_model"))
+    embeddings = words(c, decoder_vocab(c))
     return causal(c, tower(c, "decoder", STYLE, embed_tokens=embeddings))
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    config.set("decoder_vocab_size", config["decoder_vocab_size"] or config["vocab_size"])
+
+
+config_rules("MarianConfig", first=first)

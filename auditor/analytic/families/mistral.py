@@ -1,18 +1,22 @@
 """Mistral 7B, https://arxiv.org/abs/2310.06825."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module, Repeat
+from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,
     decoder,
+    either_head_dim,
     gated_mlp,
     layer,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import scaled
 
 MISTRAL = Family(
     model_type="mistral",
@@ -34,8 +38,15 @@ MISTRAL = Family(
 
 
 def mistral_model(c: Config) -> Module:
-    block = layer(c, self_attn=attention(c, rounded_head_dim(c)), mlp=gated_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    width = either_head_dim(c)
+    return layer(c, self_attn=attention(c, width, scale=scaled(c, width)), mlp=gated_mlp(c))
+
+
+config_rules("MistralConfig", first=_configs.each(_configs.head_dim, _configs.key_value_heads))
 
 
 register(MISTRAL, "Mistral", mistral_model)

@@ -1,18 +1,23 @@
 """Mixtral 8x7B, https://arxiv.org/abs/2401.04088: a Mistral of experts, two of eight a token."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Experts, Linear, Module, Repeat, module
+from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,
     decoder,
+    either_head_dim,
+    experts,
     layer,
     register,
-    rounded_head_dim,
 )
 from auditor.analytic.families.mistral import MISTRAL
+from auditor.analytic.parts import known_activation, scaled
 
 MIXTRAL = Family(
     model_type="mixtral",
@@ -26,19 +31,32 @@ MIXTRAL = Family(
 
 
 def sparse_mlp(c: Config) -> Module:
-    D, F, E = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_local_experts")
-    expert = module(
-        w1=Linear(D, F, bias=False), w2=Linear(F, D, bias=False), w3=Linear(D, F, bias=False)
-    )
+    E = c.dim("num_local_experts")
     return module(
-        gate=Linear(D, E, bias=False),
-        experts=Experts(Repeat(E, expert), count=E, active=c.dim("num_experts_per_tok")),
+        gate=Linear(c.dim("hidden_size"), E, bias=False),
+        experts=experts(c, E, partial(expert, c)),
+        act_fn=known_activation(c),
+    )
+
+
+def expert(c: Config) -> Module:
+    D, F = c.dim("hidden_size"), c.dim("intermediate_size")
+    return module(
+        w1=Linear(D, F, bias=False), w2=Linear(F, D, bias=False), w3=Linear(D, F, bias=False)
     )
 
 
 def mixtral_model(c: Config) -> Module:
-    block = layer(c, self_attn=attention(c, rounded_head_dim(c)), block_sparse_moe=sparse_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    width = either_head_dim(c)
+    self_attn = attention(c, width, scale=scaled(c, width))
+    return layer(c, self_attn=self_attn, block_sparse_moe=sparse_mlp(c))
+
+
+config_rules("MixtralConfig", first=_configs.key_value_heads)
 
 
 register(MIXTRAL, "Mixtral", mixtral_model)

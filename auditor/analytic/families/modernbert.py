@@ -1,6 +1,7 @@
 """ModernBERT, https://arxiv.org/abs/2412.13663: gated, rotary, and without most of the biases."""
 
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Embedding,
@@ -14,7 +15,10 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._heads import Head, choice, heads, labelled
+from auditor.analytic.config_classes import Settled, config_rules, layers, rope
+from auditor.analytic.families._heads import Head, choice, dropped, heads, labelled
+from auditor.analytic.parts import activation, dropout, padding, shares
+from auditor.analytic.rotation import kinds_of_layers, plain, rotation
 
 MODERNBERT = Family(
     model_type="modernbert",
@@ -40,16 +44,21 @@ MODERNBERT = Family(
 
 @architecture("ModernBertModel", MODERNBERT)
 def modernbert_model(c: Config) -> Module:
-    tokens = Embedding(c.dim("vocab_size"), c.dim("hidden_size"))
+    V = c.dim("vocab_size")
     layers = stack(
         c.dim("num_hidden_layers"),
         lambda number: number == 0,
         lambda first: layer(c, first=first),
     )
     return module(
-        embeddings=module(tok_embeddings=tokens, norm=norm(c)),
+        embeddings=module(
+            tok_embeddings=Embedding(V, c.dim("hidden_size"), padding=padding(c, V)),
+            norm=norm(c),
+            drop=dropout(c, "embedding_dropout"),
+        ),
         layers=layers,
         final_norm=norm(c),
+        rotary_emb=rotation(c, plain, kinds=kinds_of_layers(c)),
     )
 
 
@@ -69,13 +78,23 @@ def layer(c: Config, *, first: bool) -> Module:
 
 def attention(c: Config) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("attention_bias")
-    heads = H * (D // H)  # D again; a hidden size that the heads cannot share is refused
-    return module(Wqkv=Linear(D, 3 * heads, bias=bias), Wo=Linear(D, D, bias=bias))
+    share = c.attribute("attention_dropout")
+    return module(
+        heads=shares(c, D, H, scale="none"),
+        Wqkv=Linear(D, 3 * H * D.floor(H), bias=bias),
+        Wo=Linear(D, D, bias=bias),
+        out_drop=dropout(c, "attention_dropout") if share is None or share > 0 else None,
+    )
 
 
 def mlp(c: Config) -> Module:
     D, F, bias = c.dim("hidden_size"), c.dim("intermediate_size"), c.flag("mlp_bias")
-    return module(Wi=Linear(D, 2 * F, bias=bias), Wo=Linear(F, D, bias=bias))
+    return module(
+        Wi=Linear(D, 2 * F, bias=bias),
+        act=activation(c, "hidden_activation"),
+        drop=dropout(c, "mlp_dropout"),
+        Wo=Linear(F, D, bias=bias),
+    )
 
 
 def language_modelling(c: Config) -> Module:
@@ -92,19 +111,55 @@ def behind_dense(last: Head) -> Head:
 
     def head(c: Config) -> Module:
         D = c.dim("hidden_size")
-        first = module(dense=Linear(D, D, bias=c.flag("classifier_bias")), norm=norm(c))
+        first = module(
+            dense=Linear(D, D, bias=c.flag("classifier_bias")),
+            act=activation(c, "classifier_activation"),
+            norm=norm(c),
+        )
         return Module((("head", first), *last(c).children))
 
     return head
 
+
+classified = dropped(labelled, "classifier_dropout")
+
+
+# --- the config --------------------------------------------------------------------------------
+
+_BASES = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    every = others.get("global_attn_every_n_layers", 3)
+    layers.fill(config, lambda n: "sliding_attention" if n % every else "full_attention")
+
+
+def rotation_of(config: Settled, others: dict[str, Any]) -> None:
+    """The settings of both kinds of layers, of which an older config has the bases."""
+    scaling = others.pop("rope_scaling", None)
+    parameters = config[rope.KEY]
+    if parameters is None:
+        parameters = {kind: {"rope_type": "default"} for kind in _BASES}
+    for kind, base in _BASES.items():
+        if scaling is not None:
+            parameters[kind].update(scaling)
+        if parameters.get(kind) is None:
+            parameters[kind] = {"rope_type": "default"}
+        theta = config.kind.theta["global" if kind == "full_attention" else "local"]
+        parameters[kind].setdefault("rope_theta", others.pop(base, theta))
+    config.set(rope.KEY, parameters)
+    rope.standardize(config)
+
+
+config_rules("ModernBertConfig", first=first, rotation=rotation_of)
 
 heads(
     MODERNBERT,
     "ModernBertFor",
     modernbert_model,
     MaskedLM=behind_dense(language_modelling),
-    SequenceClassification=behind_dense(labelled),
-    TokenClassification=behind_dense(labelled),
-    QuestionAnswering=behind_dense(labelled),
-    MultipleChoice=behind_dense(choice),
+    SequenceClassification=behind_dense(classified),
+    TokenClassification=behind_dense(classified),
+    QuestionAnswering=behind_dense(classified),
+    MultipleChoice=behind_dense(dropped(choice, "classifier_dropout")),
 )

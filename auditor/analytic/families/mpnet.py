@@ -1,5 +1,6 @@
 """MPNet, https://arxiv.org/abs/2004.09297: RoBERTa with one table of biases by distance."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
@@ -7,14 +8,15 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
-    Repeat,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import choice, heads
-from auditor.analytic.families.bert import embeddings, pooled
-from auditor.analytic.families.roberta import beside
+from auditor.analytic.families.bert import dense_output, embeddings, pooled
+from auditor.analytic.families.roberta import beside, layers_dropout
+from auditor.analytic.parts import activation, dropout, shares
 
 MPNET = Family(
     model_type="mpnet",
@@ -34,13 +36,15 @@ MPNET = Family(
     ),
 )
 
+_PADDING = 1  # of words and of places, whatever pad_token_id says
+
 
 def bare(c: Config) -> Module:
     H, buckets = c.dim("num_attention_heads"), c.dim("relative_attention_num_buckets")
     return module(
-        embeddings=embeddings(c, types=False),
+        embeddings=embeddings(c, types=False, padded=True, row=_PADDING),
         encoder=module(
-            layer=Repeat(c.dim("num_hidden_layers"), layer(c)),
+            layer=repeat(c.dim("num_hidden_layers"), partial(layer, c)),
             relative_attention_bias=Embedding(buckets, H),
         ),
     )
@@ -48,14 +52,21 @@ def bare(c: Config) -> Module:
 
 def layer(c: Config) -> Module:
     D, F, H = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_attention_heads")
-    heads = H * (D // H)  # D again; a hidden size that the heads cannot share is refused
+    width = H * D.floor(H)  # D again, where the heads share it evenly
     return module(
         attention=module(
-            attn=module(q=Linear(D, heads), k=Linear(D, heads), v=Linear(D, heads), o=Linear(D, D)),
+            attn=module(
+                q=Linear(D, width),
+                k=Linear(D, width),
+                v=Linear(D, width),
+                o=Linear(D, D),
+                heads=shares(c, D, H, even=not c.has("embedding_size"), scale="none"),
+                dropout=dropout(c, "attention_probs_dropout_prob"),
+            ),
             LayerNorm=LayerNorm(D),
         ),
-        intermediate=module(dense=Linear(D, F)),
-        output=module(dense=Linear(F, D), LayerNorm=LayerNorm(D)),
+        intermediate=module(dense=Linear(D, F), intermediate_act_fn=activation(c)),
+        output=dense_output(c, F),
     )
 
 
@@ -64,5 +75,5 @@ def mpnet_model(c: Config) -> Module:
     return Module((*bare(c).children, ("pooler", pooled(c))))
 
 
-heads(MPNET, "MPNet", bare, **beside(MPNET.prefix))
-heads(MPNET, "MPNet", mpnet_model, ForMultipleChoice=choice)
+heads(MPNET, "MPNet", bare, **beside(MPNET.prefix, layers_dropout))
+heads(MPNET, "MPNet", mpnet_model, ForMultipleChoice=layers_dropout(choice))

@@ -1,20 +1,24 @@
 """OLMo 2, https://arxiv.org/abs/2501.00656: norms behind each half of a layer, not before."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module, Repeat, RMSNorm
+from auditor.analytic.blocks import Module, RMSNorm
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
     attention,
     decoder,
     gated_mlp,
+    head_dim,
     key_value_heads,
     layer,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import scaled
 
 OLMO2 = Family(
     model_type="olmo2",
@@ -41,22 +45,29 @@ NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 def olmo2_attention(c: Config) -> Module:
     """Queries are normed over all heads at once, and so are keys."""
-    bias, head_dim = c.flag("attention_bias"), rounded_head_dim(c)
+    bias, width = c.flag("attention_bias"), head_dim(c)
     return attention(
         c,
-        head_dim,
+        width,
         qkv_bias=bias,
         out_bias=bias,
+        scale=scaled(c, width),
         norms={
-            "q_norm": RMSNorm(c.dim("num_attention_heads") * head_dim),
-            "k_norm": RMSNorm(key_value_heads(c) * head_dim),
+            "q_norm": RMSNorm(c.dim("num_attention_heads") * width),
+            "k_norm": RMSNorm(key_value_heads(c) * width),
         },
     )
 
 
 def olmo2_model(c: Config) -> Module:
-    block = layer(c, norms=NORMS, self_attn=olmo2_attention(c), mlp=gated_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    return layer(c, norms=NORMS, self_attn=olmo2_attention(c), mlp=gated_mlp(c))
+
+
+config_rules("Olmo2Config", first=_configs.key_value_heads)
 
 
 register(OLMO2, "Olmo2", olmo2_model, heads=HEADS[:2])

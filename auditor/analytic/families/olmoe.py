@@ -1,20 +1,24 @@
 """OLMoE, https://arxiv.org/abs/2409.02060: 64 narrow experts, and eight of them a token."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Linear, Module, Repeat, RMSNorm, module
+from auditor.analytic.blocks import Linear, Module, RMSNorm, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
     attention,
     decoder,
     gated_experts,
+    head_dim,
     key_value_heads,
     layer,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import known_activation, scaled
 
 OLMOE = Family(
     model_type="olmoe",
@@ -42,21 +46,32 @@ OLMOE = Family(
 def olmoe_attention(c: Config) -> Module:
     """Norms over all heads at once, whose width head_dim does not change."""
     D, bias = c.dim("hidden_size"), c.flag("attention_bias")
-    keys = D.floor(c.dim("num_attention_heads")) * key_value_heads(c)
+    keys, width = D.floor(c.dim("num_attention_heads")) * key_value_heads(c), head_dim(c)
     return attention(
         c,
-        rounded_head_dim(c),
+        width,
         qkv_bias=bias,
         out_bias=bias,
+        scale=scaled(c, width),
         norms={"q_norm": RMSNorm(D), "k_norm": RMSNorm(keys)},
     )
 
 
 def olmoe_model(c: Config) -> Module:
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
     E = c.dim("num_experts")
-    mlp = module(gate=Linear(c.dim("hidden_size"), E, bias=False), experts=gated_experts(c, E))
-    block = layer(c, self_attn=olmoe_attention(c), mlp=mlp)
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    mlp = module(
+        gate=Linear(c.dim("hidden_size"), E, bias=False),
+        experts=gated_experts(c, E),
+        act_fn=known_activation(c),
+    )
+    return layer(c, self_attn=olmoe_attention(c), mlp=mlp)
+
+
+config_rules("OlmoeConfig", first=_configs.key_value_heads)
 
 
 register(OLMOE, "Olmoe", olmoe_model, heads=HEADS[:1])

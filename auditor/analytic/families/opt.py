@@ -1,20 +1,24 @@
 """OPT, https://arxiv.org/abs/2205.01068."""
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
     Linear,
     Module,
-    Repeat,
     Tied,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import heads
+from auditor.analytic.parts import activation, padding, shares
 
 OPT = Family(
     model_type="opt",
@@ -44,16 +48,16 @@ PADDING = 2  # rows before the first position's
 
 @architecture("OPTModel", OPT)
 def opt_model(c: Config) -> Module:
-    D, W = c.dim("hidden_size"), outer_width(c)
+    D, W, V = c.dim("hidden_size"), outer_width(c), c.dim("vocab_size")
     final_norm = c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm")
     projected = W.value != D.value
     decoder = module(
-        embed_tokens=Embedding(c.dim("vocab_size"), W),
+        embed_tokens=Embedding(V, W, padding=padding(c, V)),
         embed_positions=Embedding(c.dim("max_position_embeddings") + PADDING, D),
         project_out=Linear(D, W, bias=False) if projected else None,
         project_in=Linear(W, D, bias=False) if projected else None,
         final_layer_norm=norm(c) if final_norm else None,
-        layers=Repeat(c.dim("num_hidden_layers"), layer(c)),
+        layers=repeat(c.dim("num_hidden_layers"), partial(layer, c)),
     )
     return module(decoder=decoder)
 
@@ -72,6 +76,7 @@ def layer(c: Config) -> Module:
     return module(
         self_attn=attention(c),
         self_attn_layer_norm=norm(c),
+        activation_fn=activation(c, "activation_function"),
         fc1=Linear(D, F, bias=bias),
         fc2=Linear(F, D, bias=bias),
         final_layer_norm=norm(c),
@@ -80,11 +85,11 @@ def layer(c: Config) -> Module:
 
 def attention(c: Config) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("enable_bias")
-    across = H * (D // H)  # D again; a width that the heads cannot share is refused
     return module(
-        k_proj=Linear(D, across, bias=bias),
-        v_proj=Linear(D, across, bias=bias),
-        q_proj=Linear(D, across, bias=bias),
+        heads=shares(c, D, H),
+        k_proj=Linear(D, D, bias=bias),
+        v_proj=Linear(D, D, bias=bias),
+        q_proj=Linear(D, D, bias=bias),
         out_proj=Linear(D, D, bias=bias),
     )
 
@@ -102,6 +107,14 @@ def score(c: Config) -> Module:
 def span(c: Config) -> Module:
     return module(qa_outputs=Linear(outer_width(c), 2))
 
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    if config["word_embed_proj_dim"] is None:
+        config.set("word_embed_proj_dim", config["hidden_size"])
+
+
+config_rules("OPTConfig", first=first)
 
 heads(
     OPT,

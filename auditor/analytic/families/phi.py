@@ -3,19 +3,24 @@
 The first is https://arxiv.org/abs/2306.11644.
 """
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Repeat, module
+from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    head_dim,
     key_value_heads,
     layer,
     lm_head,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import activation, dropout, groups, padding, scaled
+from auditor.analytic.rotation import rotation, turning
 
 PHI = Family(
     model_type="phi",
@@ -39,34 +44,52 @@ PHI = Family(
 
 
 def phi_model(c: Config) -> Module:
-    D = c.dim("hidden_size")
-    block = layer(
-        c, norm=LayerNorm, norms=("input_layernorm",), self_attn=phi_attention(c), mlp=mlp(c)
-    )
+    D, V = c.dim("hidden_size"), c.dim("vocab_size")
     return module(
-        embed_tokens=Embedding(c.dim("vocab_size"), D),
-        layers=Repeat(c.dim("num_hidden_layers"), block),
+        embed_tokens=Embedding(V, D, padding=padding(c, V)),
+        layers=repeat(c.dim("num_hidden_layers"), partial(block, c)),
         final_layernorm=LayerNorm(D),
+        rotary_emb=rotation(c),
+        embed_dropout=dropout(c, "embd_pdrop"),
+    )
+
+
+def block(c: Config) -> Module:
+    return layer(
+        c,
+        norm=LayerNorm,
+        norms=("input_layernorm",),
+        self_attn=phi_attention(c),
+        mlp=mlp(c),
+        resid_dropout=module(share=dropout(c, "resid_pdrop")),
     )
 
 
 def phi_attention(c: Config) -> Module:
     D, H, K = c.dim("hidden_size"), c.dim("num_attention_heads"), key_value_heads(c)
-    head_dim = rounded_head_dim(c)
+    width = head_dim(c)
     norm = LayerNorm(D.floor(H)) if c.flag("qk_layernorm") else None
     return module(
-        q_proj=Linear(D, H * head_dim),
-        k_proj=Linear(D, K * head_dim),
-        v_proj=Linear(D, K * head_dim),
-        dense=Linear(H * head_dim, D),
+        q_proj=Linear(D, H * width),
+        k_proj=Linear(D, K * width),
+        v_proj=Linear(D, K * width),
+        dense=Linear(H * width, D),
         q_layernorm=norm,
         k_layernorm=norm,
+        groups=groups(c, H, K),
+        scale=scaled(c, width),
+        turning=turning(c, width.value),
     )
 
 
 def mlp(c: Config) -> Module:
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
-    return module(fc1=Linear(D, F), fc2=Linear(F, D))
+    return module(fc1=Linear(D, F), fc2=Linear(F, D), activation_fn=activation(c))
+
+
+config_rules(
+    "PhiConfig", first=_configs.each(_configs.key_value_heads, _configs.partly_turned(0.5))
+)
 
 
 register(PHI, "Phi", phi_model, heads=HEADS[1:3])

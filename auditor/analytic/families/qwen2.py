@@ -4,19 +4,23 @@ JevForDecision, which transformers lists for this type, is built from a config o
 """
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module, Repeat
+from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,
     decoder,
     gated_mlp,
+    head_dim,
     layer,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import scaled
 
 QWEN2 = Family(
     model_type="qwen2",
@@ -38,8 +42,19 @@ QWEN2 = Family(
 
 
 def qwen2_model(c: Config) -> Module:
-    block = layer(c, self_attn=attention(c, rounded_head_dim(c), qkv_bias=True), mlp=gated_mlp(c))
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    width = head_dim(c)
+    self_attn = attention(c, width, qkv_bias=True, scale=scaled(c, width))
+    return layer(c, self_attn=self_attn, mlp=gated_mlp(c))
+
+
+config_rules(
+    "Qwen2Config",
+    first=_configs.each(_configs.key_value_heads, _configs.windows_from_above),
+)
 
 
 register(QWEN2, "Qwen2", qwen2_model, qa=replace(QWEN2, prefix="transformer"))

@@ -1,6 +1,7 @@
 """Qwen2.5-VL, https://arxiv.org/abs/2502.13923: Qwen2-VL with a tower made of Llama's blocks."""
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import Module, RMSNorm, module
@@ -36,7 +37,7 @@ QWEN2_5_VL = replace(qwen2_vl.QWEN2_VL, model_type="qwen2_5_vl", base="Qwen2_5_V
 def visual(c: Config) -> Module:
     D = c.dim("hidden_size")
     return module(
-        **tower(c, D, norm=RMSNorm, mlp=gated_mlp(c, bias=True)),
+        **tower(c, D, norm=RMSNorm, mlp=partial(gated_mlp, c, bias=True)),
         merger=merger(RMSNorm(D), merged(c, D), c.dim("out_hidden_size")),
     )
 

@@ -2,19 +2,23 @@
 
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import Linear, Module, Repeat, Stack, module, stack
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules, layers
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,
     decoder,
     gated_experts,
     gated_mlp,
+    head_dim,
     layer,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import known_activation, scaled
 from auditor.errors import CheckpointError
 
 QWEN2_MOE = Family(
@@ -45,20 +49,23 @@ QWEN2_MOE = Family(
 
 
 def sparse_layers(
-    c: Config, self_attn: Module, sparse_mlp: Callable[[Config], Module]
+    c: Config, self_attn: Callable[[Config], Module], sparse_mlp: Callable[[Config], Module]
 ) -> Repeat | Stack:
     """Every `decoder_sparse_step`-th layer has experts, those of `mlp_only_layers` excepted."""
     experts, step = c.dim("num_experts").value, c.integer("decoder_sparse_step")
     dense = c.integers("mlp_only_layers") if c.present("mlp_only_layers") else ()
-    if experts and not step:
-        raise CheckpointError("decoder_sparse_step is 0; it has to be 1 or more")
 
     def sparse(number: int) -> bool:
-        return experts > 0 and number not in dense and not (number + 1) % step
+        if experts < 1 or number in dense:
+            return False
+        if not step:
+            key = f"{c.path}decoder_sparse_step"
+            raise CheckpointError(f"{key} is 0; it has to be 1 or more", key)
+        return not (number + 1) % step
 
     def block(has_experts: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
         mlp = sparse_mlp(c) if has_experts else gated_mlp(c)
-        return layer(c, self_attn=self_attn, mlp=mlp)
+        return layer(c, self_attn=self_attn(c), mlp=mlp)
 
     return stack(c.dim("num_hidden_layers"), sparse, block)
 
@@ -70,12 +77,32 @@ def shared_and_sparse_mlp(c: Config) -> Module:
         experts=gated_experts(c, E, width=c.dim("moe_intermediate_size")),
         shared_expert=gated_mlp(c, width=c.dim("shared_expert_intermediate_size")),
         shared_expert_gate=Linear(D, 1, bias=False),
+        act_fn=known_activation(c),
     )
 
 
 def qwen2_moe_model(c: Config) -> Module:
-    self_attn = attention(c, rounded_head_dim(c), qkv_bias=c.flag("qkv_bias"))
-    return decoder(c, sparse_layers(c, self_attn, shared_and_sparse_mlp))
+    return decoder(c, sparse_layers(c, biased_attention, shared_and_sparse_mlp))
+
+
+def biased_attention(c: Config) -> Module:
+    width = head_dim(c)
+    return attention(c, width, qkv_bias=c.flag("qkv_bias"), scale=scaled(c, width))
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    """Windows, where they are used, are those of every other layer below `max_window_layers`."""
+    del others
+    if config["mlp_only_layers"] is None:
+        config.set("mlp_only_layers", [])
+    used, last = config["use_sliding_window"], config["max_window_layers"]
+    if not used:
+        config.set("sliding_window", 0)
+    sliding = _configs.SLIDING
+    layers.fill(config, lambda n: sliding if (n + 1) % 2 and n < last and used else _configs.FULL)
+
+
+config_rules("Qwen2MoeConfig", first=first)
 
 
 register(QWEN2_MOE, "Qwen2Moe", qwen2_moe_model)

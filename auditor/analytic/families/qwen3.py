@@ -1,13 +1,24 @@
 """Qwen 3, https://arxiv.org/abs/2505.09388: heads of their own width, queries and keys normed."""
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module, Repeat
+from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.families._decoder import attention, decoder, gated_mlp, layer, register
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
+from auditor.analytic.families._decoder import (
+    attention,
+    decoder,
+    gated_mlp,
+    head_dim,
+    layer,
+    register,
+)
 from auditor.analytic.families.qwen2 import QWEN2
+from auditor.analytic.parts import scaled
 
 QWEN3 = Family(
     model_type="qwen3",
@@ -18,13 +29,24 @@ QWEN3 = Family(
 
 
 def qwen3_model(c: Config) -> Module:
-    bias = c.flag("attention_bias")
-    block = layer(
+    return decoder(c, partial(block, c))
+
+
+def block(c: Config) -> Module:
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    return layer(
         c,
-        self_attn=attention(c, c.dim("head_dim"), qkv_bias=bias, out_bias=bias, qk_norm=True),
+        self_attn=attention(
+            c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scaled(c, width)
+        ),
         mlp=gated_mlp(c),
     )
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block))
+
+
+config_rules(
+    "Qwen3Config",
+    first=_configs.each(_configs.key_value_heads, _configs.windows_from_above),
+)
 
 
 register(QWEN3, "Qwen3", qwen3_model, qa=replace(QWEN3, prefix="transformer"))

@@ -4,6 +4,7 @@ JevForDecision, which transformers lists for this type, is built from a config o
 """
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import Linear, Module, module
@@ -48,7 +49,7 @@ model = register(QWEN3_5, TEXT, VISION, gated_mlp)
 
 @architecture("Qwen3_5TextForSequenceClassification", TEXT)
 def text_for_sequence_classification(c: Config) -> Module:
-    return module(model=text_model(c, gated_mlp(c)), score=score(c, c, bias=False))
+    return module(model=text_model(c, partial(gated_mlp, c)), score=score(c, c, bias=False))
 
 
 @architecture("Qwen3_5ForSequenceClassification", QWEN3_5)

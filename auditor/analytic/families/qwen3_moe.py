@@ -2,18 +2,21 @@
 
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._decoder import (
     attention,
     decoder,
     gated_experts,
+    head_dim,
     register,
-    rounded_head_dim,
 )
 from auditor.analytic.families.qwen2_moe import sparse_layers
+from auditor.analytic.parts import known_activation, scaled
 
 QWEN3_MOE = Family(
     model_type="qwen3_moe",
@@ -46,13 +49,28 @@ def sparse_mlp(c: Config) -> Module:
     return module(
         gate=Linear(c.dim("hidden_size"), E, bias=False),
         experts=gated_experts(c, E, width=c.dim("moe_intermediate_size")),
+        act_fn=known_activation(c),
     )
 
 
 def qwen3_moe_model(c: Config) -> Module:
-    bias = c.flag("attention_bias")
-    self_attn = attention(c, rounded_head_dim(c), qkv_bias=bias, out_bias=bias, qk_norm=True)
-    return decoder(c, sparse_layers(c, self_attn, sparse_mlp))
+    return decoder(c, sparse_layers(c, normed_attention, sparse_mlp))
+
+
+def normed_attention(c: Config) -> Module:
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    return attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scaled(c, width))
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    if not config["use_sliding_window"]:
+        config.set("sliding_window", None)
+    if config["mlp_only_layers"] is None:
+        config.set("mlp_only_layers", [])
+
+
+config_rules("Qwen3MoeConfig", first=first)
 
 
 register(QWEN3_MOE, "Qwen3Moe", qwen3_moe_model, qa=replace(QWEN3_MOE, prefix="transformer"))

@@ -4,16 +4,20 @@ Each of these layers has a merger of its own; one more stands at the end.
 """
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Repeat, module
+from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
 from auditor.analytic.dims import Dim, dim
+from auditor.analytic.families import _configs
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_5_vl import VISION as OLDER
 from auditor.analytic.families.qwen2_vl import merged, tower
 from auditor.analytic.families.qwen3 import QWEN3, qwen3_model
+from auditor.analytic.parts import activation, generates
 
 TEXT = replace(QWEN3, model_type="qwen3_vl_text", base="Qwen3VLTextModel")
 VISION = replace(
@@ -53,7 +57,7 @@ def qwen3_vl_model(c: Config) -> Module:
 def for_conditional_generation(c: Config) -> Module:
     tied = "model.language_model.embed_tokens.weight" if c.flag("tie_word_embeddings") else None
     head = lm_head(c.nested("text_config", TEXT), tied=tied)
-    return module(model=qwen3_vl_model(c), lm_head=head)
+    return module(model=qwen3_vl_model(c), lm_head=head, generation=generates(c))
 
 
 architecture("Qwen3VLTextModel", TEXT)(qwen3_model)
@@ -61,15 +65,22 @@ architecture("Qwen3VLTextModel", TEXT)(qwen3_model)
 
 @architecture("Qwen3VLVisionModel", VISION)
 def visual(c: Config) -> Module:
-    D, F = c.dim("hidden_size"), c.dim("intermediate_size")
-    mlp = module(linear_fc1=Linear(D, F), linear_fc2=Linear(F, D))
+    D = c.dim("hidden_size")
     deep = dim(c.length("deepstack_visual_indexes"))
     return module(
         pos_embed=Embedding(c.dim("num_position_embeddings"), D),
-        **tower(c, D, norm=LayerNorm, mlp=mlp, bias=True),
+        **tower(c, D, norm=LayerNorm, mlp=partial(vision_mlp, c), bias=True),
         merger=merger(c, LayerNorm(D)),
-        deepstack_merger_list=Repeat(deep, merger(c, LayerNorm(merged(c, D)))),
+        deepstack_merger_list=repeat(deep, lambda: merger(c, LayerNorm(merged(c, D)))),
     )
+
+
+def vision_mlp(c: Config) -> Module:
+    D, F = c.dim("hidden_size"), c.dim("intermediate_size")
+    return module(linear_fc1=Linear(D, F), linear_fc2=Linear(F, D), act_fn=activation(c))
+
+
+config_rules("Qwen3VLTextConfig", first=_configs.key_value_heads)
 
 
 def merger(c: Config, norm: Module) -> Module:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     BatchNorm,
@@ -15,9 +16,11 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, backbones, config_rules
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._vision import by_stage, classifier
-from auditor.errors import CheckpointError
+from auditor.analytic.parts import activation
+from auditor.containers.words import described
 
 RESNET = Family(
     model_type="resnet",
@@ -46,6 +49,7 @@ Norm = Callable[[Dim], Module]
 def resnet_model(c: Config, *, norm: Norm = BatchNorm) -> Module:
     """`norm`: what stands after each convolution; detectors freeze it."""
     stem = convolution(c.dim("num_channels"), c.dim("embedding_size"), 7, norm)
+    stem = Module((*stem.children, *module(activation=activation(c)).children))
     count = min(len(by_stage(c, "hidden_sizes")), len(by_stage(c, "depths")))
     stages = sequential(*(module(layers=stage(c, number, norm)) for number in range(count)))
     return module(embedder=module(embedder=stem), encoder=module(stages=stages))
@@ -69,28 +73,34 @@ def stage(c: Config, number: int, norm: Norm) -> Repeat | Stack:
         return module(
             shortcut=shortcut if entry else None,
             layer=layer(c, before if entry else width, width, norm),
+            activation=activation(c),
         )
 
-    return stack(count if count.value else dim(1), lambda number: number == 0, build)
+    return stack(count if count.value > 0 else dim(1), lambda number: number == 0, build)
 
 
 def layer(c: Config, before: Dim, width: Dim, norm: Norm) -> Module:
-    match c.text("layer_type"):
-        case "basic":
-            return sequential(
-                convolution(before, width, 3, norm), convolution(width, width, 3, norm)
-            )
-        case "bottleneck":
-            inner = width.floor(4)
-            return sequential(
-                convolution(before, inner, 1, norm),
-                convolution(inner, inner, 3, norm),
-                convolution(inner, width, 1, norm),
-            )
-    raise CheckpointError(f"{c.path}layer_type is neither basic nor bottleneck")
+    if c.text("layer_type") != "bottleneck":
+        return sequential(convolution(before, width, 3, norm), convolution(width, width, 3, norm))
+    inner = width.floor(4)
+    return sequential(
+        convolution(before, inner, 1, norm),
+        convolution(inner, inner, 3, norm),
+        convolution(inner, width, 1, norm),
+    )
 
 
 @architecture("ResNetForImageClassification", RESNET)
 def for_image_classification(c: Config) -> Module:
     head = sequential(None, classifier(c, by_stage(c, "hidden_sizes")[-1]))
     return module(resnet=resnet_model(c), classifier=head)
+
+
+def known_layers(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    if config["layer_type"] not in config.get("layer_types", ("basic", "bottleneck")):
+        what = f"{config.named('layer_type')} is {described(config['layer_type'])}"
+        config.refuse(f'{what}, expected "basic" or "bottleneck"', "layer_type")
+
+
+config_rules("ResNetConfig", first=backbones.by_depths, layer_types=known_layers)

@@ -1,12 +1,15 @@
 """RWKV-4, https://arxiv.org/abs/2305.13048: no attention over tokens, but a decay over time."""
 
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Param, module, stack
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._gpt import language_model
 from auditor.analytic.families._heads import heads
+from auditor.analytic.parts import generates
 
 RWKV = Family(
     model_type="rwkv",
@@ -76,4 +79,19 @@ def feed_forward(c: Config) -> Module:
     )
 
 
-heads(RWKV, "Rwkv", rwkv_model, ForCausalLM=language_model("rwkv.embeddings.weight", name="head"))
+def head(c: Config) -> Module:
+    output = language_model("rwkv.embeddings.weight", name="head")(c)
+    return module(generation=generates(c), **dict(output.children))
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    if config["attention_hidden_size"] is None:
+        config.set("attention_hidden_size", config["hidden_size"])
+    if config["intermediate_size"] is None:
+        config.set("intermediate_size", 4 * config["hidden_size"])
+
+
+config_rules("RwkvConfig", first=first)
+
+heads(RWKV, "Rwkv", rwkv_model, ForCausalLM=head)

@@ -1,6 +1,8 @@
 """SAM, https://arxiv.org/abs/2304.02643: an image, prompts, and a decoder from both to masks."""
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Conv,
@@ -13,11 +15,14 @@ from auditor.analytic.blocks import (
     Repeat,
     Tied,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families.sam_vision import SAM_VISION, mlp, vision_encoder
+from auditor.analytic.parts import activation, shares
 
 SAM = Family(
     model_type="sam",
@@ -74,6 +79,7 @@ def prompt_encoder(c: Config) -> dict[str, Module | Repeat]:
     point = Embedding(1, D)
     return {
         "mask_embed": module(
+            activation=activation(c),
             conv1=Conv(1, quarter, kernel=(2, 2)),
             conv2=Conv(quarter, M, kernel=(2, 2)),
             conv3=Conv(M, D, kernel=(1, 1)),
@@ -81,7 +87,7 @@ def prompt_encoder(c: Config) -> dict[str, Module | Repeat]:
             layer_norm2=LayerNorm(4 * quarter),
         ),
         "no_mask_embed": point,
-        "point_embed": Repeat(c.dim("num_point_embeddings"), point),
+        "point_embed": repeat(c.dim("num_point_embeddings"), lambda: point),
         "not_a_point_embed": point,
     }
 
@@ -94,14 +100,14 @@ def mask_decoder(c: Config) -> Module:
         iou_token=Embedding(1, D),
         mask_tokens=Embedding(masks, D),
         transformer=module(
-            layers=Repeat(c.dim("num_hidden_layers"), two_way_layer(c)),
+            layers=repeat(c.dim("num_hidden_layers"), partial(two_way_layer, c)),
             final_attn_token_to_image=last,
             layer_norm_final_attn=LayerNorm(D),
         ),
         upscale_conv1=ConvTranspose(D, quarter, kernel=(2, 2)),
         upscale_conv2=ConvTranspose(quarter, eighth, kernel=(2, 2)),
         upscale_layer_norm=LayerNorm(quarter),
-        output_hypernetworks_mlps=Repeat(masks, head(D, D, eighth, dim(3))),
+        output_hypernetworks_mlps=repeat(masks, lambda: head(D, D, eighth, dim(3))),
         iou_prediction_head=head(D, c.dim("iou_head_hidden_dim"), masks, c.dim("iou_head_depth")),
     )
 
@@ -114,16 +120,15 @@ def two_way_layer(c: Config) -> Module:
         self_attn=attention(c, D),
         cross_attn_token_to_image=across,
         cross_attn_image_to_token=across,
-        mlp=mlp(D, c.dim("mlp_dim")),
+        mlp=mlp(c, D, c.dim("mlp_dim")),
         **norms,
     )
 
 
 def attention(c: Config, inner: Dim) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    heads = H * (inner // H)  # the width again; one that the heads cannot share is refused
-    towards = {name: Linear(D, heads) for name in ("q_proj", "k_proj", "v_proj")}
-    return module(**towards, out_proj=Linear(heads, D))
+    towards = {name: Linear(D, inner) for name in ("q_proj", "k_proj", "v_proj")}
+    return module(heads=shares(c, inner, H), **towards, out_proj=Linear(inner, D))
 
 
 def head(inputs: Dim, hidden: Dim, outputs: Dim, depth: Dim) -> Module:
@@ -133,5 +138,15 @@ def head(inputs: Dim, hidden: Dim, outputs: Dim, depth: Dim) -> Module:
     return module(
         proj_in=Linear(inputs, hidden),
         proj_out=Linear(hidden, outputs),
-        layers=Repeat(between, Linear(hidden, hidden)),
+        layers=repeat(between, lambda: Linear(hidden, hidden)),
     )
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    keys = ("image_size", "patch_size")
+    with config.working_with(*keys):
+        config.values["image_embedding_size"] = config[keys[0]] // config[keys[1]]
+
+
+config_rules("SamPromptEncoderConfig", first=first)

@@ -1,5 +1,6 @@
 """SegFormer, https://arxiv.org/abs/2105.15203: stages of attention over a shortened sequence."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
@@ -8,14 +9,15 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
-    Repeat,
     module,
+    repeat,
     sequential,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._vision import by_stage
+from auditor.analytic.families._vision import by_stage, dropped_paths
+from auditor.analytic.parts import activation, depthwise, dropout, shares
 
 SEGFORMER = Family(
     model_type="segformer",
@@ -48,7 +50,8 @@ SEGFORMER = Family(
 
 @architecture("SegformerModel", SEGFORMER)
 def segformer_model(c: Config) -> Module:
-    count = c.integer("num_encoder_blocks")
+    count = max(c.integer("num_encoder_blocks"), 0)
+    _ = by_stage(c, "strides", count)
     widths = by_stage(c, "hidden_sizes", count)[:count]
     befores = (c.dim("num_channels"), *widths)
     kernels, counts = by_stage(c, "patch_sizes", count), by_stage(c, "depths", count)
@@ -57,11 +60,12 @@ def segformer_model(c: Config) -> Module:
             patch_embeddings=sequential(*map(patch_embedding, befores, widths, kernels)),
             block=sequential(
                 *(
-                    Repeat(counts[number], layer(c, width, number))
+                    repeat(counts[number], partial(layer, c, width, number))
                     for number, width in enumerate(widths)
                 )
             ),
             layer_norm=sequential(*map(LayerNorm, widths)),
+            drop_path=dropped_paths(c),
         )
     )
 
@@ -84,17 +88,18 @@ def attention(c: Config, width: Dim, stage: int) -> Module:
     """Keys and values come from a sequence that a convolution shortens, in most stages."""
     H = by_stage(c, "num_attention_heads", stage + 1)[stage]
     ratio = by_stage(c, "sr_ratios", stage + 1)[stage]
-    heads = H * (width // H)  # the width again; one that the heads cannot share is refused
+    inner = H * width.floor(H)  # the width again, where the heads share it evenly
     shortened = ratio.value > 1
     return module(
         self=module(
-            query=Linear(width, heads),
-            key=Linear(width, heads),
-            value=Linear(width, heads),
+            heads=shares(c, width, H, even=False),
+            query=Linear(width, inner),
+            key=Linear(width, inner),
+            value=Linear(width, inner),
             sr=Conv(width, width, kernel=(ratio, ratio)) if shortened else None,
             layer_norm=LayerNorm(width) if shortened else None,
         ),
-        output=module(dense=Linear(heads, width)),
+        output=module(dense=Linear(inner, width), dropout=dropout(c, "hidden_dropout_prob")),
     )
 
 
@@ -102,6 +107,9 @@ def feed_forward(c: Config, width: Dim, stage: int) -> Module:
     inner = width * by_stage(c, "mlp_ratios", stage + 1)[stage].value
     return module(
         dense1=Linear(width, inner),
+        groups=depthwise(c, inner),
+        activation_fn=activation(c),
+        dropout=dropout(c, "hidden_dropout_prob"),
         dwconv=module(dwconv=Conv(inner, inner, kernel=(3, 3), groups=inner)),
         dense2=Linear(inner, width),
     )
@@ -116,11 +124,13 @@ def for_image_classification(c: Config) -> Module:
 @architecture("SegformerForSemanticSegmentation", SEGFORMER)
 def for_semantic_segmentation(c: Config) -> Module:
     count, D = c.dim("num_encoder_blocks"), c.dim("decoder_hidden_size")
-    widths = by_stage(c, "hidden_sizes", count.value)[: count.value]
+    stages = max(count.value, 0)
+    widths = by_stage(c, "hidden_sizes", stages)[:stages]
     head = module(
         linear_c=sequential(*(module(proj=Linear(width, D)) for width in widths)),
         linear_fuse=Conv(count * D, D, kernel=(1, 1), bias=False),
         batch_norm=BatchNorm(D),
+        dropout=dropout(c, "classifier_dropout_prob"),
         classifier=Conv(D, c.num_labels, kernel=(1, 1)),
     )
     return module(segformer=segformer_model(c), decode_head=head)

@@ -1,11 +1,24 @@
 """SigLIP, https://arxiv.org/abs/2303.15343: CLIP's towers, compared by a sigmoid."""
 
 from types import MappingProxyType
+from typing import Any
 
-from auditor.analytic.blocks import Conv, Embedding, LayerNorm, Linear, Module, Param, module
+from auditor.analytic.blocks import (
+    Conv,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    Param,
+    Refused,
+    module,
+)
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.dims import Dim
 from auditor.analytic.families._towers import classifier, encoder, mlp, patches, text_embeddings
+from auditor.analytic.parts import refused, shares
 
 TEXT = Family(
     model_type="siglip_text_model",
@@ -66,7 +79,7 @@ def text_model(c: Config) -> Module:
     D = c.dim("hidden_size")
     return module(
         embeddings=text_embeddings(c),
-        encoder=encoder(c),
+        encoder=encoder(c, even=True),
         final_layer_norm=LayerNorm(D),
         head=Linear(D, c.optional("projection_size") or D),
     )
@@ -80,7 +93,7 @@ def vision_model(c: Config) -> Module:
             patch_embedding=Conv(c.dim("num_channels"), D, kernel=(P, P)),
             position_embedding=Embedding(patches(c), D),
         ),
-        encoder=encoder(c),
+        encoder=encoder(c, even=True),
         post_layernorm=LayerNorm(D),
         head=pooling_head(c) if c.flag("vision_use_head") else None,
     )
@@ -88,8 +101,9 @@ def vision_model(c: Config) -> Module:
 
 def pooling_head(c: Config) -> Module:
     """One learned question to all patches, by torch's own attention with its fused weights."""
-    D = c.dim("hidden_size")
+    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     return module(
+        heads=shares(c, D, H, scale="none") or some_heads(c, D, H),
         probe=Param((1, 1, D)),
         attention=module(
             in_proj_weight=Param((3 * D, D)), in_proj_bias=Param((3 * D,)), out_proj=Linear(D, D)
@@ -97,3 +111,20 @@ def pooling_head(c: Config) -> Module:
         layernorm=LayerNorm(D),
         mlp=mlp(c),
     )
+
+
+def some_heads(c: Config, width: Dim, by: Dim) -> Refused | None:
+    """What torch's own attention asks for."""
+    if c.settled is None or (width.value > 0 and by.value > 0):
+        return None
+    reason = f"{width.named} and {by.named}: attention needs one of each at least"
+    return refused(c, reason, "hidden_size", "num_attention_heads")
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    if config["projection_size"] is None:
+        config.set("projection_size", config["hidden_size"])
+
+
+config_rules("SiglipTextConfig", first=first)

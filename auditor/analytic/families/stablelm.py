@@ -1,10 +1,13 @@
 """StableLM 3B and 2, https://arxiv.org/abs/2402.17834: layer norms, and one for each head."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import LayerNorm, Module, Repeat, module
+from auditor.analytic.blocks import LayerNorm, Module, module, repeat
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
     attention,
@@ -14,6 +17,8 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.parts import dropout, shares
+from auditor.analytic.rotation import partial_turns
 
 STABLELM = Family(
     model_type="stablelm",
@@ -38,28 +43,36 @@ STABLELM = Family(
 
 
 def stablelm_attention(c: Config) -> Module:
-    H = c.dim("num_attention_heads")
-    head_dim = c.dim("hidden_size") // H
+    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
+    width = D.floor(H)
     norms = {}
     if c.flag("qk_layernorm"):
-        norm = LayerNorm(head_dim, bias=False)
+        norm = partial(LayerNorm, width, bias=False)
         norms = {
-            "q_layernorm": module(norms=Repeat(H, norm)),
-            "k_layernorm": module(norms=Repeat(key_value_heads(c), norm)),
+            "q_layernorm": module(norms=repeat(H, norm)),
+            "k_layernorm": module(norms=repeat(key_value_heads(c), norm)),
         }
-    return attention(c, head_dim, qkv_bias=c.flag("use_qkv_bias"), norms=norms)
+    shared = shares(c, D, H)
+    return attention(c, width, qkv_bias=c.flag("use_qkv_bias"), norms=norms, scale=shared)
 
 
 def stablelm_model(c: Config) -> Module:
+    return decoder(c, partial(block, c), norm=LayerNorm, turns=partial_turns)
+
+
+def block(c: Config) -> Module:
     parallel = c.flag("use_parallel_residual")
-    block = layer(
+    return layer(
         c,
         norm=LayerNorm,
         norms=("input_layernorm", *(() if parallel else ("post_attention_layernorm",))),
         self_attn=stablelm_attention(c),
         mlp=gated_mlp(c),
+        dropout=module(share=dropout(c, "hidden_dropout")),
     )
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block), norm=LayerNorm)
+
+
+config_rules("StableLmConfig", first=_configs.partly_turned(0.25))
 
 
 register(STABLELM, "StableLm", stablelm_model, heads=HEADS[:3])

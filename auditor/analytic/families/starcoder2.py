@@ -1,18 +1,20 @@
 """StarCoder 2, https://arxiv.org/abs/2402.19173: layer norms, and biases everywhere."""
 
+from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import LayerNorm, Linear, Module, Repeat, module
+from auditor.analytic.blocks import LayerNorm, Linear, Module, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.families._decoder import (
     HEADS,
     attention,
     decoder,
+    either_head_dim,
     layer,
     register,
-    rounded_head_dim,
 )
+from auditor.analytic.parts import activation, scaled
 
 STARCODER2 = Family(
     model_type="starcoder2",
@@ -36,18 +38,22 @@ STARCODER2 = Family(
 
 def mlp(c: Config, *, bias: bool) -> Module:
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
-    return module(c_fc=Linear(D, F, bias=bias), c_proj=Linear(F, D, bias=bias))
+    c_fc, c_proj = Linear(D, F, bias=bias), Linear(F, D, bias=bias)
+    return module(c_fc=c_fc, c_proj=c_proj, act=activation(c))
 
 
 def starcoder2_model(c: Config) -> Module:
-    bias = c.flag("use_bias")
-    block = layer(
+    return decoder(c, partial(block, c), norm=LayerNorm)
+
+
+def block(c: Config) -> Module:
+    bias, width = c.flag("use_bias"), either_head_dim(c)
+    return layer(
         c,
         norm=LayerNorm,
-        self_attn=attention(c, rounded_head_dim(c), qkv_bias=bias, out_bias=bias),
+        self_attn=attention(c, width, qkv_bias=bias, out_bias=bias, scale=scaled(c, width)),
         mlp=mlp(c, bias=bias),
     )
-    return decoder(c, Repeat(c.dim("num_hidden_layers"), block), norm=LayerNorm)
 
 
 register(STARCODER2, "Starcoder2", starcoder2_model, heads=HEADS[:3])

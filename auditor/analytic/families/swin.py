@@ -1,6 +1,8 @@
 """Swin, https://arxiv.org/abs/2103.14030: attention in windows, and stages that double in width."""
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     LayerNorm,
@@ -8,21 +10,26 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Repeat,
     module,
+    repeat,
     sequential,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, backbones, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import (
     by_stage,
     classifier,
+    dropped_paths,
     handed_on,
     patches,
     pixels,
     projection,
 )
+from auditor.analytic.parts import activation, dropout, shares, unstored
+from auditor.containers.words import described
+from auditor.errors import CheckpointError, Reason, SourceError
 
 SWIN = Family(
     model_type="swin",
@@ -61,32 +68,41 @@ def swin_model(c: Config, *, mask: bool = False) -> Module:
     )
 
 
+_MOST = 64  # stages, each twice as wide as the one before: more than torch can count
+
+
 def widths(c: Config) -> tuple[Dim, ...]:
+    if c.settled is not None and c.attribute("depths") == []:
+        detail = f"{c.path}depths is empty: what a class makes of that is not known"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     return tuple(c.dim("embed_dim") * 2**number for number in range(len(by_stage(c, "depths"))))
 
 
 def embeddings(c: Config, *, mask: bool) -> Module:
     D = c.dim("embed_dim")
-    absolute = c.flag("use_absolute_embeddings")
+    absolute, places = c.flag("use_absolute_embeddings"), patches(c)
     return module(
         patch_embeddings=module(projection=projection(c, D)),
         mask_token=Param((1, 1, D)) if mask else None,
-        position_embeddings=Param((1, patches(c), D)) if absolute else None,
+        position_embeddings=Param((1, places, D)) if absolute else None,
         norm=LayerNorm(D),
+        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
 def encoder(c: Config) -> Module:
     counts = by_stage(c, "depths")
-    stages = zip(counts, widths(c), by_stage(c, "num_heads", len(counts)), strict=False)
+    stages = zip(
+        counts, widths(c), by_stage(c, "num_heads", len(counts), most=len(counts)), strict=False
+    )
     layers = [
         module(
-            blocks=Repeat(count, block(c, width, heads)),
+            blocks=repeat(count, partial(block, c, width, heads)),
             downsample=downsample(width) if number < len(counts) else None,
         )
         for number, (count, width, heads) in enumerate(stages, start=1)
     ]
-    return module(layers=sequential(*layers))
+    return module(layers=sequential(*layers), drop_path=dropped_paths(c))
 
 
 def downsample(width: Dim) -> Module:
@@ -100,7 +116,8 @@ def block(c: Config, width: Dim, heads: Dim) -> Module:
         layernorm_before=LayerNorm(width),
         attention=attention(c, width, heads),
         layernorm_after=LayerNorm(width),
-        intermediate=module(dense=Linear(width, inner)),
+        intermediate=module(dense=Linear(width, inner), activation_fn=activation(c)),
+        dropout=dropout(c, "hidden_dropout_prob"),
         output=module(dense=Linear(inner, width)),
     )
 
@@ -110,6 +127,8 @@ def attention(c: Config, width: Dim, heads: Dim) -> Module:
     distances = 2 * W - 1  # along one side of the window
     return module(
         self=module(
+            heads=shares(c, width, heads, even=False),
+            window=unstored(c, W, W, W, W, width=8),
             relative_position_bias_table=Param((distances * distances, heads)),
             relative_position_index=Legacy((W * W, W * W)),  # stored by transformers 4
             query=Linear(width, width, bias=bias),
@@ -127,7 +146,20 @@ def for_image_classification(c: Config) -> Module:
 
 @architecture("SwinForMaskedImageModeling", SWIN)
 def for_masked_image_modelling(c: Config) -> Module:
-    return module(swin=swin_model(c, mask=True), decoder=pixels(c, widths(c)[-1]))
+    return module(swin=swin_model(c, mask=True), decoder=pixels(c, decoded(c)))
+
+
+def decoded(c: Config) -> Dim:
+    """The width of the last stage, by a number of stages that a config may state beside them."""
+    stated = c.attribute("num_layers")
+    if c.settled is None or stated == len(widths(c)):
+        return widths(c)[-1]
+    if isinstance(stated, int) and 0 < stated <= _MOST:
+        return c.dim("embed_dim") * (1 << (stated - 1))
+    message = f"{c.path}num_layers is {described(stated)}; the number of depths is needed"
+    if isinstance(stated, float | bool):
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, message)
+    raise CheckpointError(message, f"{c.path}num_layers")
 
 
 @architecture("SwinBackbone", SWIN)
@@ -143,3 +175,15 @@ def swin_backbone(c: Config) -> Module:
         swin=module(layernorm=LayerNorm(widths(c)[-1])),
         hidden_states_norms=module(**handed),
     )
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    """The last stage is as wide as the stem, doubled from each stage to the next."""
+    with config.working_with("depths", "embed_dim"):
+        count = len(config["depths"])
+        config.values["num_layers"] = count
+        config.set("hidden_size", int(config["embed_dim"] * 2 ** (count - 1)))
+    backbones.by_depths(config, others)
+
+
+config_rules("SwinConfig", first=first)

@@ -1,6 +1,7 @@
 """T5, https://arxiv.org/abs/1910.10683: an encoder and a decoder that share one embedding."""
 
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     Embedding,
@@ -20,9 +21,11 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._heads import answers, labelled
-from auditor.errors import CheckpointError
+from auditor.analytic.families._heads import answers, dropped, labelled
+from auditor.analytic.parts import activation, dropout
+from auditor.containers.words import described
 
 T5 = Family(
     model_type="t5",
@@ -72,6 +75,7 @@ def t5_encoder(c: Config) -> Module:
 def tower(c: Config, block: Repeat | Stack) -> Module:
     return module(
         embed_tokens=module(weight=Tied(EMBEDDING)),
+        dropout=dropout(c, "dropout_rate"),
         block=block,
         final_layer_norm=RMSNorm(c.dim("d_model")),
     )
@@ -86,9 +90,11 @@ def blocks(c: Config, count: Dim, *, decoder: bool = False) -> Repeat | Stack:
 
     def block(first: bool) -> Module:  # noqa: FBT001 - the one thing in which blocks differ
         norm = RMSNorm(c.dim("d_model"))
-        layers = [module(SelfAttention=attention(c, biased=first), layer_norm=norm)]
+        share = dropout(c, "dropout_rate")
+        own, across = attention(c, biased=first), attention(c, unused=first)
+        layers = [module(SelfAttention=own, layer_norm=norm, dropout=share)]
         if decoder:
-            layers.append(module(EncDecAttention=attention(c, unused=first), layer_norm=norm))
+            layers.append(module(EncDecAttention=across, layer_norm=norm))
         layers.append(module(DenseReluDense=feed_forward(c), layer_norm=norm))
         return module(layer=sequential(*layers))
 
@@ -113,14 +119,42 @@ def attention(c: Config, *, biased: bool = False, unused: bool = False) -> Modul
 
 def feed_forward(c: Config) -> Module:
     D, F = c.dim("d_model"), c.dim("d_ff")
-    match c.text("feed_forward_proj").split("-"):
-        case [_]:
-            inner = {"wi": Linear(D, F, bias=False)}
-        case ["gated", _]:
-            inner = {"wi_0": Linear(D, F, bias=False), "wi_1": Linear(D, F, bias=False)}
-        case _:
-            raise CheckpointError("feed_forward_proj is neither ACTIVATION nor gated-ACTIVATION")
-    return module(**inner, wo=Linear(F, D, bias=False))
+    inner = Linear(D, F, bias=False)
+    into = {"wi_0": inner, "wi_1": inner} if gated(c) else {"wi": inner}
+    return module(**into, wo=Linear(F, D, bias=False), act=activation(c, "dense_act_fn"))
+
+
+def gated(c: Config) -> bool:
+    """As `is_gated_act` says, which newer configs have beside the older key."""
+    if c.has("is_gated_act"):
+        return c.truth("is_gated_act")
+    return c.text("feed_forward_proj").split("-")[0] == "gated"
+
+
+classified = dropped(labelled, "classifier_dropout")
+
+
+# --- the config --------------------------------------------------------------------------------
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    if config["num_decoder_layers"] is None:
+        config.set("num_decoder_layers", config["num_layers"])
+    words = config["feed_forward_proj"].split("-")
+    config.values["is_gated_act"] = words[0] == "gated"
+    config.values["dense_act_fn"] = "gelu_new" if words == ["gated", "gelu"] else words[-1]
+    others.pop("tie_word_embeddings", None)
+
+
+def activated(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    words = config["feed_forward_proj"].split("-")
+    if len(words) > 2 or (len(words) > 1 and words[0] != "gated"):  # noqa: PLR2004 - see below
+        what = f"{config.named('feed_forward_proj')} is {described('-'.join(words))}"
+        config.refuse(f"{what}, expected ACTIVATION or gated-ACTIVATION", "feed_forward_proj")
+
+
+config_rules("T5Config", "MT5Config", first=first, architecture=activated)
 
 
 def register(family: Family, stem: str) -> None:
@@ -142,12 +176,16 @@ def register(family: Family, stem: str) -> None:
     @architecture(f"{stem}ForSequenceClassification", family)
     def for_sequence_classification(c: Config) -> Module:
         D = c.dim("d_model")
-        head = module(dense=Linear(D, D), out_proj=Linear(D, c.num_labels))
+        head = module(
+            dense=Linear(D, D),
+            dropout=dropout(c, "classifier_dropout"),
+            out_proj=Linear(D, c.num_labels),
+        )
         return module(transformer=Submodel(t5_model(c)), classification_head=head)
 
     @architecture(f"{stem}ForTokenClassification", family)
     def for_token_classification(c: Config) -> Module:
-        return module(transformer=Submodel(t5_encoder(c)), **dict(labelled(c).children))
+        return module(transformer=Submodel(t5_encoder(c)), **dict(classified(c).children))
 
 
 register(T5, "T5")

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Linear, Module, Submodel, module
 from auditor.analytic.catalogue import Family, architecture, base_model, causal_model, complete
 from auditor.analytic.config import Config
-from auditor.errors import CheckpointError
+from auditor.analytic.parts import generates, refused
+from auditor.containers.words import described
 
 VISION_ENCODER_DECODER = Family(
     model_type="vision-encoder-decoder",
@@ -27,17 +28,18 @@ def vision_encoder_decoder(c: Config) -> Module:
         encoder=Submodel(base_model(encoder)),
         decoder=Submodel(causal_model(decoder)),
         enc_to_dec_proj=bridge(encoder, decoder),
+        generation=generates(c),
     )
 
 
 def bridge(encoder: Config, decoder: Config) -> Module | None:
     """A layer between two widths, unless the decoder attends to the encoder's own."""
-    seen, D = encoder.dim("hidden_size"), decoder.dim("hidden_size")
-    if not decoder.states("cross_attention_hidden_size"):
+    seen, D, key = encoder.dim("hidden_size"), decoder.dim("hidden_size"), _ACROSS
+    across = decoder.values.get(key)
+    if across is None:
         return Linear(seen, D) if seen.value != D.value else None
-    across = decoder.integer("cross_attention_hidden_size")
-    if across != seen.value:
-        raise CheckpointError(
-            f"decoder.cross_attention_hidden_size is {across}; {seen.named} is what it attends to"
-        )
-    return None
+    what = f"{decoder.path}{key} is {described(across)}, and {seen.named} is what it attends to"
+    return module(across=refused(decoder, what, key) if across != seen.value else None)
+
+
+_ACROSS = "cross_attention_hidden_size"

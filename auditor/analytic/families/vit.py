@@ -1,18 +1,23 @@
 """ViT, https://arxiv.org/abs/2010.11929: an image as a row of patches behind a class token."""
 
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
     Param,
-    Repeat,
     module,
+    repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.families._decoder import head_dim
 from auditor.analytic.families._vision import classifier, patches, pixels, projection
+from auditor.analytic.parts import activation, dropout, scaled
 
 VIT = Family(
     model_type="vit",
@@ -40,24 +45,29 @@ def vit_model(
     c: Config, *, pooler: bool = True, mask: bool = False, distilled: bool = False
 ) -> Module:
     D = c.dim("hidden_size")
-    pooled = c.optional("pooler_output_size") or D
+    stated = c.optional("pooler_output_size")
+    pooled = stated if stated is not None and stated.value else D
     return module(
         embeddings=embeddings(c, mask=mask, distilled=distilled),
-        encoder=module(layer=Repeat(c.dim("num_hidden_layers"), encoder_layer(c))),
+        encoder=module(layer=repeat(c.dim("num_hidden_layers"), partial(encoder_layer, c))),
         layernorm=LayerNorm(D),
-        pooler=module(dense=Linear(D, pooled)) if pooler else None,
+        pooler=module(dense=Linear(D, pooled), activation=activation(c, "pooler_act"))
+        if pooler
+        else None,
     )
 
 
 def embeddings(c: Config, *, mask: bool, distilled: bool) -> Module:
     """`distilled`: with the second token of DeiT."""
     D, token = c.dim("hidden_size"), Param((1, 1, c.dim("hidden_size")))
+    places = (1, patches(c) + (2 if distilled else 1), D)
     return module(
         cls_token=token,
         distillation_token=token if distilled else None,
         mask_token=token if mask else None,
-        position_embeddings=Param((1, patches(c) + (2 if distilled else 1), D)),
+        position_embeddings=Param(places, drawn=not distilled),
         patch_embeddings=module(projection=projection(c, D)),
+        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
@@ -65,7 +75,8 @@ def encoder_layer(c: Config) -> Module:
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     return module(
         attention=attention(c),
-        intermediate=module(dense=Linear(D, F)),
+        intermediate=module(dense=Linear(D, F), activation_fn=activation(c)),
+        dropout=dropout(c, "hidden_dropout_prob"),
         output=module(dense=Linear(F, D)),
         layernorm_before=LayerNorm(D),
         layernorm_after=LayerNorm(D),
@@ -74,14 +85,16 @@ def encoder_layer(c: Config) -> Module:
 
 def attention(c: Config) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("qkv_bias")
-    heads = H * (D // H)  # D again; a width that the heads cannot share is refused
+    width = head_dim(c)
+    inner = H * width  # D again, where the heads share it evenly
     return module(
+        scale=scaled(c, width),
         attention=module(
-            query=Linear(D, heads, bias=bias),
-            key=Linear(D, heads, bias=bias),
-            value=Linear(D, heads, bias=bias),
+            query=Linear(D, inner, bias=bias),
+            key=Linear(D, inner, bias=bias),
+            value=Linear(D, inner, bias=bias),
         ),
-        output=module(dense=Linear(D, D)),
+        output=module(dense=Linear(inner, D)),
     )
 
 
@@ -95,3 +108,11 @@ def for_image_classification(c: Config) -> Module:
 def for_masked_image_modelling(c: Config) -> Module:
     decoder = pixels(c, c.dim("hidden_size"))
     return module(vit=vit_model(c, pooler=False, mask=True), decoder=decoder)
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    config.set("pooler_output_size", config["pooler_output_size"] or config["hidden_size"])
+
+
+config_rules("ViTConfig", "DeiTConfig", first=first)

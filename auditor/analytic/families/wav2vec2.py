@@ -1,5 +1,6 @@
 """wav2vec 2.0, https://arxiv.org/abs/2006.11477, XLS-R and MMS, with adapters of two kinds."""
 
+from functools import partial
 from types import MappingProxyType
 
 from auditor.analytic.blocks import (
@@ -8,8 +9,8 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Repeat,
     module,
+    repeat,
     sequential,
 )
 from auditor.analytic.catalogue import Family, architecture
@@ -18,6 +19,7 @@ from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import heads, labelled
 from auditor.analytic.families._speech import DEFAULTS, features, layer, model, sequence, weights
 from auditor.analytic.family import Default
+from auditor.analytic.parts import dropout, refused
 from auditor.errors import CheckpointError
 
 ADAPTED: dict[str, Default] = {
@@ -49,13 +51,13 @@ WAV2VEC2 = Family(
 
 @architecture("Wav2Vec2Model", WAV2VEC2)
 def wav2vec2_model(c: Config) -> Module:
-    return model(c, Repeat(c.dim("num_hidden_layers"), layer(c)), adapter=adapter(c))
+    return model(c, partial(layer, c), adapter=adapter(c))
 
 
 def output_width(c: Config) -> Dim:
     """The adapter's, where there is one."""
     adapted = c.optional("output_hidden_size") if c.flag("add_adapter") else None
-    return adapted or c.dim("hidden_size")
+    return adapted if adapted is not None and adapted.value else c.dim("hidden_size")
 
 
 def adapter(c: Config) -> Module | None:
@@ -64,11 +66,13 @@ def adapter(c: Config) -> Module | None:
         return None
     D, width = c.dim("hidden_size"), output_width(c)
     projected = width.value != D.value
-    conv = Conv(width, 2 * width, kernel=(c.dim("adapter_kernel_size"),))
+    kernel = (c.dim("adapter_kernel_size"),)
     return module(
         proj=Linear(D, width) if projected else None,
         proj_layer_norm=LayerNorm(width) if projected else None,
-        layers=Repeat(c.dim("num_adapter_layers"), module(conv=conv)),
+        layers=repeat(
+            c.dim("num_adapter_layers"), lambda: module(conv=Conv(width, 2 * width, kernel=kernel))
+        ),
     )
 
 
@@ -79,6 +83,7 @@ def pre_training(c: Config) -> Module:
     )
     vectors = groups * c.dim("num_codevectors_per_group")
     return module(
+        dropout_features=dropout(c, "feat_quantizer_dropout"),
         quantizer=module(
             codevectors=Param((1, vectors, width // groups)),
             weight_proj=Linear(features(c)[-1][1], vectors),
@@ -89,29 +94,31 @@ def pre_training(c: Config) -> Module:
 
 
 def ctc(c: Config) -> Module:
-    return module(lm_head=Linear(output_width(c), c.dim("vocab_size")))
+    share = dropout(c, "final_dropout")
+    return module(dropout=share, lm_head=Linear(output_width(c), c.dim("vocab_size")))
 
 
 def sequence_or_refusal(c: Config) -> Module:
-    no_adapter(c)
-    return sequence(c)
+    return Module((("no_adapter", no_adapter(c)), *sequence(c).children))
 
 
 def frames(c: Config) -> Module:
-    no_adapter(c)
-    return module(layer_weights=weights(c), **dict(labelled(c).children))
+    return module(no_adapter=no_adapter(c), layer_weights=weights(c), **dict(labelled(c).children))
 
 
-def no_adapter(c: Config) -> None:
-    if c.flag("add_adapter"):
-        raise CheckpointError("add_adapter is true, with which no class of labels can be built")
+def no_adapter(c: Config) -> Module:
+    adapted = c.truth("add_adapter") and c.settled is not None
+    reason = f"{c.path}add_adapter is true, with which no class of labels can be built"
+    return module(wrong=refused(c, reason, "add_adapter") if adapted else None)
 
 
 def x_vector(c: Config) -> Module:
     """A speaker's vector: layers over windows of frames, and a head on their mean and spread."""
     widths, kernels = c.dims("tdnn_dim"), c.dims("tdnn_kernel")
-    if not widths or len(kernels) < len(widths):
-        raise CheckpointError(f"tdnn_dim has {len(widths)} items and tdnn_kernel {len(kernels)}")
+    shorter = len(kernels) < len(widths) or len(c.integers("tdnn_dilation")) < len(widths)
+    if not widths or shorter:
+        keys = [f"{c.path}{key}" for key in ("tdnn_dim", "tdnn_kernel", "tdnn_dilation")]
+        raise CheckpointError(f"{', '.join(keys)} are not equally long", *keys)
     inputs, width = (widths[0], *widths), c.dim("xvector_output_dim")
     windows = zip(inputs, kernels, widths, strict=False)
     layers = [module(kernel=Linear(n * kernel, out)) for n, kernel, out in windows]

@@ -30,7 +30,7 @@ def block(c: Config, first: bool) -> Module:  # noqa: FBT001 - the one thing in 
         c,
         adapters=False,
         gru_rel_pos_const=Param((1, H, 1, 1)),
-        gru_rel_pos_linear=Linear(D // H, 8),
+        gru_rel_pos_linear=Linear(D.floor(H), 8),
         rel_attn_embed=Embedding(c.dim("num_buckets"), H) if first else None,
     )
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Conv, Embedding, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._seq2seq import SYNONYMS, Style, causal, head, tower
+from auditor.analytic.families._seq2seq import SYNONYMS, Style, causal, head, tower, words
 
 WHISPER = Family(
     model_type="whisper",
@@ -50,8 +50,8 @@ def encoder(c: Config) -> Module:
 
 
 def decoder(c: Config) -> Module:
-    words = Embedding(c.dim("vocab_size"), c.dim("d_model"))
-    return tower(c, "decoder", style("max_target_positions"), embed_tokens=words)
+    tokens = words(c, c.dim("vocab_size"))
+    return tower(c, "decoder", style("max_target_positions"), embed_tokens=tokens)
 
 
 @architecture("WhisperModel", WHISPER)

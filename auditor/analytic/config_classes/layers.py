@@ -1,0 +1,123 @@
+"""Kinds of layers, and what is said of single ones."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from auditor.analytic.config_classes.facts import library
+from auditor.analytic.config_classes.settled import Settled
+from auditor.containers.words import described
+
+_TYPES = ("layer_types", "mlp_layer_types")
+
+# Layers that are numbered one by one; a config with more of them has too many tensors to list.
+MOST = 100_000
+
+
+def numbers(config: Settled, key: str = "num_hidden_layers") -> range:
+    """0, 1, 2, ... below the number of layers; a negative number means none."""
+    return range(min(config[key], MOST))
+
+
+def fill(config: Settled, kind: Callable[[int], str]) -> None:
+    """Layer types where the config has none: each by its number."""
+    if config.get("layer_types") is None:
+        config.set("layer_types", [kind(number) for number in numbers(config)])
+
+
+def rename_older(config: Settled) -> None:
+    """Layer types by older names get their names of today."""
+    for key in ("layer_types", "mtp_layer_types"):
+        types = config.get(key)
+        if types is None or key in config.kind.read_only:
+            continue
+        with config.working_with(key):
+            renamed = [library().older_layer_types.get(each, each) for each in types]
+            if renamed != types:
+                config.set(key, renamed)
+
+
+def check_types(config: Settled, others: dict[str, Any]) -> None:
+    """`layer_types` has a known type for each layer; `mlp_layer_types`, where both are there."""
+    del others
+    for key, allowed in zip(
+        _TYPES, (library().layer_types, library().mlp_layer_types), strict=True
+    ):
+        types = config.get(key)
+        if types is None or "num_hidden_layers" not in config:
+            return
+        with config.working_with(key):
+            unknown = [each for each in types if each not in allowed]
+            if unknown:
+                what = f"{config.named(key)} has {described(unknown[0])}"
+                config.refuse(f"{what}, which is not a layer type", key)
+            else:
+                _check_length(config, key, len(types))
+
+
+def _check_length(config: Settled, key: str, length: int) -> None:
+    count = config["num_hidden_layers"]
+    if count is not None and length not in {count, MOST}:
+        layers = f"num_hidden_layers is {described(count)}"
+        config.refuse(
+            f"{config.named(key)} has {length} entries, and {config.path}{layers}",
+            key,
+            "num_hidden_layers",
+        )
+
+
+# --- single layers -----------------------------------------------------------------------------
+
+
+def set_per_layer(config: Settled, overrides: Any) -> None:
+    """`per_layer_config`: what single layers have that the others have not."""
+    if overrides is None:
+        return
+    with config.working_with("per_layer_config"):
+        single = {int(number): _normalized(each) for number, each in overrides.items()}
+        _check_numbers(config, single)
+        _check_windows(config, single)
+        config.by_layer = _differing(config, single)
+
+
+def _normalized(overrides: Any) -> Any:
+    own = dict(overrides) if isinstance(overrides, dict) else overrides
+    if "skip" not in own:
+        return own
+    skipped = own.pop("skip")
+    if isinstance(skipped, str) or not all(isinstance(each, str) for each in skipped):
+        raise TypeError("`skip` has to be a list of strings")
+    return {**own, "skip": sorted(set(skipped))} if skipped else own
+
+
+def _check_numbers(config: Settled, single: Mapping[int, object]) -> None:
+    if not single:
+        return
+    count = config["num_hidden_layers"]
+    if beyond := [number for number in single if not 0 <= number < count]:
+        raise ValueError(f"layer {beyond[0]} is not one of {count}")
+
+
+def _check_windows(config: Settled, single: Mapping[int, Mapping[str, Any]]) -> None:
+    of_all = {key: config.get(key) for key in ("sliding_window", "attention_chunk_size")}
+    count = config["num_hidden_layers"]
+    each = [*single.values(), *([{}] if len(single) < count else [])]
+    for overrides in each:
+        if all(overrides.get(key, value) is not None for key, value in of_all.items()):
+            raise ValueError("a layer has both sliding_window and attention_chunk_size")
+
+
+def _differing(config: Settled, single: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """What really differs, by layer. A key that the config has not is said of every layer."""
+    everywhere = len(single) == config["num_hidden_layers"]
+    for key in {key for own in single.values() for key in own} - {"skip"}:
+        if key not in config and not (everywhere and all(key in own for own in single.values())):
+            raise ValueError(f"{key} is not said of every layer")
+    differing = {
+        number: {key: value for key, value in own.items() if _differs(config, key, value)}
+        for number, own in single.items()
+    }
+    return {number: own for number, own in differing.items() if own}
+
+
+def _differs(config: Settled, key: str, value: Any) -> bool:
+    return key == "skip" or key not in config or config[key] != value

@@ -1,0 +1,153 @@
+"""Parts of a model that mostly have no tensors, and that not every config can have.
+
+Each is None where it can be built, which leaves it out of its module, and else Refused. A family
+writes them where the modeling file has them, so that nothing is refused that is not built.
+"""
+
+from math import prod
+from typing import Any, Literal
+
+from auditor.analytic.blocks import Block, Buffer, Param, Refused, module
+from auditor.analytic.config import Config
+from auditor.analytic.config_classes import Fault, library
+from auditor.analytic.dims import Dim
+from auditor.containers.words import described
+
+# Activations that learn, or keep, numbers of their own.
+_LEARNED = {
+    "prelu": module(weight=Param((1,))),
+    "xielu": module(alpha_p=Param((1,)), alpha_n=Param((1,)), beta=Buffer(()), eps=Buffer(())),
+}
+
+
+def refused(c: Config, reason: str, *keys: str) -> Refused:
+    return Refused(Fault(reason, tuple(c.path + key for key in keys)))
+
+
+def _stated(c: Config, key: str) -> str:
+    return f"{c.path}{key} is {described(c.attribute(key))}"
+
+
+def activation(c: Config, key: str = "hidden_act") -> Block | None:
+    """The activation that the key names, which has to be one of transformers' own."""
+    name = c.attribute(key)
+    if isinstance(name, str) and name in _LEARNED:
+        return _LEARNED[name]
+    if c.settled is None or (isinstance(name, str) and name in library().activations):
+        return None
+    return refused(c, f"{_stated(c, key)}, which is not an activation", key)
+
+
+def known_activation(c: Config, key: str = "hidden_act") -> Refused | None:
+    """The same of experts, whose activation is stored nowhere, whether it learns or not."""
+    found = activation(c, key)
+    return found if isinstance(found, Refused) else None
+
+
+def dropout(c: Config, key: str) -> Refused | None:
+    """Numbers dropped at random; the key says which share of them, from 0 to 1."""
+    share = c.attribute(key)
+    if c.settled is None or (isinstance(share, int | float) and not (share < 0 or share > 1)):
+        return None
+    return refused(c, f"{_stated(c, key)}, and a dropout is a number from 0 to 1", key)
+
+
+def padding(
+    c: Config, rows: Dim, key: str = "pad_token_id", *, row: int | None = None
+) -> Refused | None:
+    """The row of an embedding that stands for padding: one that it has, or null.
+
+    The key says which, unless it is always the same `row`.
+    """
+    stated = c.attribute(key) if row is None else row
+    if c.settled is None or stated is None or _has(rows.value, stated):
+        return None
+    has = f"rows 0 to {rows.value - 1}" if rows.value > 0 else "no rows"
+    if row is None:
+        return refused(c, f"{_stated(c, key)}, and the embedding has {has}", key)
+    keys = tuple(sorted(symbol.key for symbol in rows.symbols))
+    return Refused(Fault(f"{rows.named}: row {row} is for padding, and there are {has}", keys))
+
+
+def _has(rows: int, row: Any) -> bool:
+    """Whether there is such a row; negative ones are counted from the end."""
+    return isinstance(row, int) and -rows <= row < rows
+
+
+# How attention is scaled by the width of a head: by 1 / w**0.5, which only a width of zero has not,
+# by its square root, by one over that, or not at all.
+Scale = Literal["power", "root", "inverse", "none"]
+_ZERO, _NEGATIVE = ("power", "inverse"), ("root", "inverse")
+
+
+def shares(
+    c: Config, width: Dim, by: Dim, *, even: bool = True, scale: Scale = "power"
+) -> Refused | None:
+    """So many heads that share a width; `even`: nothing is left over."""
+    if c.settled is None:
+        return None
+    keys = tuple(sorted(symbol.key for symbol in width.symbols | by.symbols))
+    if not by.value:
+        return Refused(Fault(f"{width.named} cannot be divided by {by.named}", keys))
+    each, rest = divmod(width.value, by.value)
+    if even and rest:
+        reason = f"{width.named} is not a multiple of {by.named}"
+        terms = (described(value) for value in (width.value, each, by.value, rest))
+        arithmetic = "{} = {} * {} + {}".format(*terms)
+        return Refused(Fault(f"{reason}: {arithmetic}", keys))
+    if (scale in _ZERO and not each) or (scale in _NEGATIVE and each < 0):
+        reason = f"{width.named} is shared by {by.named}"
+        return Refused(Fault(f"{reason}: attention cannot be scaled by a width of {each}", keys))
+    return None
+
+
+def groups(c: Config, queries: Dim, keys: Dim) -> Refused | None:
+    """So many query heads in groups that share a pair of key and value heads."""
+    if c.settled is None or keys.value:
+        return None
+    reason = f"{queries.named} cannot be grouped by {keys.named}"
+    return Refused(Fault(reason, tuple(symbol.key for symbol in keys.symbols)))
+
+
+def scaled(c: Config, head: Dim, scale: Scale = "power") -> Refused | None:
+    """Attention that is scaled by the width of a head."""
+    if c.settled is None or not (
+        (scale in _ZERO and not head.value) or (scale in _NEGATIVE and head.value < 0)
+    ):
+        return None
+    keys = tuple(sorted(symbol.key for symbol in head.symbols))
+    return Refused(Fault(f"{head.named}: attention cannot be scaled by it", keys))
+
+
+_ADDRESSED = 2**63 - 1  # bytes that a tensor in torch can have
+
+
+def unstored(c: Config, *shape: Dim, width: int = 4) -> Refused | None:
+    """A tensor that is made and never stored, of so many bytes a number."""
+    if c.settled is None:
+        return None
+    sizes = [size.value for size in shape]
+    if min(sizes) >= 0 and width * prod(sizes) <= _ADDRESSED >= max(sizes):
+        return None
+    what = "a negative size" if min(sizes) < 0 else "more bytes than torch can address"
+    keys = tuple(sorted({symbol.key for size in shape for symbol in size.symbols}))
+    implied = " by ".join(size.named for size in shape)
+    return Refused(Fault(f"a tensor of {implied} would have {what}", keys))
+
+
+def depthwise(c: Config, channels: Dim) -> Refused | None:
+    """A convolution of each channel by itself: as many groups, of which there has to be one."""
+    if c.settled is None or channels.value > 0:
+        return None
+    keys = tuple(sorted(symbol.key for symbol in channels.symbols))
+    return Refused(
+        Fault(f"{channels.named}: a convolution of each channel needs one at least", keys)
+    )
+
+
+def generates(c: Config, key: str = "pad_token_id") -> Refused | None:
+    """The settings of generate(), which take padding from a config that need not declare it."""
+    token = c.attribute(key)
+    if c.settled is None or token is None or isinstance(token, int | float):
+        return None
+    return refused(c, f"{_stated(c, key)}, expected a number or null", key)
