@@ -121,7 +121,7 @@ def large() -> Mapping[str, Callable[[], Make]]:
             "ten shapes of 100,000 dimensions": lambda: tensors(
                 _numbered("x.{}", 10), _shape(0, times=100_000)
             ),
-            "an expected name of a million dimensions": lambda: before(
+            "a name twice, with a million dimensions": lambda: before(
                 lambda: (
                     '"pooler.dense.bias":{"dtype":"F32","shape":'
                     + _shape(0, times=1_000_000)
