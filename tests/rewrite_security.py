@@ -37,6 +37,7 @@ BOUNDS = (
     ("JSON values of one header", f"{jsons.MAX_VALUES:,}"),
     ("an index", mib(index.MAX_INDEX)),
     ("files that an index names", f"{index.MAX_SHARDS:,}"),
+    ("tensors that an index names", f"{index.MAX_NAMES:,}"),
     ("JSON values of a config or an index", f"{jsons.MAX_TEXT_VALUES:,}"),
     ("levels of JSON", f"{jsons.MAX_DEPTH:,}"),
     ("digits of an integer", f"{jsons.MAX_DIGITS:,}"),

@@ -14,6 +14,7 @@ from auditor.errors import CheckpointError
 MAX_INDEX = 20 * 1024 * 1024
 # Files of one model. The largest known have 163 and 191; 100,000 took 4.5 seconds and 125 MB.
 MAX_SHARDS = 10_000
+MAX_NAMES = 200_000  # tensors, as many as are read of headers (`downloader/heads.py`)
 
 _PART_BYTES = 255  # of a file's name on ext4, APFS and NTFS
 _PATH_BYTES = 4096  # PATH_MAX of Linux
@@ -93,6 +94,10 @@ def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
         tensor, shard = next(item for item in weight_map.items() if type(item[1]) is not str)
         raise CheckpointError(
             f"{subject}: weight_map has {described(shard)} under {quoted(tensor)}, no file"
+        )
+    if len(weight_map) > MAX_NAMES:
+        raise CheckpointError(
+            f"{subject} names {len(weight_map):,} tensors; {MAX_NAMES:,} are the most that are read"
         )
     shards = {shard: shard for shard in sorted(set(weight_map.values()))}
     if len(shards) > MAX_SHARDS:

@@ -200,3 +200,9 @@ def test_an_index_of_more_files_than_any_model_has_is_refused():
         parse_index(F, index_bytes(weight_map))
     weight_map.popitem()
     assert len(parse_index(F, index_bytes(weight_map)).shards) == 10_000
+
+
+def test_an_index_of_more_tensors_than_any_model_has_is_refused():
+    weight_map = dict.fromkeys(map(str, range(200_001)), "a.safetensors")
+    with pytest.raises(CheckpointError, match="names 200,001 tensors; 200,000 are the most that"):
+        parse_index(F, index_bytes(weight_map))
