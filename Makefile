@@ -12,7 +12,7 @@ PEERS   := $(VENV)/peers
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test oracle parity refusals lint format fuzz hostile bench bench-sweep corpus clean
+.PHONY: help audit test oracle parity refusals lint format fuzz fuzz-stops hostile bench bench-sweep corpus clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules ## time, requests, by
 
 bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
 	@$(BIN)/python tests/bench_sweep.py $(ARGS)
+
+fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute: the same tables in the end
+	@PYTHONPATH=tests $(BIN)/python tools/fuzz/stopped_sweeps.py $(ARGS)
 
 corpus: $(VENV)/.test ## audit real checkpoints' metadata, where ../shared/corpus has it
 	@$(BIN)/python tests/corpus.py $(ARGS)

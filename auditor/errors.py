@@ -53,6 +53,10 @@ class CheckpointError(AuditError):
         self.keys = keys
 
 
+class StoreError(AuditError):
+    """A sweep's store cannot be read or written; the line says which, why and what to do."""
+
+
 class SourceError(AuditError):
     """The outside world did not give what an audit needs. Becomes an Unaudited outcome.
 

@@ -13,12 +13,14 @@ import os
 import platform
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+from benching.list_server import serving_apart
 from benching.measure import AUDIT
 from benching.sweep_models import AUTHOR, PAGE, write
 from benching.sweep_server import NGINX, nginx
@@ -26,6 +28,7 @@ from benching.sweep_tree import Run, peak, run
 
 MODELS = 2000
 SIZES = (200, 2000, 10_000)
+LISTS, LONG_LISTS = (30_000, 300_000), (300_000, 3_000_000)
 BASES = 20  # of which the models are fine-tunes; and once as many bases as models
 
 # Of the peer, and of each of our processes: where no distance is to be bridged, more threads only
@@ -68,6 +71,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3, help="pairs, after one to warm up")
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="for the memory")
+    parser.add_argument("--lists", type=int, nargs="*", help="of so many entries")
+    parser.add_argument("--full", action="store_true", help="lists as long as the Hub's, and more")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     return parser.parse_args(given)
 
@@ -84,10 +89,16 @@ def main() -> None:
             for setup in _setups(options.models)
         ]
         memory = {size: _memory(size, Path(bytecode)) for size in options.sizes}
+        lengths = options.lists if options.lists is not None else _lists(full=options.full)
+        lists = {length: _listed(length, Path(bytecode)) for length in lengths}
     for one in cold:
         _say(_described(one, options.models))
     for size, most in memory.items():
         _say(f"memory of all processes, cold sweep of {size:>6,} models: {most / 1e6:,.1f} MB")
+    for length, one in lists.items():
+        rate = length / one.wall
+        most = one.peak / 1e6
+        _say(f"list of {length:>9,} models: {rate:6,.0f} entries/s, at most {most:,.1f} MB")
     names = ("huggingface_hub", "hf-audit")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     _say(
@@ -97,6 +108,7 @@ def main() -> None:
     )
     if options.json:
         figures = {"cold": [_figures(one) for one in cold], "memory": memory}
+        figures["lists"] = {length: asdict(one) for length, one in lists.items()}
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
@@ -163,6 +175,27 @@ def _memory(models: int, bytecode: Path) -> int:
         write(folder, models, BASES)
         with nginx(folder, models, PAGE) as server:
             return peak(_sweep(folder / "sweep.sqlite", "n1", THREADS), bytecode, server.url)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """One selection into a store."""
+
+    wall: float  # seconds
+    peak: int  # bytes
+
+
+def _lists(*, full: bool) -> tuple[int, ...]:
+    return LONG_LISTS if full else LISTS
+
+
+def _listed(models: int, bytecode: Path) -> Listed:
+    selecting = str(Path(__file__).parent / "benching" / "selecting.py")
+    with serving_apart(models) as url, tempfile.TemporaryDirectory() as name:
+        start = time.perf_counter()
+        most = peak((sys.executable, selecting, f"{name}/s.sqlite"), bytecode, url)
+        wall = time.perf_counter() - start
+    return Listed(wall=wall, peak=most)
 
 
 def _described(cold: Cold, models: int) -> str:

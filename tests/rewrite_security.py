@@ -3,11 +3,22 @@
 import re
 from pathlib import Path
 
-from auditor import oracle
 from auditor.analytic import blocks
 from auditor.containers import imports, index, jsons, manifest, pickle_machine, pickle_reader, zips
-from auditor.downloader import assemble, folder, heads, http, hub, listing, stored
+from auditor.downloader import (
+    assemble,
+    entries,
+    folder,
+    heads,
+    http,
+    hub,
+    listing,
+    patience,
+    rate_limits,
+    stored,
+)
 from auditor.examining import case
+from auditor.oracle import serving
 from auditor.reconciler import findings
 
 SECURITY = Path(__file__).resolve().parent.parent / "SECURITY.md"
@@ -44,11 +55,15 @@ BOUNDS = (
     ("files of a folder", f"{folder._MOST_FILES:,}"),  # noqa: SLF001 - a number of the document
     ("the Hub's listing of one model", mib(hub.MAX_LISTING)),
     ("a page of its list of models", mib(listing.MAX_PAGE)),
+    ("pages of that list", f"{listing.MAX_PAGES:,}"),
+    ("files of one model in it", f"{entries.MAX_FILES:,}"),
+    ("seconds in which one request goes unanswered", f"{patience.MOST_SILENCE:.0f}"),
+    ("seconds that a server can have us wait for", f"{rate_limits.WINDOW:,}"),
     ("redirects", f"{http._MOST_REDIRECTS:,}"),  # noqa: SLF001
     ("names of unexpected tensors that a finding lists", f"{findings.MOST_NAMED:,}"),
     ("module rows of a report, unexpected ones", f"{case.MOST_STRANGE_MODULES:,}"),
-    ("seconds in which transformers answers", f"{oracle.MOST_SECONDS:,}"),
-    ("memory in which it does", mib(oracle.MOST_BYTES)),
+    ("seconds in which transformers answers", f"{serving.MOST_SECONDS:,}"),
+    ("memory in which it does", mib(serving.MOST_BYTES)),
 )
 
 

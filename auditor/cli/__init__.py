@@ -1,8 +1,16 @@
 """The command line: the only code that prints, reads the environment or exits."""
 
+import os
+
 
 def main() -> None:
     """Run `audit`. The processes of a sweep load this too, and nothing of what it imports."""
-    from auditor.cli.app import main as run  # noqa: PLC0415 - 40 ms that those processes save
+    from auditor.cli.signals import Stopped, heed  # noqa: PLC0415 - as below
 
-    run()
+    heed()
+    try:
+        from auditor.cli.app import main as run  # noqa: PLC0415 - 40 ms that those processes save
+
+        run()
+    except Stopped as signal:  # before there was anything to say, or after all was said
+        os._exit(signal.code)

@@ -16,9 +16,8 @@ from auditor.cli.console import (
     TokenOption,
     exit_code,
     guarded,
-    keep_quiet,
     requested,
-    say,
+    talk,
 )
 from auditor.cli.printing import (
     FormatChoice,
@@ -117,6 +116,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         rows = depth if chosen is not FormatChoice.TERMINAL else terminal_depth(depth)
         if not quiet and FormatChoice.TERMINAL in {chosen, output and FormatChoice.TERMINAL}:
             _import_meanwhile("auditor.formats.terminal")
+        tell = talk(quiet=quiet)
         outcomes: list[Report | Unaudited] = []
         for model in requested(models):
             try:
@@ -130,7 +130,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     oracle=oracle,
                     twins=twins,
                     variant=variant,
-                    say=keep_quiet if quiet else say,
+                    say=tell,
                 )
             except UsageError as error:
                 outcome = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))

@@ -1,24 +1,30 @@
 """What all commands share: options, exit codes, what is said, and how a run ends early."""
 
+import atexit
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from auditor.cli.signals import Stopped
 from auditor.containers.words import quoted
-from auditor.errors import Reason, UsageError
+from auditor.errors import Reason, StoreError, UsageError
+from auditor.formats.printable import printable
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard
 from auditor.writing import write_atomically
 
-CLEAN, FINDINGS, USAGE, UNAUDITED, INTERRUPTED = 0, 1, 2, 3, 130
+if TYPE_CHECKING:
+    from auditor.downloader.waiting import Wait
+
+CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is no terminal
 
 
@@ -53,14 +59,47 @@ QuietOption = Annotated[
 
 
 def say(line: str) -> None:
-    try:
-        typer.echo(f"audit: {line}", err=True)
-    except OSError:  # nobody can be told; the exit code says it all the same
-        discard(sys.stderr)
+    """A line on standard error; parts of it may come from strangers."""
+    _stderr.put(f"audit: {printable(line)}\n")
 
 
 def keep_quiet(_line: str) -> None:
     pass
+
+
+def talk(*, quiet: bool) -> Callable[[str], None]:
+    """Who says what there is to say while an audit goes on, and what it waits for."""
+    if quiet:
+        return keep_quiet
+    if not sys.stderr.isatty():
+        return say
+    from auditor.downloader.waiting import Talk, Waits  # noqa: PLC0415 - --help needs neither
+
+    return Talk(say, Waits(_stderr.count_down))
+
+
+class _Stderr:
+    """Standard error, and the wait that a terminal's last line shows."""
+
+    _OVER = "\r\x1b[K"  # back to the start of the line, and nothing after it
+
+    def __init__(self) -> None:
+        self._counting = False
+
+    def put(self, text: str) -> None:
+        over, self._counting = self._OVER if self._counting else "", False
+        try:
+            typer.echo(over + text, err=True, nl=False)
+        except OSError:  # nobody can be told; the exit code says it all the same
+            discard(sys.stderr)
+
+    def count_down(self, wait: "Wait | None") -> None:
+        columns = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+        self.put(printable(f"audit: {wait.shown}")[: columns - 1] if wait else "")
+        self._counting = wait is not None
+
+
+_stderr = _Stderr()
 
 
 def requested(models: Sequence[str]) -> Iterator[str]:
@@ -111,11 +150,14 @@ def guarded() -> Iterator[None]:
         yield
     except UsageError as error:
         fail(USAGE, str(error))
-    except KeyboardInterrupt:
-        # Worker threads may sit in a read for seconds yet. Nothing of theirs is worth waiting
-        # for, and whatever was written stands whole.
+    except StoreError as error:
+        fail(UNAUDITED, str(error))
+    except Stopped as signal:
+        # Threads may sit in a read for seconds yet. Nothing of theirs is worth waiting for, and
+        # whatever was written stands whole; processes that were started end.
         say("interrupted")
-        os._exit(INTERRUPTED)
+        atexit._run_exitfuncs()  # noqa: SLF001 - nothing else runs them without the threads
+        os._exit(signal.code)
     except BrokenPipeError:
         # The reader has gone (`audit ... | head`); Python would complain while flushing at exit.
         discard(sys.stdout)

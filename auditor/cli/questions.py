@@ -19,9 +19,9 @@ from auditor.cli.console import (
     exit_code,
     fail,
     guarded,
-    keep_quiet,
     requested,
     say,
+    talk,
     terminal,
     write,
 )
@@ -56,7 +56,7 @@ def snapshot(
     quiet: QuietOption = False,
 ) -> None:
     """Record config, headers, index and sizes of MODEL in one small file, to audit it offline."""
-    tell = keep_quiet if quiet else say
+    tell = talk(quiet=quiet)
     with guarded():
         try:
             content = dump(fetch(model, source=source.value, token=token, say=tell), output.name)
@@ -85,7 +85,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     quiet: QuietOption = False,
 ) -> None:
     """Say what the config of MODEL implies: every module, its formula and its share."""
-    tell = keep_quiet if quiet else say
+    tell = talk(quiet=quiet)
     with guarded():
         outcome = explained(model, target=target, source=source.value, token=token, say=tell)
         if outcome.expected is None:
@@ -136,6 +136,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     """
     with guarded():
         bits = _bits(dtype)
+        tell = talk(quiet=quiet)
         outcomes = [
             audit(
                 model,
@@ -143,7 +144,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
                 source=source.value,
                 token=token,
                 depth=0,
-                say=keep_quiet if quiet else say,
+                say=tell,
             )
             for model in requested(models)
         ]

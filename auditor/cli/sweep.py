@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditor.cli.console import CLEAN, FINDINGS, UNAUDITED, USAGE, FailOn, keep_quiet, say
+from auditor.cli.signals import Stopped
 from auditor.containers.words import quoted
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
@@ -155,7 +156,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     except SourceError as error:
         say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None
-    except KeyboardInterrupt:
+    except Stopped:
         tell("what is audited is kept; the same command goes on from there")
         raise
     tell(runner.summary(swept))

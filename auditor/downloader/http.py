@@ -7,16 +7,29 @@ from contextlib import closing, contextmanager
 from functools import cache
 from importlib.metadata import version
 from platform import python_version
-from typing import Protocol, TypeVar
+from threading import Event
+from typing import TypeVar
 
 import huggingface_hub
 
 from auditor.containers.words import quoted
+from auditor.downloader.body import Answer, Body, whole_number
+from auditor.downloader.governor import Governor, Turn, Unruled
 from auditor.downloader.patience import PassingError, Patience
 from auditor.downloader.refusals import failed, refused
 from auditor.downloader.request import HubModel
 from auditor.downloader.snapshot import Fetched
-from auditor.downloader.wire import Address, BadAddressError, Reply, Wire, WireError, grace
+from auditor.downloader.waiting import Talk
+from auditor.downloader.wire import (
+    Address,
+    BadAddressError,
+    BrokenAnswerError,
+    Reply,
+    Wire,
+    WireError,
+    framing_fault,
+    grace,
+)
 from auditor.errors import Reason, SourceError
 from auditor.tensors import Span
 
@@ -29,93 +42,19 @@ _MOST_OF_AN_ERROR = 64 * 1024  # bytes; the Hub's have a few hundred
 # the Hub's have about 1 kB, and a new connection costs two round trips, three with its request.
 _MOST_OF_A_REDIRECT = 4 * 1024
 
-# Bytes a second that a body must keep up once three time-outs have passed: 33 kbit/s, the pace of
-# a telephone modem. The transport's own time-outs never end a body that drips without a pause.
-_SLOWEST = 4 * 1024
-
+_LEAST_SILENCE = 0.1  # seconds that are left for an answer, however long the way to it was
 _OK, _PARTIAL = 200, 206
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
-_DIGITS = 19  # of a header's number; more than any file has bytes
-
-
-class Body:
-    """An answer's body, read from the start as far as is asked."""
-
-    def __init__(self, reply: Reply, count: Callable[[int], None]) -> None:
-        self._host = reply.address.host
-        self._count = count
-        self._pieces = reply.pieces()
-        self._data = bytearray()
-        self._since = time.monotonic()
-
-    def upto(self, stop: int) -> bytes:
-        """The first `stop` bytes; fewer where the body is shorter."""
-        while len(self._data) < stop:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            self._data += piece
-            self._count(len(piece))
-            self._keep_up()
-        return bytes(self._data[:stop])
-
-    def _keep_up(self) -> None:
-        if time.monotonic() - self._since > grace() + len(self._data) / _SLOWEST:
-            detail = f"{self._host} sends too slowly: {len(self._data):,} bytes"
-            raise PassingError(Reason.TIMED_OUT, f"{detail} in {grace():.0f} s and more")
-
-
-class Answer:
-    """The file's answer: its status, its headers, and as much of its body as is asked for."""
-
-    def __init__(self, reply: Reply, body: Body, linked_size: int | None) -> None:
-        self.host = reply.address.host
-        self.partial = reply.status == _PARTIAL
-        self.headers = reply.headers
-        self.body = body
-        self.linked_size = linked_size  # the whole file's, as the redirect to it said
-
-    @property
-    def length(self) -> int | None:
-        """Bytes of the body, where the answer says."""
-        return whole_number(self.headers.get("content-length"))
-
-
-class Governor(Protocol):
-    """Who rules over the requests of many audits; called from several threads."""
-
-    def admit(self, path: str) -> None:
-        """Before a request to the Hub: waits for its turn; raises SourceError if it has none."""
-
-    def note(self, headers: Mapping[str, str]) -> None:
-        """What the Hub's answer says of what is left."""
-
-    def held(self, seconds: float) -> None:
-        """Before a wait that a server asked for: it is too busy, or has answered too often."""
-
-    def check(self, received: int) -> None:
-        """After a piece of a body, with all bytes so far: raises SourceError for too many."""
-
-
-class Unruled:
-    """The governor of an audit that stands alone: Patience is enough for that."""
-
-    def admit(self, path: str) -> None: ...
-
-    def note(self, headers: Mapping[str, str]) -> None: ...
-
-    def held(self, seconds: float) -> None: ...
-
-    def check(self, received: int) -> None: ...
 
 
 class Session:
     """The requests of one audit of one model; used from several threads.
 
-    They go over huggingface_hub's own client, or over a `wire` that several audits share.
+    They go over huggingface_hub's own client, or over a `wire` that several audits share. `silence`
+    and `over` are those of its Patience.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword for each thing that audits may share
         self,
         model: HubModel,
         token: str | None,
@@ -123,6 +62,8 @@ class Session:
         *,
         wire: Wire | None = None,
         governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
+        silence: float | None = None,
+        over: Event | None = None,
     ) -> None:
         self._model = model
         self._wire = wire or _client()
@@ -132,7 +73,7 @@ class Session:
             "accept-encoding": "identity",  # a range of a packed body is no range of the file
         }
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
-        self._patience = Patience(say, governor.held)
+        self._patience = Patience(Talk.of(say), governor.held, silence=silence, over=over)
         self._lock = threading.Lock()
         self._requests = 0
         self._bytes = 0
@@ -160,42 +101,72 @@ class Session:
         With a commit, every answer must be of that commit.
         """
         headers = self._headers | ({"range": span.http_range} if span else {})
-        return self._patience.call(lambda: self._once(url, headers, take, commit))
+
+        def once(silence: float) -> T:
+            return self._once(url, headers, _Trail(commit), take, silence)
+
+        return self._patience.call(once)
 
     def _once(
-        self, url: str, headers: dict[str, str], take: Callable[[Answer], T], commit: str | None
+        self,
+        url: str,
+        headers: dict[str, str],
+        trail: "_Trail",
+        take: Callable[[Answer], T],
+        silence: float,
     ) -> T:
-        with _translated(url):
+        with _translated(url, time.monotonic()):
             address = Address.of(url)
-        hub, trail = address.origin, _Trail(commit)
+        hub = address.origin
         headers = headers | self._authorization
         for _ in range(_MOST_REDIRECTS + 1):
             by_hub = address.origin == hub
-            if by_hub:
-                self._governor.admit(address.target)
-            else:  # is not shown the token, nor is whoever it redirects to
+            if not by_hub:  # is not shown the token, nor is whoever it redirects to
                 headers.pop("authorization", None)
-            with _translated(address.url), closing(self._ask(address, headers)) as reply:
-                if by_hub:
-                    self._governor.note(reply.headers)
-                body = Body(reply, self._count)
-                redirects = _redirects(reply)
-                if reply.status not in {_OK, _PARTIAL} and not redirects:
-                    text = body.upto(_MOST_OF_AN_ERROR)
-                    raise refused(self._model, reply, text, by_hub=by_hub)
+            with self._answered(address, headers, silence, by_hub=by_hub) as (reply, body):
                 trail.note(reply)
-                if not redirects:
+                if not _redirects(reply):
                     trail.end()
                     return take(_plain_answer(reply, body, trail.linked_size))
                 _drain(reply, body)
                 address = _redirected(reply)
+                silence = max(_LEAST_SILENCE, silence - body.age)
         detail = f"{Address.of(url).host} redirects more than {_MOST_REDIRECTS} times"
         raise SourceError(Reason.BAD_RESPONSE, detail)
 
-    def _ask(self, address: Address, headers: Mapping[str, str]) -> Reply:
+    @contextmanager
+    def _answered(
+        self, address: Address, headers: Mapping[str, str], silence: float, *, by_hub: bool
+    ) -> Iterator[tuple[Reply, Body]]:
+        """The answer to one request: a file, or a redirect to one."""
+        turn = self._governor.admit(address.target) if by_hub else None
+        since = time.monotonic()
+        with (
+            _translated(address.url, since),
+            closing(self._ask(address, headers, silence, turn)) as reply,
+        ):
+            if fault := framing_fault(reply.headers):
+                raise BrokenAnswerError(fault)
+            body = Body(reply, self._count, min(grace(), silence), since)
+            if reply.status not in {_OK, _PARTIAL} and not _redirects(reply):
+                text = body.upto(_MOST_OF_AN_ERROR)
+                raise refused(self._model, reply, text, by_hub=by_hub)
+            yield reply, body
+
+    def _ask(
+        self, address: Address, headers: Mapping[str, str], silence: float, turn: Turn | None
+    ) -> Reply:
         with self._lock:
             self._requests += 1
-        return self._wire.ask(address, headers)
+        try:
+            reply = self._wire.ask(address, headers, silence)
+        except BaseException:
+            if turn:
+                self._governor.lost(turn)
+            raise
+        if turn:
+            self._governor.note(turn, reply.status, reply.headers)
+        return reply
 
     def _count(self, received: int) -> None:
         with self._lock:
@@ -241,13 +212,6 @@ class _Trail:
             raise SourceError(Reason.BAD_RESPONSE, detail)
 
 
-def whole_number(text: str | None) -> int | None:
-    """A header's value as a number; None where it is none, or absurdly long."""
-    return (
-        int(text) if text and text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
-    )
-
-
 def _plain_answer(reply: Reply, body: Body, linked_size: int | None) -> Answer:
     encoding = reply.headers.get("content-encoding", "identity")
     if encoding != "identity":
@@ -284,9 +248,19 @@ def _redirected(reply: Reply) -> Address:
 
 
 @contextmanager
-def _translated(url: str) -> Iterator[None]:
-    """Errors of the wire, as what they mean to an audit."""
+def _translated(url: str, since: float) -> Iterator[None]:
+    """Errors of the wire, as what they mean to an audit that has asked since then."""
     try:
         yield
     except WireError as error:
-        raise failed(url, error) from error
+        found = failed(url, error)
+        _note_silence(found, since)
+        raise found from error
+    except PassingError as fault:
+        _note_silence(fault, since)
+        raise
+
+
+def _note_silence(error: Exception, since: float) -> None:
+    if isinstance(error, PassingError) and error.reason is Reason.TIMED_OUT:
+        error.silence = time.monotonic() - since

@@ -13,8 +13,9 @@ from auditor.containers.jsons import parse_object
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.containers.words import described, quoted
 from auditor.downloader.assemble import assemble
+from auditor.downloader.body import Answer, whole_number
 from auditor.downloader.heads import FIRST_READ, Received, read_file
-from auditor.downloader.http import Answer, Session, whole_number
+from auditor.downloader.http import Session
 from auditor.downloader.patience import PassingError
 from auditor.downloader.refusals import OFFLINE
 from auditor.downloader.request import HubModel, id_fault

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Self
 from urllib.request import getproxies
@@ -20,6 +21,7 @@ from urllib.request import getproxies
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from auditor.downloader.wire import (
+    UPGRADE,
     Address,
     BadAddressError,
     BrokenAnswerError,
@@ -31,6 +33,7 @@ from auditor.downloader.wire import (
 
 _AT_ONCE = 64 * 1024  # bytes of one read
 _MOST_OF_A_HEAD = 64 * 1024  # bytes of status and headers; the Hub's have about 1 kB
+_SWITCHING = 101
 _FINAL = 200  # the first status that is not an interim one
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _SENDABLE = re.compile(r"[\x20-\x7e]*")
@@ -46,7 +49,7 @@ class _Line:
     def __init__(self, sock: socket.socket, origin: tuple[str, str, int]) -> None:
         self.origin = origin
         self._sock = sock
-        self._patience = patience()
+        self.patience = patience()  # seconds for each single read
         self._poll = select.poll()  # select.select ends at 1,024 files, selectors take 10 us more
         sock.settimeout(0.0)
 
@@ -82,7 +85,7 @@ class _Line:
         elif isinstance(error, ssl.SSLWantWriteError):
             event = select.POLLOUT
         self._poll.register(self._sock, event)
-        if not self._poll.poll(self._patience * 1000):
+        if not self._poll.poll(self.patience * 1000):
             raise TimeoutError("timed out")
 
 
@@ -100,14 +103,16 @@ class Lean:
         proxied = any(getproxies().get(scheme) for scheme in ("http", "https", "all"))
         return None if proxied else cls()
 
-    def ask(self, address: Address, headers: Mapping[str, str]) -> "_Reply":
+    def ask(self, address: Address, headers: Mapping[str, str], silence: float) -> "_Reply":
         asked = _request(address, headers)
-        line = self._kept(address.origin) or self._connected(address)
+        until = time.monotonic() + min(grace(), silence)
+        line = self._kept(address.origin) or self._connected(address, min(patience(), silence))
+        line.patience = min(patience(), silence)
         reply = _Reply(self, line, address)
         try:
             with _translated():
                 line.send(asked)
-                reply.begin()
+                reply.begin(until)
         except BaseException:
             reply.close()
             raise
@@ -134,9 +139,9 @@ class Lean:
                 return line
             line.close()
 
-    def _connected(self, address: Address) -> _Line:
+    def _connected(self, address: Address, seconds: float) -> _Line:
         try:
-            sock = socket.create_connection((address.host, address.port), patience())
+            sock = _reached(address, seconds)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.scheme == "https":
                 sock = self._secured(sock, address.host)
@@ -158,6 +163,34 @@ class Lean:
             raise
 
 
+def _reached(address: Address, seconds: float) -> socket.socket:
+    """A connection. A name is looked up in a thread: time-outs and signals do not end a look-up."""
+    place = (address.host, address.port)
+    if address.host.replace(".", "").isdecimal() or ":" in address.host:
+        return socket.create_connection(place, seconds)
+    future = Future[socket.socket]()
+
+    def connect() -> None:
+        try:
+            made = socket.create_connection(place, seconds)
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+        else:
+            if future.set_running_or_notify_cancel():
+                future.set_result(made)
+            else:
+                made.close()
+
+    threading.Thread(target=connect, name="connect", daemon=True).start()
+    try:
+        return future.result(seconds)
+    except BaseException:
+        if not future.cancel() and future.exception() is None:
+            future.result().close()  # it came in the last moment
+        raise
+
+
 def _request(address: Address, headers: Mapping[str, str]) -> bytes:
     """What is sent; raises BadAddressError where that would not be one request."""
     lines = [f"GET {address.target} HTTP/1.1", f"host: {address.netloc}"]
@@ -176,17 +209,16 @@ class _Reply:
         self._line = line
         self._message = _Message()
 
-    def begin(self) -> None:
-        """Read status and headers."""
-        until, left = time.monotonic() + grace(), _MOST_OF_A_HEAD
-        message = self._message
+    def begin(self, until: float) -> None:
+        """Read status and headers, until then at the latest."""
+        left, message = _MOST_OF_A_HEAD, self._message
         while not message.has_headers:
             left -= self._read()
             if left < 0 and not message.has_headers:
                 detail = f"its headers have more than {_MOST_OF_A_HEAD:,} bytes"
                 raise BrokenAnswerError(detail)
             if time.monotonic() > until:
-                raise TimeoutError(f"no headers within {grace():.0f} s")
+                raise TimeoutError("no headers in time")
         self.status = message.status
         self.phrase = message.phrase
         self.headers: Mapping[str, str] = message.headers
@@ -214,8 +246,8 @@ class _Reply:
         """Read once, and parse it; the number of bytes."""
         data = self._line.receive()
         message = self._message
-        if data and message.parser:
-            message.parser.feed_data(data)
+        if data:
+            message.take(data)
         elif message.has_headers and message.until_closed:
             message.ended = True
         else:
@@ -240,6 +272,16 @@ class _Message:
     def until_closed(self) -> bool:
         """Whether the body's end is the connection's: nothing says how long it is."""
         return "content-length" not in self.headers and "transfer-encoding" not in self.headers
+
+    def take(self, data: bytes) -> None:
+        """Parse what has come; the parser stops where another protocol begins."""
+        if self.parser is None:
+            return
+        try:
+            self.parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            said = UPGRADE if self.status == _SWITCHING else str(error) or type(error).__name__
+            raise BrokenAnswerError(said) from error
 
     def on_message_begin(self) -> None:
         self.may_be_followed = False  # where one has ended, nobody asked for another
@@ -274,12 +316,10 @@ class _Message:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Errors of sockets and of the parser, as what they are to a Wire."""
+    """Errors of sockets, as what they are to a Wire."""
     try:
         yield
     except TimeoutError as error:
         raise TooLateError(str(error)) from error
-    except (HttpParserError, HttpParserUpgrade) as error:
-        raise BrokenAnswerError(str(error) or type(error).__name__) from error
     except OSError as error:
         raise WireError(str(error)) from error

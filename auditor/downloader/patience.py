@@ -1,133 +1,134 @@
 """How often and how long an audit waits for a server that is busy, broken or gone quiet."""
 
-import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Never, TypeVar
+from threading import Event
+from typing import TypeVar
 
-from auditor.downloader.rate_limits import rate_limit
+from auditor.downloader.rate_limits import WINDOW, rate_limit
+from auditor.downloader.waiting import STOPPED, Rest, Talk, Wait, pause
+from auditor.downloader.wire import patience
 from auditor.errors import Reason, SourceError
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
 
 T = TypeVar("T")
 
 ATTEMPTS = 5
 FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, while someone is watching
-WINDOW = 300.0  # seconds; the Hub counts requests in windows of five minutes
+
+# Seconds that one request may spend on attempts that nobody answers, while someone is watching. The
+# second one is cut short by them (10 s and 8, by default), so that an audit ends within 20 s.
+MOST_SILENCE = 18.0
+_TIME_OUTS = 1.8  # or so many of HF_HUB_DOWNLOAD_TIMEOUT, where that is longer
+_TOO_SHORT = 0.1  # of all these seconds: no attempt is made for less
+
 _TOO_MANY = 429
-_WORTH_SAYING = 1.0  # seconds of waiting that a person would wonder about
+_MOST_DIGITS = 9  # of a Retry-After: 30 years, which is as good as for ever
+_LONGEST_DATE = 64  # characters; an HTTP date has 29
 
 
 class PassingError(SourceError):
-    """A fault that may be gone at the next attempt; `wait` is what the server asked for."""
+    """A fault that may be gone at the next attempt."""
 
-    def __init__(self, reason: Reason, message: str, wait: float | None = None) -> None:
+    def __init__(
+        self, reason: Reason, message: str, wait: float | None = None, silence: float = 0.0
+    ) -> None:
         super().__init__(reason, message)
-        self.wait = wait
+        self.wait = wait  # seconds that the server asked for
+        self.silence = silence  # seconds for which there was no answer
 
 
 class Patience:
-    """Tries again after passing faults, for all threads of one audit."""
+    """Tries again after passing faults, for all threads of one audit.
+
+    `held` hears before a wait that a server asked for; `silence` is how long a request may go
+    unanswered in all. Once it is `over` nothing is waited for, and what is tried after that fails.
+    """
 
     def __init__(
-        self, say: Callable[[str], None], held: Callable[[float], None] = lambda _seconds: None
+        self,
+        talk: Talk,
+        held: Callable[[float], None] = lambda _seconds: None,
+        *,
+        silence: float | None = None,
+        over: Event | None = None,
     ) -> None:
-        """`say` hears of long waits in a line each, `held` of what a server asked to wait."""
-        self._say = say
         self._held = held
-        self._said: set[str] = set()
-        self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._silence = silence or max(MOST_SILENCE, _TIME_OUTS * patience())
+        self._over = over or Event()
+        self._rest = Rest(talk.waits, self._over)
 
     def end(self) -> None:
         """Ends every wait; what is tried after that fails at once."""
         self._over.set()
 
-    def call(self, attempt: Callable[[], T]) -> T:
-        """The result of the first attempt that has one; at most five are made."""
-        try:
-            return self._unless_over(attempt)
-        except PassingError as fault:
-            return self._again(attempt, fault)
+    def call(self, attempt: Callable[[float], T]) -> T:
+        """The result of the first attempt that has one; at most five are made.
 
-    def _again(self, attempt: Callable[[], T], first: PassingError) -> T:
-        """As `call`, after the first attempt; so the usual audit does not import what it needs."""
-        import tenacity  # noqa: PLC0415 - 8 ms
+        Each is told the seconds for which it may go unanswered.
+        """
+        tried, waited, silence = 0, 0.0, self._silence
+        while not self._over.is_set():
+            try:
+                return attempt(silence)
+            except PassingError as fault:
+                tried += 1
+                silence -= fault.silence
+                if silence < _TOO_SHORT * self._silence:
+                    raise _given_up(fault, tried) from fault
+                wait = next_wait(fault, tried, waited)
+                waited += wait
+                self._wait(fault, wait)
+        raise SourceError(Reason.UNREACHABLE, STOPPED)
 
-        jitter = tenacity.wait_random(0, FIRST_WAIT)
-        backoff = tenacity.wait_exponential(multiplier=FIRST_WAIT) + jitter
-        failed = [first]
-
-        def wait(state: "RetryCallState") -> float:
-            asked = _fault(state).wait
-            return backoff(state) if asked is None else asked + jitter(state)
-
-        def attempted() -> T:
-            if failed:
-                raise failed.pop()
-            return self._unless_over(attempt)
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(PassingError),
-            wait=wait,
-            stop=tenacity.stop_after_attempt(ATTEMPTS),
-            sleep=tenacity.sleep_using_event(self._over),
-            before_sleep=self._before_sleep,
-            retry_error_callback=_give_up,
-        )
-        result: T = retrying(attempted)
-        return result
-
-    def _unless_over(self, attempt: Callable[[], T]) -> T:
-        if self._over.is_set():
-            raise SourceError(Reason.UNREACHABLE, "stopped, because another request has failed")
-        return attempt()
-
-    def _before_sleep(self, state: "RetryCallState") -> None:
-        wait, fault = state.upcoming_sleep, _fault(state)
-        # idle_for counts this wait already; the second is for what jitter may add.
-        if state.idle_for > WINDOW + 1:
-            raise SourceError(fault.reason, f"{fault}: {_seconds(wait)} is too long to wait")
+    def _wait(self, fault: PassingError, seconds: float) -> None:
         if fault.wait is not None:
-            self._held(wait)
-        message = f"{fault}; waiting {_seconds(wait)}"
-        with self._lock:
-            if wait >= _WORTH_SAYING and message not in self._said:
-                self._said.add(message)
-                self._say(message)
+            self._held(seconds)
+        pause(Wait(str(fault), seconds), self._rest)
+
+
+def next_wait(fault: PassingError, tried: int, waited: float) -> float:
+    """The seconds until the attempt after this one; raises SourceError where there is none.
+
+    What the server asks for, else twice as long as the last time; a little more than that, so that
+    those who wait together do not come back together. No longer in all than a window.
+    """
+    import random  # noqa: PLC0415 - 2 ms, for those who wait
+
+    if tried >= ATTEMPTS:
+        raise _given_up(fault, tried) from fault
+    asked = FIRST_WAIT * 2 ** (tried - 1) if fault.wait is None else fault.wait
+    wait = asked + random.uniform(0, FIRST_WAIT)  # noqa: S311 - no secret
+    if waited + wait > WINDOW + 1:  # the second is for what is added
+        after = f" after {waited:.0f} s" if waited else ""
+        detail = f"{fault}: another {asked:.0f} s{after} is too long to wait"
+        raise SourceError(fault.reason, detail) from fault
+    return wait
+
+
+def _given_up(fault: PassingError, tried: int) -> SourceError:
+    times = "once" if tried == 1 else f"{tried} times"
+    return SourceError(fault.reason, f"{fault} (tried {times})")
 
 
 def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
     """The seconds that a refusal asks to wait: Retry-After, else the end of the rate window."""
     after = headers.get("retry-after", "").strip()
-    if after.isdecimal():
-        return float(after[:9])
-    try:
-        until = parsedate_to_datetime(after)
-    except (TypeError, ValueError):
-        pass
-    else:
-        zoned = until if until.tzinfo else until.replace(tzinfo=UTC)
-        return max(0.0, (zoned - datetime.now(UTC)).total_seconds())
+    if after.isascii() and after.isdecimal():
+        return float(after) if len(after) <= _MOST_DIGITS else float(10**_MOST_DIGITS)
+    if (until := _date(after)) is not None:
+        return max(0.0, (until - datetime.now(UTC)).total_seconds())
     limit = rate_limit(headers)
     spent = limit is not None and limit.remaining == 0
-    return float(limit.reset_in_seconds) if limit and spent and status == _TOO_MANY else None
+    return float(limit.reset) if limit and spent and status == _TOO_MANY else None
 
 
-def _fault(state: "RetryCallState") -> PassingError:
-    error = state.outcome.exception() if state.outcome else None
-    if not isinstance(error, PassingError):
-        raise TypeError(f"only a PassingError is tried again, not {error!r}")
-    return error
-
-
-def _give_up(state: "RetryCallState") -> Never:
-    fault = _fault(state)
-    raise SourceError(fault.reason, f"{fault} (tried {state.attempt_number} times)") from fault
-
-
-def _seconds(wait: float) -> str:
-    return f"{wait:.0f} s"
+def _date(text: str) -> datetime | None:
+    """An HTTP date; None: this is none."""
+    if len(text) > _LONGEST_DATE:
+        return None
+    try:
+        found = parsedate_to_datetime(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError, IndexError):
+        return None

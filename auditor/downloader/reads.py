@@ -1,9 +1,11 @@
 """Reads side by side: of a pool that several checkpoints share, or of threads of their own."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import contextmanager
+from concurrent.futures import Executor, Future, as_completed, wait
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TypeVar
+
+from auditor.downloader.pools import threads
 
 T = TypeVar("T")
 
@@ -53,13 +55,5 @@ def part_of(pool: Executor, reader: Stops) -> Iterator[Executor]:
         raise
 
 
-@contextmanager
-def own_pool(reader: Stops) -> Iterator[Executor]:
-    pool = ThreadPoolExecutor(_AT_ONCE)
-    try:
-        yield pool
-    except BaseException:
-        reader.stop()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+def own_pool(reader: Stops) -> AbstractContextManager[Executor]:
+    return threads(_AT_ONCE, reader.stop)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from auditor.containers.words import quoted
-from auditor.downloader.patience import WINDOW, PassingError, asked_wait
+from auditor.downloader.patience import PassingError, asked_wait
+from auditor.downloader.rate_limits import WINDOW
 from auditor.downloader.request import HubModel
 from auditor.downloader.wire import (
     BadAddressError,

@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol, Self
 
 from huggingface_hub import constants
 
+from auditor.containers.words import quoted
+
 _PORTS = {"http": 80, "https": 443}
 _LAST_PORT = 65535
 
@@ -31,6 +33,10 @@ class BrokenAnswerError(WireError):
 
 class BadAddressError(WireError):
     """Nothing can be asked for there."""
+
+
+# Of what status 101 is; the libraries have words of their own for it.
+UPGRADE = "it changes to another protocol, which nobody has asked for"
 
 
 class Address(NamedTuple):
@@ -106,10 +112,11 @@ class Reply(Protocol):
 class Wire(Protocol):
     """Carries requests; called from several threads."""
 
-    def ask(self, address: Address, headers: Mapping[str, str]) -> Reply:
-        """The answer to a GET, a redirect being one: headers within `grace`, or a time-out.
+    def ask(self, address: Address, headers: Mapping[str, str], silence: float) -> Reply:
+        """The answer to a GET, a redirect being one; raises WireError where there is none.
 
-        Raises WireError where there is no answer.
+        Its headers come within `grace`, and no read takes longer than `patience`, or else there is
+        a time-out; after `silence` seconds if that is less.
         """
 
 
@@ -120,4 +127,19 @@ def patience() -> float:
 
 def grace() -> float:
     """Seconds for finding, connecting and the headers; and before a body's pace counts."""
-    return 3.0 * patience()
+    return 1.5 * patience()
+
+
+def framing_fault(headers: Mapping[str, str]) -> str | None:
+    """What makes it doubtful where a body ends (RFC 9112, 6.3); None: nothing.
+
+    Parsers differ here, and whoever forges an answer makes use of that.
+    """
+    encoding = headers.get("transfer-encoding")
+    if encoding is None:
+        return None
+    if "content-length" in headers:
+        return "it has both a Transfer-Encoding and a Content-Length"
+    if encoding.strip().lower() != "chunked":
+        return f"its Transfer-Encoding is {quoted(encoding)}, not chunked"
+    return None

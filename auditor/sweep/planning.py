@@ -7,12 +7,14 @@ from dataclasses import astuple, replace
 from functools import reduce
 
 from auditor.downloader.hub import usable_token
+from auditor.downloader.listing import MAX_PAGES, PAGE
 from auditor.downloader.select import ADAPTER_CONFIG, select
 from auditor.downloader.selection import Selection as Files
+from auditor.downloader.waiting import Waits
 from auditor.errors import SourceError
 from auditor.sweep.costs import Load
 from auditor.sweep.progress import Progress, Quiet
-from auditor.sweep.selection import PAGE, Selection, Selector
+from auditor.sweep.selection import Selection, Selector
 from auditor.sweep.settings import Settings
 from auditor.sweep.store.ledger import Found
 from auditor.sweep.store.reading import Store, Versions
@@ -23,6 +25,7 @@ from auditor.sweep.workers.crew import CONTEXT
 _INDEX = re.compile(r"(?P<start>.+)\.(?P<ending>safetensors|bin)\.index(\.[^.]+)?\.json")
 _SHARD = re.compile(r"-\d{1,6}-of-\d{1,6}[.\w]*$")
 _AS_ONE_FILE = "Counted as one config.json and one weight file a model: none was listed."
+_LISTED = f"A list is read to its end, or to {MAX_PAGES:,} pages of {PAGE:,} models at most."
 _BY_ID = "Ids: known ones are free if they have not moved; an author's many are asked for in pages."
 
 
@@ -60,11 +63,12 @@ def expected(
     """
     with ExitStack() as stack:
         path = settings.output.store
-        store = stack.enter_context(_Known.open(path)) if path.is_file() else None
+        store = stack.enter_context(_Known.open(path)) if path.exists() else None
         known = None if store is None or store.is_empty() else store
         shown = stack.enter_context(progress or Quiet())
         budget = Budget(CONTEXT, settings.policy.max_requests)
-        selector = Selector(settings.policy, usable_token(token), budget)
+        waits = Waits(shown.waiting)
+        selector = Selector(settings.policy, usable_token(token), budget, waits)
         stack.enter_context(selector)
         loads = [_load(one, known, selector, shown) for one in settings.selections]
         return reduce(_added, loads)
@@ -84,8 +88,8 @@ def _load(selection: Selection, known: _Known | None, selector: Selector, shown:
     if whole_hub and selection.top and known is None:
         top = selection.top
         pages = -(-top // PAGE)
-        return Load(models=top, listing=pages, texts=top, heads=top, notes=(_AS_ONE_FILE,))
-    load = Load(models=0)
+        return Load(models=top, listing=pages, texts=top, heads=top, notes=(_AS_ONE_FILE, _LISTED))
+    load = Load(models=0, notes=(_LISTED,))
     for page in selector.pages(selection):
         found = [_of_model(one, known) for one in page.found]
         page_load = reduce(_added, found, Load(models=len(page.refused), listing=1))

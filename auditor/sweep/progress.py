@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from auditor.downloader.waiting import InLines, Wait
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
@@ -31,8 +33,8 @@ class Progress(Protocol):
     def done(self, verdict: str) -> None:
         """One is."""
 
-    def waiting(self, seconds: float) -> None:
-        """The budget lets nobody through for so long; 0: it does."""
+    def waiting(self, wait: Wait | None) -> None:
+        """Something is waited for that takes long; None: it is over."""
 
 
 class Quiet:
@@ -49,7 +51,7 @@ class Quiet:
 
     def done(self, verdict: str) -> None: ...
 
-    def waiting(self, seconds: float) -> None: ...
+    def waiting(self, wait: Wait | None) -> None: ...
 
 
 class Lines(Quiet):
@@ -63,7 +65,7 @@ class Lines(Quiet):
         self._since = self._said = clock()
         self._counts: Counter[str] = Counter()
         self._models = 0
-        self._until = 0.0
+        self._waits = InLines(say, clock)
 
     def selected(self, models: int) -> None:
         if self._due():
@@ -78,11 +80,8 @@ class Lines(Quiet):
         if self._due():
             self._say(self._sentence())
 
-    def waiting(self, seconds: float) -> None:
-        until = self._clock() + seconds
-        if seconds >= 1 and until > self._until + _EVERY:
-            self._until = until
-            self._say(f"the budget of requests is spent; waiting {seconds:.0f} s")
+    def waiting(self, wait: Wait | None) -> None:
+        self._waits(wait)
 
     def _due(self) -> bool:
         due = self._clock() - self._said >= _EVERY
@@ -124,7 +123,7 @@ class Terminal(Quiet):
         self._counts: Counter[str] = Counter()
         self._since = time.monotonic()
         self._shown = 0.0
-        self._waits = False
+        self._wait: Wait | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -148,14 +147,15 @@ class Terminal(Quiet):
         self._shown = now
         total = self._counts.total()
         rate = f"{total / (now - self._since):.1f}/s"
-        self._bar.update(self._task, completed=total, rate=rate, said=counted(self._counts))
+        self._bar.update(self._task, completed=total, rate=rate, said=self._said())
 
-    def waiting(self, seconds: float) -> None:
-        waits, waited = seconds >= 1, self._waits
-        self._waits = waits
-        if waits or waited:
-            more = f"; the budget is spent, {seconds:.0f} s to wait" if waits else ""
-            self._bar.update(self._task, said=f"{counted(self._counts)}{more}")
+    def waiting(self, wait: Wait | None) -> None:
+        self._wait = wait
+        self._bar.update(self._task, said=self._said())
+
+    def _said(self) -> str:
+        counts = counted(self._counts) if self._counts else ""
+        return "; ".join(filter(None, (counts, self._wait.shown if self._wait else "")))
 
 
 def counted(counts: Counter[str]) -> str:

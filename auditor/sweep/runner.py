@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Protocol, Self
 
 from auditor.downloader.hub import endpoint, usable_token
+from auditor.downloader.waiting import Wait, Waits
 from auditor.errors import Reason
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
@@ -63,8 +64,8 @@ class Auditors(Protocol):
     def finished(self, seconds: float) -> Iterator[Done]:
         """What is done within so many seconds."""
 
-    def blocked(self) -> float:
-        """Seconds until requests go on; 0: nobody waits for the budget."""
+    def waiting(self) -> Wait | None:
+        """What is waited for, and how long yet; None: nobody waits."""
 
 
 def sweep(
@@ -80,7 +81,8 @@ def sweep(
     `night` is the name to keep it under, today's date (UTC) if None; `scheduler` the address of a
     Dask cluster whose workers audit in the place of processes here. Raises UsageError for settings
     that cannot be met, SourceError where the Hub does not say which models there are, or where the
-    cluster is lost; what goes wrong with one model is that model's outcome.
+    cluster is lost, StoreError where the store cannot be written; what goes wrong with one model is
+    that model's outcome.
     """
     endpoint()
     usable = cache(partial(usable_token, token))
@@ -94,11 +96,12 @@ def sweep(
         if not ledger.has_outcomes(now):
             crew.start()  # before there are threads, and while the Hub is asked for its models
         with progress or Quiet() as shown:
-            with Selector(settings.policy, usable(), budget) as selector:
+            waits = Waits(shown.waiting)
+            with Selector(settings.policy, usable(), budget, waits) as selector:
                 started = ledger.begin(night or today(), _described(settings), now)
                 current = _planned(ledger, started, settings, selector, shown)
             first = ledger.somewhere(current) if started.plan is not None else ""
-            audited = _audit(ledger, current, first, crew, shown)
+            audited = _audit(ledger, current, first, crew, shown, waits)
             ledger.finish(current)
         return Swept(
             night=current,
@@ -172,7 +175,9 @@ def _keep(ledger: Ledger, night: Night, plan: int, page: Page) -> None:
         ledger.refuse(night, plan, planned, recorded(outcome), passing=passing)
 
 
-def _audit(ledger: Ledger, night: Night, first: str, crew: Auditors, shown: Progress) -> int:
+def _audit(  # noqa: PLR0913, PLR0917 - who gives, who takes, and who hears of it
+    ledger: Ledger, night: Night, first: str, crew: Auditors, shown: Progress, waits: Waits
+) -> int:
     """Audit what waits; the number of outcomes that came of it."""
     left = ledger.left(night)
     shown.begin(left)
@@ -180,7 +185,7 @@ def _audit(ledger: Ledger, night: Night, first: str, crew: Auditors, shown: Prog
         return 0  # and no process is started for nothing
     crew.start()
     audited = 0
-    for arrived in _done(crew, ledger.waiting(night, first=first), shown):
+    for arrived in _done(crew, ledger.waiting(night, first=first), waits):
         _record(ledger, night, arrived)
         audited += len(arrived)
         for done in arrived:
@@ -201,7 +206,7 @@ def _record(ledger: Ledger, night: Night, arrived: Sequence[Done]) -> None:
                 ledger.record(night, name, commit, record, snapshot=done.snapshot)
 
 
-def _done(crew: Auditors, waiting: Iterator[Waiting], shown: Progress) -> Iterator[list[Done]]:
+def _done(crew: Auditors, waiting: Iterator[Waiting], waits: Waits) -> Iterator[list[Done]]:
     """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
     more = True
     while more or crew.under_way:
@@ -218,7 +223,7 @@ def _done(crew: Auditors, waiting: Iterator[Waiting], shown: Progress) -> Iterat
             yield arrived
             raise
         yield arrived
-        shown.waiting(crew.blocked())
+        waits.tell(crew, crew.waiting())
 
 
 def crashes(swept: Swept) -> str | None:

@@ -3,26 +3,30 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import islice
+from threading import Event
 from typing import NamedTuple, Self
 
 from auditor.downloader import hub, listing
+from auditor.downloader.entries import Crowded, Entry
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
+from auditor.downloader.listing import PAGE
+from auditor.downloader.pools import threads
 from auditor.downloader.request import HubModel, id_fault, parse_id
+from auditor.downloader.waiting import Rest, Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Found
 from auditor.sweep.store.reading import Planned
+from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.work import Allowance, require_online, unaudited
+from auditor.sweep.workers.work import require_online, unaudited
 
-PAGE = 1000  # models a request: the most that the Hub lists
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -76,16 +80,21 @@ class Page(NamedTuple):
 class Selector:
     """Asks the Hub which models there are; a context manager."""
 
-    def __init__(self, policy: Policy, token: str | None, budget: Budget) -> None:
+    def __init__(
+        self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
+    ) -> None:
         self._policy = policy
         self._token = token
         self._budget = budget
         self._wire = Lean.unless_proxied()
+        self._over = Event()
+        self._talk = Talk(silent, waits)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         if self._wire is not None:
             self._wire.close()
 
@@ -106,7 +115,7 @@ class Selector:
                 yield from self._of_author(author, wanted)
                 plain -= wanted
         rest = iter(dict.fromkeys(name for name in ids if name in plain or id_fault(name)))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with threads(_AT_ONCE, self._over.set) as pool:
             while batch := tuple(islice(rest, PAGE)):
                 asked = tuple(pool.map(self._one, batch))
                 yield Page(
@@ -128,15 +137,20 @@ class Selector:
             yield _page_of(self._one(name))
 
     def _listed(self, query: Iterable[tuple[str, str]], top: int | None) -> Iterator[Page]:
-        session = self._session(HubModel(id="the list of models"))
+        def session() -> Session:
+            return self._session(HubModel(id="the list of models"), PAGE_BOUNDS)
+
         left = top
         for page in listing.pages(session, query):
             entries = page if left is None else page[:left]
             left = None if left is None else left - len(entries)
-            found = [(_found(entry), entry) for entry in entries]
-            yield Page(tuple(one for one, _ in found if one))
-            for name in (entry["id"] for one, entry in found if one is None):
-                yield _page_of(self._one(str(name)))
+            found = [_found(entry) for entry in entries]
+            yield Page(
+                tuple(one for one in found if isinstance(one, Found)),
+                tuple(one for one in found if isinstance(one, Refused)),
+            )
+            for name in (one for one in found if isinstance(one, str)):
+                yield _page_of(self._one(name))
             if left == 0:
                 return
 
@@ -144,7 +158,7 @@ class Selector:
         """The commit and the files of one id, for one request."""
         try:
             model = parse_id(requested)
-            listed = hub.listed(model, self._session(model))
+            listed = hub.listed(model, self._session(model, Bounds.of_a_model(self._policy)))
         except SourceError as error:
             return _refused(requested, error.reason, str(error))
         except UsageError as error:
@@ -152,18 +166,29 @@ class Selector:
         siblings = [{"rfilename": file.name, "size": file.size} for file in listed.files]
         return Found(Planned(listed.model_id, listed.commit, requested), siblings)
 
-    def _session(self, model: HubModel) -> Session:
+    def _session(self, model: HubModel, bounds: Bounds) -> Session:
         require_online()
-        governor = Allowance(self._policy, self._budget)
-        return Session(model, self._token, silent, wire=self._wire, governor=governor)
+        governor = Allowance(bounds, self._budget, Rest(self._talk.waits, self._over))
+        return Session(
+            model,
+            self._token,
+            self._talk,
+            wire=self._wire,
+            governor=governor,
+            silence=bounds.seconds,
+            over=self._over,
+        )
 
 
-def _found(entry: Mapping[str, object]) -> Found | None:
-    """A model as the list has it; None where the list lacks its commit."""
-    name, commit, siblings = entry["id"], entry.get("sha"), entry.get("siblings")
+def _found(entry: Entry) -> Found | Refused | str:
+    """A model as the list has it; its id alone where the list lacks its commit."""
+    if isinstance(entry, Crowded):
+        detail = f"{entry.id}, in the list of models, {entry.detail}"
+        return _refused(entry.id, Reason.TOO_LARGE, detail)
+    name, commit = str(entry["id"]), entry.get("sha")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        return None
-    return Found(Planned(str(name), commit, str(name)), siblings)
+        return name
+    return Found(Planned(name, commit, name), entry.get("siblings"))
 
 
 def _refused(requested: str, reason: Reason, detail: str) -> Refused:

@@ -157,14 +157,14 @@ def test_when_one_shard_fails_for_good_the_others_do_not_wait(at_hub, machine):
 
 
 def test_a_wait_within_the_window_is_obeyed_and_told(model):
-    model.misbehave(path=API, fault=TooMany(reset=1), times=1)
+    model.misbehave(path=API, fault=TooMany(reset=3), times=1)
     told = []
     whole(say=told.append)
-    assert told == ["127.0.0.1 answered 429, too many requests; waiting 1 s"]
+    assert told == ["127.0.0.1 answered 429, too many requests; waiting 3 s"]
 
 
 def test_a_short_wait_is_not_worth_telling(model):
-    model.misbehave(path=API, fault=TooMany(reset=0), times=1)
+    model.misbehave(path=API, fault=TooMany(reset=1), times=1)
     told = []
     whole(say=told.append)
     assert told == []

@@ -2,19 +2,19 @@
 
 import http.client
 import itertools
-import socketserver
-import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_server import raw_server
 
 from auditor.downloader.lean import Lean
-from auditor.downloader.wire import Address, BadAddressError, WireError
+from auditor.downloader.wire import BadAddressError, WireError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = b"Content-Length: 5\r\n"
 BODY = b"hello"
+SILENCE = 10.0  # seconds
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 REPLIES = {
@@ -51,45 +51,10 @@ BROKEN = {
 }
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    """Answers each request for /N with the pieces that were left under N, and hangs up."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.pieces = {}
-        self.asked = []
-        self._numbers = itertools.count()
-
-    def address(self, *pieces):
-        number = next(self._numbers)
-        self.pieces[f"/{number}"] = pieces
-        return Address("http", "127.0.0.1", self.server_address[1], f"/{number}")
-
-
-class _Handler(socketserver.StreamRequestHandler):
-    def handle(self):
-        while line := self.rfile.readline():
-            while self.rfile.readline().strip():
-                pass
-            path = line.decode().split()[1]
-            self.server.asked.append((path, self.client_address[1]))
-            for piece in self.server.pieces[path]:
-                if piece is None:
-                    return
-                self.wfile.write(piece)
-                self.wfile.flush()
-
-
 @pytest.fixture(scope="module")
 def server():
-    with _Server() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with raw_server() as running:
         yield running
-        running.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -100,7 +65,7 @@ def lean():
 
 
 def read(lean, address):
-    reply = lean.ask(address, {"user-agent": "tests"})
+    reply = lean.ask(address, {"user-agent": "tests"}, SILENCE)
     try:
         return reply.status, reply.phrase, dict(reply.headers), b"".join(reply.pieces())
     finally:
@@ -165,7 +130,7 @@ def test_an_answer_that_nobody_asked_for_is_nobodys(server, lean):
 
 def test_a_body_that_was_left_half_read_takes_its_connection_with_it(server, lean):
     address = server.address(OK + b"Content-Length: 200000\r\n\r\n", b"x" * 200_000)
-    reply = lean.ask(address, {})
+    reply = lean.ask(address, {}, SILENCE)
     next(reply.pieces())
     reply.close()
     assert not any(lean._idle.values())  # noqa: SLF001 - as above
@@ -185,4 +150,4 @@ def test_a_body_that_was_left_half_read_takes_its_connection_with_it(server, lea
 def test_nothing_is_sent_that_would_be_more_than_one_request(target, headers, server, lean):
     address = server.address()._replace(target=target)
     with pytest.raises(BadAddressError, match="holds what none can"):
-        lean.ask(address, headers)
+        lean.ask(address, headers, SILENCE)

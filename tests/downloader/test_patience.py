@@ -4,8 +4,17 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from auditor.downloader.patience import ATTEMPTS, PassingError, Patience, asked_wait
+from auditor.downloader.patience import (
+    ATTEMPTS,
+    PassingError,
+    Patience,
+    asked_wait,
+    next_wait,
+)
+from auditor.downloader.waiting import Talk
 from auditor.errors import Reason, SourceError
 
 SPENT = {"ratelimit": '"resolvers";r=0;t=55'}
@@ -21,7 +30,12 @@ LEFT = {"ratelimit": '"resolvers";r=9;t=55'}
         (429, {"retry-after": "0"}, 0.0),
         (429, {"retry-after": "soon"}, None),
         (429, {"retry-after": "-1"}, None),
-        (429, {"retry-after": "9" * 999}, 999_999_999.0),
+        (429, {"retry-after": "9" * 999}, 1e9),
+        (429, {"retry-after": "1234567890"}, 1e9),
+        (429, {"retry-after": "\u0663"}, None),
+        (429, {"retry-after": "Fri, 01 Jan 2010 00:00:00 +99999999999999999999"}, None),
+        (429, {"retry-after": "Fri, 31 Dec 9999 23:59:59 -2359"}, None),
+        (429, {"retry-after": "Fri, 01 Jan 2010 00:00:00 GMT" + " " * 99 + "x"}, None),
         (429, {"retry-after": "Fri, 01 Jan 2010 00:00:00 GMT"}, 0.0),
         (429, {"retry-after": "Fri, 01 Jan 2010 00:00:00 -0000"}, 0.0),
         (429, {"retry-after": "Fri, 99 Jan 2010 00:00:00 GMT"}, None),
@@ -51,7 +65,7 @@ def failing(times: int, fault: Exception):
     """An attempt that fails so many times and then gives its own number."""
     made = []
 
-    def attempt() -> int:
+    def attempt(_silence: float) -> int:
         made.append(fault)
         if len(made) <= times:
             raise fault
@@ -63,49 +77,95 @@ def failing(times: int, fault: Exception):
 @pytest.mark.parametrize("times", range(ATTEMPTS))
 def test_five_attempts_are_made(told, times):
     attempt = failing(times, PassingError(Reason.TIMED_OUT, "slow"))
-    assert Patience(told.append).call(attempt) == times + 1
+    assert Patience(Talk(told.append)).call(attempt) == times + 1
 
 
 def test_after_five_attempts_the_last_fault_is_told(told):
     with pytest.raises(SourceError, match=r"^slow \(tried 5 times\)$") as raised:
-        Patience(told.append).call(failing(9, PassingError(Reason.TIMED_OUT, "slow")))
+        Patience(Talk(told.append)).call(failing(9, PassingError(Reason.TIMED_OUT, "slow")))
     assert raised.value.reason is Reason.TIMED_OUT
 
 
 def test_what_does_not_pass_is_not_tried_again(told):
     with pytest.raises(SourceError, match=r"^gone$"):
-        Patience(told.append).call(failing(1, SourceError(Reason.NOT_FOUND, "gone")))
+        Patience(Talk(told.append)).call(failing(1, SourceError(Reason.NOT_FOUND, "gone")))
 
 
 def test_no_wait_goes_past_one_window(told):
     fault = PassingError(Reason.RATE_LIMITED, "busy", wait=302)
-    with pytest.raises(SourceError, match="busy: 302 s is too long to wait") as raised:
-        Patience(told.append).call(failing(1, fault))
+    with pytest.raises(SourceError, match="busy: another 302 s is too long to wait") as raised:
+        Patience(Talk(told.append)).call(failing(1, fault))
     assert raised.value.reason is Reason.RATE_LIMITED
     assert told == []
 
 
-def test_the_window_is_for_all_waits_together(told, machine):
-    machine.setattr("auditor.downloader.patience.WINDOW", -0.9)  # a tenth of a second, with jitter
-    fault = PassingError(Reason.RATE_LIMITED, "busy", wait=0.06)
-    assert Patience(told.append).call(failing(1, fault)) == 2
-    with pytest.raises(SourceError, match="is too long to wait"):
-        Patience(told.append).call(failing(2, fault))
+WAITS = st.none() | st.floats(0, 400)
+
+
+@given(st.lists(WAITS, max_size=10))
+def test_the_window_is_for_all_waits_together_and_ends_them(asked):
+    """One that is asked for is waited for, and no more than that by a fifth of a second."""
+    waited = 0.0
+    try:
+        for tried, wait in enumerate(asked, 1):
+            seconds = next_wait(PassingError(Reason.RATE_LIMITED, "busy", wait), tried, waited)
+            assert wait is None or wait <= seconds <= wait + 0.2
+            waited += seconds
+    except SourceError:
+        assert tried == ATTEMPTS or waited + (wait or 2) > 300
+    assert waited <= 301
+
+
+def test_the_same_wait_asked_for_again_and_again_is_said_in_all():
+    fault = PassingError(Reason.RATE_LIMITED, "busy", wait=200)
+    with pytest.raises(SourceError, match="busy: another 200 s after 200 s is too long to wait"):
+        next_wait(fault, 2, 200.0)
+
+
+def silent(seconds):
+    return PassingError(Reason.TIMED_OUT, "slow", silence=seconds)
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(3.0, 5), (9.0, 2), (17.0, 1), (60.0, 1)])
+def test_silence_is_borne_for_eighteen_seconds_while_someone_is_watching(told, seconds, times):
+    times_said = "once" if times == 1 else f"{times} times"
+    with pytest.raises(SourceError, match=rf"^slow \(tried {times_said}\)$"):
+        Patience(Talk(told.append)).call(failing(9, silent(seconds)))
+
+
+def test_an_attempt_is_told_how_much_of_the_silence_is_left(told):
+    given_seconds = []
+
+    def attempt(silence):
+        given_seconds.append(silence)
+        raise silent(6.0)
+
+    with pytest.raises(SourceError, match="slow"):
+        Patience(Talk(told.append)).call(attempt)
+    assert given_seconds == [18.0, 12.0, 6.0]
+
+
+def test_who_expects_long_silences_is_not_cut_short(told, machine):
+    machine.setattr("auditor.downloader.patience.patience", lambda: 60.0)
+    with pytest.raises(SourceError, match=r"tried 2 times"):
+        Patience(Talk(told.append)).call(failing(9, silent(60.0)))
+    with pytest.raises(SourceError, match=r"tried 4 times"):
+        Patience(Talk(told.append), silence=240.0).call(failing(9, silent(60.0)))
 
 
 def test_a_wait_that_a_server_asks_for_is_told_before_it_and_no_other_is(told):
     held = []
     asked, own = (PassingError(Reason.RATE_LIMITED, "busy", wait) for wait in (0.01, None))
     for fault in (asked, own):
-        assert Patience(told.append, held.append).call(failing(1, fault)) == 2
+        assert Patience(Talk(told.append), held.append).call(failing(1, fault)) == 2
     (only,) = held
     assert 0.01 <= only < 1
 
 
 def test_when_it_is_over_nothing_is_waited_for(told):
-    patience = Patience(told.append)
+    patience = Patience(Talk(told.append))
 
-    def attempt() -> None:
+    def attempt(_silence: float) -> None:
         patience.end()
         raise PassingError(Reason.RATE_LIMITED, "busy", wait=250)
 
@@ -113,9 +173,7 @@ def test_when_it_is_over_nothing_is_waited_for(told):
         patience.call(attempt)
 
 
-def test_the_same_wait_is_told_once(told, machine):
-    machine.setattr("auditor.downloader.patience._WORTH_SAYING", 0)
-    patience = Patience(told.append)
-    for _ in range(2):
-        assert patience.call(failing(1, PassingError(Reason.RATE_LIMITED, "busy", wait=0))) == 2
-    assert told == ["busy; waiting 0 s"]
+@given(st.text(max_size=80) | st.text(alphabet="0123456789:,+- GMTFriJan", max_size=60))
+def test_whatever_a_retry_after_says_it_is_a_wait_or_none(text):
+    found = asked_wait(503, {"retry-after": text})
+    assert found is None or found >= 0

@@ -86,6 +86,17 @@ class ServerError(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Says(Fault):
+    """Exactly this status and these headers, in place of an answer; the Hub's own are left out."""
+
+    status: int
+    headers: Headers = ()
+
+    def spoil(self, request: Request, answer: Answer) -> Answer:
+        return plain(self.status, b"so be it", "text/plain; charset=utf-8", *self.headers)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Break(Fault):
     """Does something to the connection, at once or after so many bytes of the body."""
 

@@ -21,6 +21,7 @@ def ended(tmp_path_factory):
     """One small run: what it printed, and its figures."""
     figures = tmp_path_factory.mktemp("bench") / "figures.json"
     options = ["--runs", "1", "--models", str(MODELS), "--sizes", str(MODELS)]
+    options += ["--lists", "3000"]
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, str(BENCH), *options, "--json", str(figures)],
         check=False,
@@ -36,6 +37,7 @@ def test_it_prints_both_kinds_of_models_and_the_memory(ended):
     assert f"{MODELS} models of 20 bases\n" in printed
     assert f"{MODELS} models, none like another\n" in printed
     assert f"cold sweep of     {MODELS} models: " in printed
+    assert "list of     3,000 models: " in printed
 
 
 def test_a_model_costs_its_config_and_its_header_and_the_list_one_request(ended):
@@ -56,3 +58,4 @@ def test_every_side_took_time_and_the_processes_memory(ended):
         (ours,), (peer,), (second,) = (cold[side] for side in ("ours", "peer", "second"))
         assert min(one["cpu"] for one in (ours, peer, second)) > 0
     assert figures["memory"][str(MODELS)] > 50e6  # of three interpreters
+    assert figures["lists"]["3000"]["peak"] > 20e6  # of one

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from auditor.downloader.governor import Turn
+from auditor.downloader.waiting import Wait
 from auditor.sweep.workers.budget import WINDOW, Budget
 
 FILE, API = "/o/n/resolve/main/config.json", "/api/models"
@@ -28,8 +30,19 @@ class Server:
         self.shown.append(self.budget.blocked())
         self.now += seconds
 
+    def sleep_and_answer(self, seconds):
+        self.now += seconds
+        if self.now >= self.answered_at:
+            self.answer()
+
+    def take(self, path=FILE):
+        """The seconds that a request has to wait; it goes unanswered for now."""
+        self.turn = self.budget.take(path)
+        return self.turn.waited
+
     def ask(self, path=FILE):
-        waited = self.budget.take(path)
+        waited = self.take(path)
+        turn = self.turn
         self.now += 0.01
         age = self.now - self.opened
         if age >= WINDOW:
@@ -39,10 +52,11 @@ class Server:
         kind = "resolvers" if "/resolve/" in path else "api"
         left, reset = max(0, self.quota - self.spent), max(1, round(WINDOW - age))
         limit = {
-            "RateLimit": f'"{kind}";r={left};t={reset}',
-            "RateLimit-Policy": f'"fixed window";"{kind}";q={self.quota};w=300',
+            "ratelimit": f'"{kind}";r={left};t={reset}',
+            "ratelimit-policy": f'"fixed window";"{kind}";q={self.quota};w=300',
         }
-        self.budget.note(limit if self.told else {})
+        status = 200 if self.spent <= self.quota else 429
+        self.budget.note(turn, status, limit if self.told else {})
         return waited
 
 
@@ -83,12 +97,12 @@ def test_the_kinds_have_windows_of_their_own():
     server = Server(10)
     while not server.ask():
         pass
-    assert server.budget.take(API) == 0.0
+    assert server.take(API) == 0.0
 
 
 def test_a_limit_of_ones_own_counts_requests_of_both_kinds():
     server = Server(1000, most=3)
-    waits = [server.budget.take(path) for path in (API, FILE, FILE, FILE)]
+    waits = [server.take(path) for path in (API, FILE, FILE, FILE)]
     assert waits[:3] == [0.0, 0.0, 0.25] or waits[:3] == [0.0, 0.0, 0.0]
     assert waits[3] > 290
 
@@ -100,7 +114,7 @@ def test_a_mirror_that_tells_nothing_is_not_waited_for():
 
 def test_until_the_hub_has_told_requests_go_one_by_one():
     server = Server(1000)
-    waits = [server.budget.take(FILE) for _ in range(3)]
+    waits = [server.take(FILE) for _ in range(3)]
     assert waits[0] == 0.0
     assert all(0.2 < wait < 0.3 for wait in waits[1:])
 
@@ -119,8 +133,8 @@ def test_the_wait_is_said_as_a_countdown_and_ends():
 )
 def test_headers_that_say_nothing_do_no_harm(limit):
     server = Server(10)
-    server.budget.note({"RateLimit": limit})
-    assert server.budget.take(FILE) == 0.0
+    server.budget.note(Turn(FILE), 200, {"ratelimit": limit})
+    assert server.take(FILE) == 0.0
 
 
 def test_a_wait_that_a_server_asks_for_is_shown_until_it_is_over():
@@ -143,12 +157,64 @@ def test_a_wait_that_ends_early_is_shown_no_longer():
         server.now += seconds
         server.opened, server.spent = server.now, 0
         server.ask(API)  # of the other kind, which may go; the Hub tells of a new window
-        server.budget.note({"RateLimit": '"resolvers";r=100;t=300'})
+        server.budget.note(Turn(API), 200, {"ratelimit": '"resolvers";r=100;t=300'})
 
     server.sleep = reopened
     server.budget._sleep = reopened  # noqa: SLF001 - the clock is the test's own
     server.ask()
     assert server.budget.blocked() == 0.0
+
+
+def test_a_window_of_five_seconds_without_a_policy_is_waited_for_and_then_one_asks():
+    server = Server(100)
+    turn = server.budget.take(FILE)
+    server.budget.note(turn, 429, {"ratelimit": "r=0;t=5"})
+    server.now = 1.0
+    assert 5.0 <= server.take() <= 6.5
+    assert server.turn.first == server.now
+
+
+@pytest.mark.parametrize("reset", ["99999999999999999999", "9" * 200])
+def test_a_window_without_end_is_asked_about_after_five_minutes(reset):
+    server = Server(100)
+    server.budget.note(server.budget.take(FILE), 429, {"ratelimit": f'"resolvers";r=0;t={reset}'})
+    assert 300.0 <= server.take() <= 301.5
+
+
+@pytest.mark.parametrize("path", [FILE, API])
+def test_at_the_end_of_a_window_the_second_waits_for_the_answer_to_the_first(path):
+    server = Server(20)
+    while not server.ask(path):
+        pass
+    server.now += 2 * WINDOW
+    first = server.budget.take(path)
+    assert first.first
+    server.answer = lambda: server.budget.note(first, 200, {"ratelimit": "r=19;t=300"})
+    server.budget._sleep = server.sleep_and_answer  # noqa: SLF001 - the clock is the test's own
+    server.answered_at = server.now + 7.0
+    assert 7.0 <= server.take(path) < 8.5
+    assert not server.turn.first
+
+
+def test_one_refusal_without_headers_holds_nobody_back():
+    server = Server(100)
+    server.ask()
+    server.budget.note(server.budget.take(FILE), 429, {})
+    assert server.take() == 0.0
+
+
+def test_what_is_waited_for_is_said_as_it_is():
+    server = Server(10, most=1000)
+    while not server.ask(API):
+        pass
+    server.budget.hold(20.0)
+    assert server.budget.waiting() == Wait("a server asks for patience", 20.0)
+    waits = []
+    budget = Budget(multiprocessing.get_context("spawn"), 1, clock=lambda: server.now)
+    budget.take(FILE)
+    with pytest.raises(StopIteration):
+        budget.take(FILE, lambda wait, _step: waits.append(wait) or next(iter(())))
+    assert waits == [Wait("the requests of --max-requests are spent", 300.0)]
 
 
 def _die_counting(budget):
@@ -163,6 +229,6 @@ def test_a_process_that_dies_while_it_counts_stops_nobody():
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert budget.take(FILE) == 0.0
+    assert budget.take(FILE).waited == 0.0
     assert budget._lock.acquire(timeout=0)  # noqa: SLF001 - it is free again, and only once
     assert not budget._lock.acquire(timeout=0)  # noqa: SLF001

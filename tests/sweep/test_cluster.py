@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sweep_models import FAULTS, healthy, planted
 from sweep_stores import contents
 
+from auditor.downloader.governor import Turn
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep import runner
 from auditor.sweep.policy import Policy
@@ -179,12 +180,12 @@ def test_a_sweep_whose_workers_wait_for_the_budget_says_how_long(at_hub, tmp_pat
         # One request at a time: none is under way that the other worker does not know of.
         options = ("--author", "sweep", "--at-once", "1")
         command = started(*options, store=tmp_path / "s.sqlite", cluster=running)
-        said = next((line for line in command.stderr if "the budget of requests" in line), "")
+        said = next((line for line in command.stderr if "budget of requests" in line), "")
         command.kill()
         command.communicate()
         for pid in pids(running):
             os.kill(pid, signal.SIGKILL)  # they would wait as long
-    assert re.fullmatch(r"audit: the budget of requests is spent; waiting \d+ s\n", said)
+    assert re.fullmatch(r"audit: every worker's budget of requests is spent; waiting \d+ s\n", said)
     assert 429 not in {record.status for record in at_hub.log}
 
 
@@ -342,8 +343,7 @@ class Server:
         context = multiprocessing.get_context("spawn")
         budget = Budget(context, clock=lambda: 1.0, sleep=self._stop)
         budget.divide(workers)
-        budget.take(FILE)
-        budget.note(self._told())
+        budget.note(budget.take(FILE), 200, self._told())
         return budget
 
     def _stop(self, _seconds):
@@ -351,16 +351,16 @@ class Server:
 
     def _told(self):
         return {
-            "RateLimit": f'"resolvers";r={max(0, self.quota - self.spent)};t=100',
-            "RateLimit-Policy": f'"fixed window";"resolvers";q={self.quota};w=300',
+            "ratelimit": f'"resolvers";r={max(0, self.quota - self.spent)};t=100',
+            "ratelimit-policy": f'"fixed window";"resolvers";q={self.quota};w=300',
         }
 
     def ask(self, worker):
         """Let a worker ask, unless its budget has it wait."""
         with suppress(TimeoutError):
-            self.budgets[worker].take(FILE)
+            turn = self.budgets[worker].take(FILE)
             self.spent += 1
-            self.budgets[worker].note(self._told())
+            self.budgets[worker].note(turn, 200, self._told())
 
 
 SIZES = {"quota": st.integers(20, 1000), "workers": st.integers(1, 12)}
@@ -381,22 +381,22 @@ class Distance(Server):
 
     def __init__(self, quota, workers, draw):
         self.now, self.draw = 1.0, draw
-        self.under_way = []  # (worker, what the Hub says, when it arrives)
+        self.under_way = []  # (worker, what the Hub says, when it arrives, its turn)
         super().__init__(quota, workers)
 
     def _share(self, workers):
         context = multiprocessing.get_context("spawn")
         budget = Budget(context, clock=lambda: self.now, sleep=self._stop)
         budget.divide(workers)
-        budget.take(FILE)
-        budget.note(self._told())
+        budget.note(budget.take(FILE), 200, self._told())
         return budget
 
     def send(self, worker):
         with suppress(TimeoutError):
-            self.budgets[worker].take(FILE)
+            turn = self.budgets[worker].take(FILE)
             self.spent += 1
-            self.under_way.append((worker, self._told(), self.now + self.draw.uniform(0.05, 0.3)))
+            arrives = self.now + self.draw.uniform(0.05, 0.3)
+            self.under_way.append((worker, self._told(), arrives, turn))
 
     def pass_time(self, seconds):
         self.now += seconds
@@ -404,7 +404,7 @@ class Distance(Server):
         self.draw.shuffle(arrived)
         for one in arrived:
             self.under_way.remove(one)
-            self.budgets[one[0]].note(one[1])
+            self.budgets[one[0]].note(one[3], 200, one[1])
 
 
 @given(workers=st.integers(2, 8), at_once=st.sampled_from([4, 8, 16]), seed=st.integers(0))
@@ -433,7 +433,7 @@ def test_what_idle_workers_leave_is_not_lost(quota, workers):
 
 def test_a_bound_of_our_own_is_divided_evenly():
     bounded = Budget(multiprocessing.get_context("spawn"), 100, clock=lambda: 1.0, sleep=stop)
-    bounded.note({})
+    bounded.note(Turn(FILE), 200, {})
     bounded.divide(4)
     for _ in range(25):
         bounded.take("/api/models")

@@ -14,7 +14,7 @@ from nightly_stores import VERSIONS, plain, recorded
 from sweep_models import healthy
 from sweep_stores import contents
 
-from auditor.errors import UsageError
+from auditor.errors import StoreError
 from auditor.sweep import runner, versions
 from auditor.sweep.reporting.night import Wanted, write
 from auditor.sweep.selection import Selection
@@ -195,5 +195,5 @@ def test_a_row_whose_shared_content_is_gone_is_damage_and_said_so(tmp_path):
     with closing(sqlite3.connect(path)) as database:
         database.execute("DELETE FROM contents")
         database.commit()
-    with pytest.raises(UsageError, match=r"the store '.*sweep.sqlite' is damaged: "):
+    with pytest.raises(StoreError, match=r"the store '.*sweep.sqlite' is damaged: "):
         write(path, wanted=Wanted(folder=tmp_path / "out"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, unaudited
 
-from auditor.errors import UsageError
+from auditor.errors import StoreError
 from auditor.sweep.store.ledger import Found, Ledger
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.store.reading import Planned, Store, Versions
@@ -159,6 +159,6 @@ def test_one_that_lacks_a_table_is_said_in_one_line_and_left_as_it_is(earlier):
     with closing(sqlite3.connect(earlier)) as database:
         database.execute("DROP TABLE failures")
         database.commit()
-    with pytest.raises(UsageError, match=r"'.*sweep.sqlite' cannot be opened: no such table"):
+    with pytest.raises(StoreError, match=r"'.*sweep.sqlite' is damaged: no such table"):
         Store.open(earlier)
     assert version(earlier) == 1

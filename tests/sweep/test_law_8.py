@@ -11,6 +11,7 @@ from contextlib import closing
 
 import pytest
 from hub import After
+from running import children_of, is_at_work
 from sweep_models import healthy, planted
 from sweep_stores import contents
 
@@ -106,11 +107,11 @@ def test_the_processes_of_a_killed_sweep_end_by_themselves(models, tmp_path):
     store = tmp_path / "killed.sqlite"
     process = started(store)
     alarm.event.wait()
-    children = _children(process.pid)
+    children = children_of(process.pid)
     process.kill()
     ended(process)  # its stderr, which they inherit, ends when the last of them has
     assert children
-    assert not [pid for pid in children if _runs(pid)]
+    assert not [pid for pid in children if is_at_work(pid)]
 
 
 def test_a_process_that_dies_is_replaced_and_takes_nothing_with_it(models, undisturbed, tmp_path):
@@ -119,7 +120,7 @@ def test_a_process_that_dies_is_replaced_and_takes_nothing_with_it(models, undis
     store = tmp_path / "one_died.sqlite"
     process = started(store)
     alarm.event.wait()
-    copies = [pid for pid in _children(process.pid) if _command(pid) == _command(process.pid)]
+    copies = [pid for pid in children_of(process.pid) if _command(pid) == _command(process.pid)]
     assert len(copies) == 2  # they share its memory; the third child tracks what they share
     os.kill(copies[0], signal.SIGKILL)
     assert ended(process)[0] == 3
@@ -130,21 +131,6 @@ def test_a_process_that_dies_is_replaced_and_takes_nothing_with_it(models, undis
 def _command(pid):
     with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - no file
         return file.read()
-
-
-def _children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:  # noqa: PTH123 - no file
-        return [int(child) for child in file.read().split()]
-
-
-def _runs(pid):
-    """Whether the process has not begun to end: it closes its files before it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - no file
-            state = file.read().rpartition(")")[2].split()[0]
-        return state not in {"Z", "X"} and bool(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - no folder
-    except OSError:
-        return False
 
 
 def test_two_sweeps_of_one_store_end_with_the_store_of_one(models, undisturbed, tmp_path):

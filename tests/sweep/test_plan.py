@@ -142,15 +142,17 @@ def test_the_hours_are_those_that_the_budget_takes(windows, plan):
     usable = plan.resolvers - 50
     left, ends = plan.resolvers, 300.0
     for _ in range(windows * usable):
-        window.budget.take("/o/n/resolve/main/config.json")
+        turn = window.budget.take("/o/n/resolve/main/config.json")
         if window.now >= ends:
             left, ends = plan.resolvers, window.now // 300 * 300 + 300
         left -= 1
         window.budget.note(
+            turn,
+            200,
             {
-                "RateLimit": f'"resolvers";r={left};t={round(ends - window.now)}',
-                "RateLimit-Policy": f'"fixed window";"resolvers";q={plan.resolvers};w=300',
-            }
+                "ratelimit": f'"resolvers";r={left};t={round(ends - window.now)}',
+                "ratelimit-policy": f'"fixed window";"resolvers";q={plan.resolvers};w=300',
+            },
         )
     last = window.now / 3600  # when the last window's requests go, all at once
     assert hours(0, windows * usable, plan) - 300 / 3600 == pytest.approx(last, abs=0.01 * windows)

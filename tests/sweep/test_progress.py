@@ -4,6 +4,7 @@ from collections import Counter
 
 from rich.progress import Progress as Bar
 
+from auditor.downloader.waiting import Wait
 from auditor.sweep.progress import Lines, Quiet, Terminal, counted, duration
 
 
@@ -37,25 +38,29 @@ def test_a_selection_that_takes_long_says_how_far_it_is():
     assert said == ["2,000 models found"]
 
 
-def test_a_wait_is_said_once():
+def test_a_wait_is_said_at_its_start_and_once_a_minute():
     said, clock = [], Clock()
     lines = Lines(said.append, clock)
-    for left in (0.0, 0.5, 200.0, 199.0, 198.0):
-        lines.waiting(left)
+    for left in range(130, 0, -1):
+        lines.waiting(Wait("the budget is spent", float(left)))
         clock.now += 1
-    assert said == ["the budget of requests is spent; waiting 200 s"]
+    lines.waiting(None)
+    assert said == [f"the budget is spent; waiting {left} s" for left in (130, 70, 10)]
 
 
 def test_a_terminal_counts_down_and_then_shows_the_counts_again(monkeypatch):
     shown = []
     monkeypatch.setattr(Bar, "update", lambda *_, **fields: shown.append(fields["said"]))
     with Terminal() as bar:
-        for left in (0.0, 2.0, 1.0, 0.0, 0.0):
-            bar.waiting(left)
+        bar.waiting(Wait("the budget is spent", 2.0))
+        bar.done("clean")
+        bar.waiting(Wait("the budget is spent", 1.0))
+        bar.waiting(None)
     assert shown == [
-        "none yet; the budget is spent, 2 s to wait",
-        "none yet; the budget is spent, 1 s to wait",
-        "none yet",
+        "the budget is spent; waiting 2 s",
+        "1 clean; the budget is spent; waiting 2 s",
+        "1 clean; the budget is spent; waiting 1 s",
+        "1 clean",
     ]
 
 
@@ -65,8 +70,8 @@ def test_a_terminal_shows_a_bar_and_leaves_nothing_of_it(capsys):
         bar.begin(3)
         for verdict in ("clean", "findings", "unaudited"):
             bar.done(verdict)
-        bar.waiting(20)
-        bar.waiting(0)
+        bar.waiting(Wait("all", 20.0))
+        bar.waiting(None)
     assert capsys.readouterr().out == ""
 
 
@@ -74,7 +79,7 @@ def test_quiet_is_quiet(capsys):
     with Quiet() as shown:
         shown.begin(1)
         shown.done("clean")
-        shown.waiting(9)
+        shown.waiting(Wait("all", 9.0))
     assert capsys.readouterr() == ("", "")
 
 

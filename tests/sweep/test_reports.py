@@ -29,7 +29,7 @@ from nightly_stores import (
     written,
 )
 
-from auditor.errors import UsageError
+from auditor.errors import StoreError, UsageError
 from auditor.formats import as_csv
 from auditor.sweep.reporting import files, page
 from auditor.sweep.reporting.files import TABLES
@@ -347,7 +347,7 @@ def test_a_store_that_is_damaged_is_said_in_one_line(content, tmp_path):
     with closing(sqlite3.connect(store)) as database:
         database.execute("UPDATE outcomes SET content = ? WHERE model = 'o/b'", (content,))
         database.commit()
-    with pytest.raises(UsageError, match=r"the store '.*sweep.sqlite' is damaged: .*"):
+    with pytest.raises(StoreError, match=r"the store '.*sweep.sqlite' is damaged: .*"):
         written(tmp_path, NIGHTS)
     assert not [*(tmp_path / "out").iterdir()]
 
@@ -358,7 +358,7 @@ def test_a_store_of_torn_pages_is_said_in_one_line(tmp_path):
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     pages = store.read_bytes()
     store.write_bytes(pages[: 4096 * 8] + b"\xff" * (len(pages) - 4096 * 8))
-    with pytest.raises(UsageError, match=r"'.*sweep.sqlite' (is damaged|cannot be opened): "):
+    with pytest.raises(StoreError, match=r"'.*sweep.sqlite' is (damaged|not an SQLite database)"):
         written(tmp_path, {})
 
 

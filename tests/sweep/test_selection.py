@@ -125,8 +125,8 @@ def test_a_page_that_fails_in_passing_is_asked_for_again(fault, at_hub, selector
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (HtmlPage(), "the list of models is no list: is 'http://127.*' a Hub?"),
-        (WrongJson(value={"error": "no"}), "the list of models is no list"),
+        (HtmlPage(), "the list of models is not a JSON list: is 'http://127.*' a Hub?"),
+        (WrongJson(value={"error": "no"}), "the list of models is not a JSON list"),
     ],
     ids=["page", "object"],
 )

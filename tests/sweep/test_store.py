@@ -1,6 +1,7 @@
 """The store: what it keeps, what it refuses, and that order and repetition change nothing."""
 
 import json
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.errors import UsageError
+from auditor.errors import StoreError, UsageError
+from auditor.sweep.store import opening
 from auditor.sweep.store.ledger import Found, Ledger
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.store.reading import Planned, Recorded, Store, Summary, Versions
@@ -231,7 +233,7 @@ def test_a_database_of_something_else_is_refused(tmp_path):
 def test_a_file_that_is_no_database_is_refused(content, tmp_path):
     path = tmp_path / "text"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="cannot be opened: file is not a database"):
+    with pytest.raises(StoreError, match="is not an SQLite database"):
         Store.open(path)
     assert path.read_bytes() == content
 
@@ -240,3 +242,34 @@ def test_a_store_that_is_not_there_is_not_made_by_who_reads(tmp_path):
     with pytest.raises(UsageError, match=r"there is no store '.*none.sqlite'"):
         Store.open(tmp_path / "none.sqlite")
     assert not list(tmp_path.iterdir())
+
+
+class EnoughError(Exception):
+    """What a test's own signal raises."""
+
+
+def test_a_signal_ends_the_wait_for_another_writer(path):
+    """SQLite itself hears none while it waits, and would end with an error after a minute."""
+
+    def ring(*_):
+        raise EnoughError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with Ledger.open(path, create=True) as one, one.together():
+            signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+            with pytest.raises(EnoughError):
+                Ledger.open(path)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_store_that_another_one_keeps_locked_is_told(path, monkeypatch):
+    monkeypatch.setattr(opening, "_BUSY", 0.0)
+    with (
+        Ledger.open(path, create=True) as one,
+        one.together(),
+        pytest.raises(StoreError, match="has been written to by another sweep for a minute: wait"),
+    ):
+        Ledger.open(path)

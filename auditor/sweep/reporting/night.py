@@ -1,8 +1,6 @@
 """Writes all that there is to say of a night, in one pass over the store."""
 
 import json
-import sqlite3
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -50,22 +48,17 @@ def write(store: Path, *, night: str | None = None, wanted: Wanted | None = None
     """Write the reports of a night, the latest if None, from the store alone.
 
     The same store gives the same bytes. Files appear together, when all of them are whole. Raises
-    UsageError for a store, a night or a baseline that cannot be read, OSError for a folder that
-    cannot be written to.
+    UsageError for a night or a baseline that cannot be read, StoreError for such a store, OSError
+    for a folder that cannot be written to.
     """
     wanted = wanted or Wanted()
     if wanted.parquet:
         require_parquet()
     entries = read(wanted.baseline) if wanted.baseline else None
-    with Nights.open(store) as nights:
-        try:
-            with nights.reading():
-                shown = nights.chosen(night)
-                folder = wanted.folder or _folder(shown)
-                return _written(nights, shown, folder, wanted, entries)
-        except (sqlite3.DatabaseError, zlib.error, json.JSONDecodeError) as error:
-            detail = f"{error}; `sqlite3 STORE .recover` saves what it can"
-            raise UsageError(f"the store {quoted(str(store))} is damaged: {detail}") from None
+    with Nights.open(store) as nights, nights.reading():
+        shown = nights.chosen(night)
+        folder = wanted.folder or _folder(shown)
+        return _written(nights, shown, folder, wanted, entries)
 
 
 def _folder(night: Night) -> Path:

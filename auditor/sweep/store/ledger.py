@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from auditor.containers.words import quoted
 from auditor.errors import UsageError
+from auditor.sweep.store.opening import opened
 from auditor.sweep.store.packing import Kept, Shared, pack
 from auditor.sweep.store.reading import Night, Planned, Recorded, Versions, now
 from auditor.sweep.store.schema import SUMMARY
@@ -39,6 +40,8 @@ class Found(NamedTuple):
 
 class Ledger(Tallies):
     """A store that a sweep writes."""
+
+    _connect = staticmethod(opened)
 
     def begin(self, night: str, selection: str, versions: Versions) -> Night:
         """Start a night, or go on with it; one that has finished is selected anew.

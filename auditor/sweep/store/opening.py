@@ -1,24 +1,121 @@
 """A store's file as it is opened: made, taken over from an earlier version, or refused."""
 
 import json
+import re
+import shutil
 import sqlite3
+import tempfile
+import time
 import zlib
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from auditor.containers.words import quoted
-from auditor.errors import UsageError
+from auditor.errors import StoreError, UsageError
+from auditor.sweep.store.faults import described, told
 from auditor.sweep.store.packing import unpack
 from auditor.sweep.store.schema import APPLICATION, FROM_1, TABLES, VERSION
+
+_BUSY = 60.0  # seconds that a writer waits for another one
+_STEP = 0.2  # of these at a time: SQLite hears no signal while it waits
+_NAMED = re.compile(r"^CREATE (?:TABLE|VIEW) (\w+)", re.MULTILINE)
+_TABLES = frozenset(_NAMED.findall(TABLES))
+_REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM))
+
+
+def opened(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    """A store to write; raises StoreError where that cannot be done, UsageError as `prepare`."""
+    with told(path):
+        database = _connected(str(path), stack)
+        prepare(database, path)
+    return database
+
+
+def opened_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    """A store to read, which may stand where nothing can be written; raises as `opened`.
+
+    SQLite reads a store of this kind (WAL) only where it may write a file beside it, unless it is
+    told that nobody writes to the store (immutable). That is true of a read-only mount. But then it
+    leaves out what is in the -wal file: where there is one, both are copied and the copy is read,
+    as is a store of an earlier version, which has to be taken over.
+    """
+    try:
+        with ExitStack() as trial:
+            database = _connected(str(path), trial)
+            prepare(database, path)
+            stack.push(trial.pop_all())
+            return database
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _REFUSED:
+            raise StoreError(described(path, error)) from None
+    with told(path):
+        wal = path.with_name(f"{path.name}-wal")
+        if not wal.exists() or not wal.stat().st_size:
+            address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+            database = _connected(address, stack)
+            if database.execute("PRAGMA user_version").fetchone() == (VERSION,):
+                _check(database, path)
+                return database
+        return _copied(path, wal, stack)
+
+
+def _copied(path: Path, wal: Path, stack: ExitStack) -> sqlite3.Connection:
+    try:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-audit-")))
+        copy = folder / path.name
+        for file in (path, wal):
+            if file.exists():
+                shutil.copyfile(file, folder / file.name)
+    except OSError as error:
+        detail = f"it stands where nothing can be written, and cannot be copied: {error}"
+        raise StoreError(f"the store {quoted(str(path))} cannot be read: {detail}") from None
+    database = _connected(str(copy), stack)
+    prepare(database, path)
+    return database
+
+
+def _connected(name: str, stack: ExitStack) -> sqlite3.Connection:
+    uri = name.startswith("file:")
+    database = sqlite3.connect(name, timeout=_STEP, isolation_level=None, uri=uri)
+    stack.callback(database.close)
+    return database
+
+
+def begin(database: sqlite3.Connection) -> None:
+    """Begin a transaction as a writer, and wait a minute for another one to end his."""
+    patiently(database, "BEGIN IMMEDIATE")
+
+
+def patiently(database: sqlite3.Connection, statement: str) -> None:
+    """Run a statement that may have to wait for another process; a signal ends the wait."""
+    until = time.monotonic() + _BUSY
+    while True:
+        try:
+            database.execute(statement)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        else:
+            return
+
+
+def roll_back(database: sqlite3.Connection) -> None:
+    """Undo what a transaction has written; where the disk is full SQLite has done so itself."""
+    if database.in_transaction:
+        with suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
 
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:
     """Have the tables of this version in a file, in one transaction.
 
-    Raises UsageError for a file that is another's, or of a newer version.
+    Raises UsageError for a file that is another's, or of a newer version, StoreError for one that
+    has lost a table.
     """
-    database.execute("PRAGMA journal_mode = WAL")
+    patiently(database, "PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
-    database.execute("BEGIN IMMEDIATE")
+    begin(database)
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -32,7 +129,15 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
     elif version < VERSION:
         database.create_function("blind_parts", 1, _blind_parts, deterministic=True)
         _run(database, FROM_1)
+    _check(database, path)
     database.execute("COMMIT")
+
+
+def _check(database: sqlite3.Connection, path: Path) -> None:
+    found = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    if lost := sorted(_TABLES - found):
+        error = sqlite3.DatabaseError(f"it has no table {', '.join(lost)}")
+        raise StoreError(described(path, error))
 
 
 def _run(database: sqlite3.Connection, statements: str) -> None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from auditor.containers.words import quoted
-from auditor.errors import UsageError
-from auditor.sweep.store.opening import prepare
+from auditor.errors import StoreError, UsageError
+from auditor.sweep.store.faults import FAULTS, told
+from auditor.sweep.store.opening import begin, opened_to_read, roll_back
 from auditor.sweep.store.packing import Kept, merged
 from auditor.sweep.store.schema import SUMMARY
 
 Blob = bytes  # of which a result has a number and a value
-
-_BUSY = 60_000  # milliseconds that a writer waits for another one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,28 +119,41 @@ def now() -> str:
 class Store:
     """An open store; a context manager. Of one thread: others open it for themselves."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: sqlite3.Connection, path: Path, opened: ExitStack) -> None:
         self._database = database
+        self._path = path
+        self._opened = opened
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> Self:
-        """Open a store, or make one; raises UsageError for a file that is none of ours."""
-        if not create and not path.is_file():
+        """Open a store, or make one; raises UsageError for a file that is none of ours.
+
+        Raises StoreError for one that is damaged, or that cannot be had as it has to be.
+        """
+        if not create and not path.exists():
             raise UsageError(f"there is no store {quoted(str(path))}: `audit sweep` makes one")
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            database = sqlite3.connect(path, timeout=_BUSY / 1000, isolation_level=None)
-            prepare(database, path)
-        except (sqlite3.Error, OSError) as error:
-            raise UsageError(f"the store {quoted(str(path))} cannot be opened: {error}") from None
-        return cls(database)
+        except OSError as error:
+            detail = f"its folder cannot be made: {error.strerror or error}"
+            raise StoreError(f"the store {quoted(str(path))} cannot be opened: {detail}") from None
+        with ExitStack() as stack:
+            database = cls._connect(path, stack)
+            return cls(database, path, stack.pop_all())
+
+    _connect = staticmethod(opened_to_read)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._database.close()
+    def __exit__(
+        self, kind: type[BaseException] | None = None, error: object = None, _: object = None
+    ) -> None:
+        with told(self._path):
+            self._opened.close()
+            if isinstance(error, FAULTS):
+                raise error
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -152,13 +164,13 @@ class Store:
         if self._database.in_transaction:
             yield self._database
             return
-        self._database.execute("BEGIN IMMEDIATE")
+        begin(self._database)
         try:
             yield self._database
+            self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            roll_back(self._database)
             raise
-        self._database.execute("COMMIT")
 
     # --- what reports read --------------------------------------------------------------------
 

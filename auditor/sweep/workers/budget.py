@@ -3,40 +3,27 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from contextlib import contextmanager, suppress
-from enum import IntEnum
 from multiprocessing.context import BaseContext
 
-from auditor.downloader.rate_limits import rate_limit
+from auditor.downloader.governor import Turn
+from auditor.downloader.rate_limits import WINDOW, rate_limit
+from auditor.downloader.waiting import STEP, Wait
+from auditor.sweep.workers.windows import Window, opens, spared
 
-WINDOW = 300.0  # seconds; the Hub counts in windows of five minutes
+__all__ = ["WINDOW", "Budget", "spared"]
+
 _KINDS = ("api", "resolvers")
+_OWN, _HELD = len(_KINDS), len(_KINDS) + 1  # beside the kinds: what else is waited for
+_WHY = (
+    "the budget of requests to the Hub's API is spent",
+    "the budget of requests for files is spent",
+    "the requests of --max-requests are spent",
+    "a server asks for patience",
+)
 Numbers = MutableSequence[float]  # in memory that processes share
+Rest = Callable[[Wait | None, float], None]  # sleeps for a step of a wait; None: it has ended
 
-# Kept back of each window for whatever else uses the same token: a twentieth, 50 at most.
-_SPARED, _MOST_SPARED = 20, 50
-_PROBE = 0.25  # seconds between requests while the Hub has not said what is left
-_ROUNDING = 1.0  # seconds: `t` is whole, so that the window may last so much longer
-_STEP = 1.0  # seconds of one sleep: a window that others open earlier is seen
 _ABANDONED = 0.5  # seconds
-
-
-class _Field(IntEnum):
-    """Where a kind's numbers stand in the shared array."""
-
-    LEFT = 0  # requests of this window
-    UNTIL = 1  # when it ends, on the monotonic clock that all processes share
-    QUOTA = 2  # of a window
-    PROBED = 3  # when a request was let through unknowing
-    STATE = 4
-
-
-class _State(IntEnum):
-    """How much is known of a kind's window."""
-
-    NOTHING = 0
-    TOLD = 1
-    ASSUMED = 2  # the window that was told is over; another of the same quota has begun
-    UNTOLD = 3  # the server tells nothing, as mirrors do
 
 
 class Budget:
@@ -55,9 +42,9 @@ class Budget:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._lock = context.Lock()
-        self._kinds = tuple(context.RawArray("d", len(_Field)) for _ in _KINDS)
+        self._kinds = tuple(context.RawArray("d", len(Window._fields)) for _ in _KINDS)
         self._own = context.RawArray("d", 2)  # when our own window began, and requests in it
-        self._resumes = context.RawValue("d", 0.0)
+        self._until = context.RawArray("d", len(_WHY))  # the ends of waits, by what is waited for
         self._most = most
         self._share = 1
         self._clock = clock
@@ -81,74 +68,77 @@ class Budget:
             with suppress(ValueError):  # another one who waited as long has given it back already
                 self._lock.release()
 
-    def take(self, path: str) -> float:
-        """Wait until a request may go; the seconds waited."""
-        numbers = self._kinds["/resolve/" in path]
-        waited = 0.0
+    def take(self, path: str, rest: Rest | None = None) -> Turn:
+        """Wait until a request may go; in steps, so that a window that others open is seen."""
+        rest, waited = rest or self._rest, 0.0
         while True:
-            with self._alone():
-                wait = max(self._wait(numbers), self._own_wait())
-                if wait <= 0:
-                    self._spend(numbers)
-                    if waited:
-                        self._resumes.value = 0.0  # perhaps earlier than it was said
-                    return waited
-                self._resumes.value = self._clock() + wait
-            step = min(wait, _STEP)
-            self._sleep(step)
+            turn = self._turn(path, waited)
+            if isinstance(turn, Turn):
+                if waited:
+                    rest(None, 0.0)
+                return turn
+            step = min(turn.seconds, STEP)
+            rest(turn, step)
             waited += step
 
-    def note(self, headers: Mapping[str, str]) -> None:
+    def _turn(self, path: str, waited: float) -> Turn | Wait:
+        kind = _kind_of(path)
+        with self._alone():
+            now, window = self._clock(), Window(*self._kinds[kind])
+            seconds, what = max((window.wait(now), kind), (self._own_wait(), _OWN))
+            if seconds > 0:
+                self._until[what] = now + seconds
+                return Wait(_WHY[what], seconds)
+            self._kinds[kind][:] = window.spent(now)
+            self._own[1] += 1
+            if waited:
+                self._until[kind] = self._until[_OWN] = 0.0  # perhaps earlier than it was said
+            return Turn(path, first=now if window.is_over(now) else 0.0, waited=waited)
+
+    def _rest(self, wait: Wait | None, step: float) -> None:
+        if wait:
+            self._sleep(step)
+
+    def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         """What an answer of the Hub says of its window."""
         limit = rate_limit(headers)
-        if limit is None or limit.resource_type not in _KINDS:
-            self._untold()
-            return
-        until = self._clock() + limit.reset_in_seconds
+        asked = _kind_of(turn.path)
+        kind = _KINDS.index(limit.kind) if limit and limit.kind in _KINDS else asked
         with self._alone():
-            numbers = self._kinds[_KINDS.index(limit.resource_type)]
-            state, known = numbers[_Field.STATE], numbers[_Field.UNTIL]
-            if state == _State.TOLD and until < known - 2 * _ROUNDING:
-                return  # of a window that is over
-            same = state == _State.TOLD and until <= known + 2 * _ROUNDING
-            # A share is taken anew of what is left for all: none is lost with a worker that idles.
-            counted = (same or state == _State.ASSUMED) and self._share == 1
-            left = limit.remaining // self._share
-            quota = max(1, limit.limit // self._share) if limit.limit else 0
-            numbers[_Field.LEFT] = min(numbers[_Field.LEFT], left) if counted else left
-            numbers[_Field.UNTIL] = max(until, known) if same else until
-            numbers[_Field.QUOTA] = quota or max(numbers[_Field.QUOTA], left)
-            numbers[_Field.STATE] = _State.TOLD
+            now, windows = self._clock(), [Window(*numbers) for numbers in self._kinds]
+            tells = limit is not None and limit.kind in {None, *_KINDS}
+            if not opens(status, limit) and (windows[kind].is_over(now) or not tells):
+                windows[kind] = windows[kind].lost(turn.first)
+            elif limit and tells:
+                windows[kind] = windows[kind].told(limit, now, self._share)
+            else:
+                windows = [
+                    window.untold(now, asked=at == kind) for at, window in enumerate(windows)
+                ]
+            for numbers, window in zip(self._kinds, windows, strict=True):
+                numbers[:] = window
+
+    def lost(self, turn: Turn) -> None:
+        """A request has had no answer."""
+        if turn.first:
+            with self._alone():
+                numbers = self._kinds[_kind_of(turn.path)]
+                numbers[:] = Window(*numbers).lost(turn.first)
 
     def hold(self, seconds: float) -> None:
-        """Someone waits so long because a server asked for it: `blocked` says so."""
+        """Someone waits so long because a server asked for it: `waiting` says so."""
         with self._alone():
-            self._resumes.value = max(float(self._resumes.value), self._clock() + seconds)
+            self._until[_HELD] = max(self._until[_HELD], self._clock() + seconds)
+
+    def waiting(self) -> Wait | None:
+        """What is waited for longest, and how long yet; None: nobody waits."""
+        seconds, what = max((until - self._clock(), what) for what, until in enumerate(self._until))
+        return Wait(_WHY[what], seconds) if seconds > 0 else None
 
     def blocked(self) -> float:
         """Seconds until requests go on; 0: nobody waits."""
-        return max(0.0, float(self._resumes.value) - self._clock())
-
-    def _untold(self) -> None:
-        """An answer without the headers: of a mirror. What was never told is not waited for."""
-        with self._alone():
-            for numbers in self._kinds:
-                if numbers[_Field.STATE] == _State.NOTHING:
-                    numbers[_Field.STATE] = _State.UNTOLD
-
-    def _wait(self, numbers: Numbers) -> float:
-        now, state = self._clock(), numbers[_Field.STATE]
-        if state == _State.NOTHING:
-            return numbers[_Field.PROBED] + _PROBE - now if numbers[_Field.PROBED] else 0.0
-        if state == _State.UNTOLD:
-            return 0.0
-        if now >= numbers[_Field.UNTIL] + _ROUNDING:
-            numbers[_Field.LEFT] = numbers[_Field.QUOTA]
-            numbers[_Field.UNTIL] = now + WINDOW
-            numbers[_Field.STATE] = _State.ASSUMED
-        if numbers[_Field.LEFT] > spared(numbers[_Field.QUOTA]):
-            return 0.0
-        return numbers[_Field.UNTIL] + _ROUNDING - now
+        wait = self.waiting()
+        return wait.seconds if wait else 0.0
 
     def _own_wait(self) -> float:
         if self._most is None:
@@ -159,12 +149,6 @@ class Budget:
         most = max(1, self._most // self._share)
         return self._own[0] + WINDOW - now if self._own[1] >= most else 0.0
 
-    def _spend(self, numbers: Numbers) -> None:
-        numbers[_Field.LEFT] -= 1
-        numbers[_Field.PROBED] = self._clock()
-        self._own[1] += 1
 
-
-def spared(quota: float) -> float:
-    """Requests of a window's quota that are left to others."""
-    return min(quota // _SPARED, _MOST_SPARED)
+def _kind_of(path: str) -> int:
+    return int("/resolve/" in path)

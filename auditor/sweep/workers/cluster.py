@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from auditor.containers.words import quoted
+from auditor.downloader.waiting import Wait
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
@@ -115,12 +116,13 @@ class Cluster:
                     yield done
                 future = self._arrived.get_nowait()
 
-    def blocked(self) -> float:
-        """Seconds until the first worker goes on; 0: one that has work does not wait, or none has.
+    def waiting(self) -> Wait | None:
+        """Until the first worker goes on; None: one that has work does not wait, or none has.
 
         Of a worker that was given work since the last look it does not know yet.
         """
-        return self._waits.shortest(self._working)
+        seconds = self._waits.shortest(self._working)
+        return Wait("every worker's budget of requests is spent", seconds) if seconds else None
 
     def _hear(self, event: tuple[float, object]) -> None:
         """What a worker tells; called by Dask's thread, with what is told to other sweeps too."""

@@ -21,6 +21,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Self
 
+from auditor.downloader.waiting import Wait
 from auditor.errors import Reason
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
@@ -38,6 +39,7 @@ CONTEXT = get_context("spawn")
 _YOUNG = 20_000
 
 _OUT_OF_MEMORY = 12  # exit code of a process: ENOMEM
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Token = Callable[[], str | None]  # looked up once processes have started, which takes as long
 
@@ -107,8 +109,8 @@ class Crew:
             worker.process.kill()  # its pipe ends, and says so at the next call
         self._try_suspects()
 
-    def blocked(self) -> float:
-        return self._budget.blocked()
+    def waiting(self) -> Wait | None:
+        return self._budget.waiting()
 
     def _has_room(self, worker: _Worker) -> bool:
         return not worker.alone and len(worker.given) < self._policy.at_once
@@ -180,11 +182,22 @@ class Crew:
         process = context.Process(  # type: ignore[attr-defined] # typeshed has it in each kind
             target=_serve, args=(there, self._policy, self._budget, inherited), daemon=True
         )
-        process.start()
+        with _unheard():
+            process.start()
         there.close()
         worker = _Worker(process=process, pipe=here)
         self._pipes.register(here, selectors.EVENT_READ, worker)
         return worker
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """What is started within hears no signal that ends a program until it has said what to do."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _has_one_thread() -> bool:
@@ -202,7 +215,9 @@ def _serve(
 
     A copy of the sweep's process holds the sweep's ends of pipes, too, and would keep them open.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's goes to the whole group
+    for number in _ENDING:  # the terminal's go to the whole group; a pipe that ends is enough
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     gc.set_threshold(_YOUNG)
     for other in inherited:
         other.close()

@@ -1,8 +1,7 @@
 """One model of a sweep: fetched, unless it is stored, and audited. Runs wherever it is sent."""
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,8 @@ from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.store.reading import Recorded
 from auditor.sweep.workers.alike import Alike, recorded
-from auditor.sweep.workers.budget import WINDOW, Budget
+from auditor.sweep.workers.allowance import Allowance, Bounds
+from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.recent import Recent
 
 T = TypeVar("T")
@@ -58,42 +58,6 @@ class Done:
     @property
     def verdict(self) -> str:
         return self.recorded.summary.verdict
-
-
-class Allowance:
-    """What one model may take: its time, its bytes, and its turns at the Hub."""
-
-    def __init__(self, policy: Policy, budget: Budget) -> None:
-        self._policy = policy
-        self._budget = budget
-        self._until = time.monotonic() + policy.deadline
-        self._most_held = WINDOW
-
-    def admit(self, path: str) -> None:
-        self._until += self._budget.take(path)
-        self._in_time()
-
-    def note(self, headers: Mapping[str, str]) -> None:
-        self._budget.note(headers)
-
-    def held(self, seconds: float) -> None:
-        """Not the model's fault, unless it is asked for again and again."""
-        counted = min(seconds, self._most_held)
-        self._most_held -= counted
-        self._until += counted
-        self._budget.hold(seconds)
-
-    def check(self, received: int) -> None:
-        most = self._policy.max_bytes
-        if received > most:
-            detail = f"more than {most:,} bytes of config and headers, the most for one model"
-            raise SourceError(Reason.TOO_LARGE, detail)
-        self._in_time()
-
-    def _in_time(self) -> None:
-        if time.monotonic() > self._until:
-            detail = f"not fetched within {self._policy.deadline:.0f} s, the most for one model"
-            raise SourceError(Reason.TIMED_OUT, detail)
 
 
 class Auditor:
@@ -156,7 +120,7 @@ class Auditor:
     def _fetched(self, waiting: Waiting) -> Snapshot:
         require_online()
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
-        allowance = Allowance(self._policy, self._budget)
+        allowance = Allowance(Bounds.of_a_model(self._policy), self._budget)
         session = self._session(model, allowance)
         listing = _listing(waiting) or hub.listed(model, session)
         names = {file.name for file in listing.files}
@@ -171,7 +135,10 @@ class Auditor:
         return hub.read_listed(model, hub.listed(model, session), session, config_alone, _Here())
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:
-        return Session(model, self._token, silent, wire=self._wire, governor=allowance)
+        silence = self._policy.deadline  # nobody is watching: what passes is waited for
+        return Session(
+            model, self._token, silent, wire=self._wire, governor=allowance, silence=silence
+        )
 
 
 def require_online() -> None:

@@ -1,0 +1,117 @@
+"""Waits: what for, how long yet, and who hears of it. Whatever is long is shown as it passes."""
+
+import time
+from collections.abc import Callable
+from threading import Event, Lock, get_ident
+from typing import NamedTuple
+
+from auditor.errors import Reason, SourceError
+
+LONG = 2.0  # seconds; what lasts no longer is not worth a word
+STEP = 1.0  # seconds between two looks at a wait
+_EVERY = 60.0  # seconds between two lines of one wait
+STOPPED = "stopped, because another request has failed"
+_SAME = 3.0  # seconds by which the ends of two waits may differ that are shown as one
+
+
+class Wait(NamedTuple):
+    """What is waited for, and for how long yet."""
+
+    why: str
+    seconds: float
+
+    @property
+    def shown(self) -> str:
+        return f"{self.why}; waiting {self.seconds:.0f} s"
+
+
+Show = Callable[[Wait | None], None]  # hears of a wait again and again, and None when it is over
+
+
+class InLines:
+    """Shows waits where lines stay, as in a log: one at the start of each, then one a minute."""
+
+    def __init__(
+        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = say
+        self._clock = clock
+        self._shown: tuple[str, float] | None = None  # what was waited for, and until when
+        self._said = 0.0  # when
+
+    def __call__(self, wait: Wait | None) -> None:
+        now = self._clock()
+        if wait is None:
+            self._shown = None
+        elif not self._is_shown(wait, now) or now - self._said >= _EVERY:
+            self._shown, self._said = (wait.why, now + wait.seconds), now
+            self._say(wait.shown)
+
+    def _is_shown(self, wait: Wait, now: float) -> bool:
+        if self._shown is None:
+            return False
+        why, until = self._shown
+        return why == wait.why and abs(now + wait.seconds - until) < _SAME
+
+
+class Waits:
+    """The long waits of several threads, of which the one is shown that ends last."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._lock = Lock()
+        self._waits: dict[object, Wait] = {}
+
+    def tell(self, who: object, wait: Wait | None) -> None:
+        """How long `who` waits yet; None: no more. A wait that was long is shown to its end."""
+        with self._lock:
+            known = who in self._waits
+            if wait is not None and (known or wait.seconds > LONG):
+                self._waits[who] = wait
+            elif known:
+                del self._waits[who]
+            else:
+                return
+            self._show(max(self._waits.values(), key=lambda one: one.seconds, default=None))
+
+
+class Talk:
+    """Hears what is worth a word while an audit goes on, in lines; waits among them.
+
+    Called from several threads. Where a line can be written over, waits are shown otherwise.
+    """
+
+    def __init__(self, say: Callable[[str], None], waits: Waits | None = None) -> None:
+        self._say = say
+        self.waits = waits or Waits(InLines(say))
+
+    def __call__(self, line: str) -> None:
+        self._say(line)
+
+    @classmethod
+    def of(cls, say: Callable[[str], None]) -> "Talk":
+        """As it is, where it is one; a function that hears lines becomes one."""
+        return say if isinstance(say, Talk) else cls(say)
+
+
+class Rest:
+    """Sleeps through the waits of several threads, a step at a time, until it is over."""
+
+    def __init__(self, waits: Waits, over: Event) -> None:
+        self._waits = waits
+        self._over = over
+
+    def __call__(self, wait: Wait | None, step: float) -> None:
+        """Sleep for a step of a wait; None: the wait has ended. Raises SourceError once over."""
+        self._waits.tell(get_ident(), wait)
+        if wait and self._over.wait(step):
+            self._waits.tell(get_ident(), None)
+            raise SourceError(Reason.UNREACHABLE, STOPPED)
+
+
+def pause(wait: Wait, rest: Callable[[Wait | None, float], None]) -> None:
+    """Rest for all of a wait."""
+    until = time.monotonic() + wait.seconds
+    while (left := until - time.monotonic()) > 0:
+        rest(wait._replace(seconds=left), min(left, STEP))
+    rest(None, 0.0)

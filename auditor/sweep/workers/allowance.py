@@ -1,0 +1,73 @@
+"""What one model, or one page of the list of models, may take: time, bytes, turns at the Hub."""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from auditor.downloader.governor import Turn
+from auditor.downloader.listing import MAX_PAGE, PAGE_SECONDS
+from auditor.downloader.rate_limits import WINDOW
+from auditor.errors import Reason, SourceError
+from auditor.sweep.policy import Policy
+from auditor.sweep.workers.budget import Budget, Rest
+
+
+class Bounds(NamedTuple):
+    """How much of the network something may take."""
+
+    what: str
+    seconds: float  # waiting for the budget does not count
+    most: int  # bytes
+
+    @classmethod
+    def of_a_model(cls, policy: Policy) -> Self:
+        return cls("one model", policy.deadline, policy.max_bytes)
+
+
+PAGE_BOUNDS = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
+
+
+class Allowance:
+    """The governor of what is bounded; `rest` sleeps while it waits for the budget."""
+
+    def __init__(self, bounds: Bounds, budget: Budget, rest: Rest | None = None) -> None:
+        self._bounds = bounds
+        self._budget = budget
+        self._rest = rest
+        self._until = time.monotonic() + bounds.seconds
+        self._most_held = float(WINDOW)
+
+    def admit(self, path: str) -> Turn:
+        turn = self._budget.take(path, self._rest)
+        self._until += turn.waited
+        try:
+            self._in_time()
+        except SourceError:
+            self.lost(turn)
+            raise
+        return turn
+
+    def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
+        self._budget.note(turn, status, headers)
+
+    def lost(self, turn: Turn) -> None:
+        self._budget.lost(turn)
+
+    def held(self, seconds: float) -> None:
+        """Not the model's fault, unless it is asked for again and again."""
+        counted = min(seconds, self._most_held)
+        self._most_held -= counted
+        self._until += counted
+        self._budget.hold(seconds)
+
+    def check(self, received: int) -> None:
+        if received > self._bounds.most:
+            detail = f"more than {self._bounds.most:,} bytes, the most for {self._bounds.what}"
+            raise SourceError(Reason.TOO_LARGE, detail)
+        self._in_time()
+
+    def _in_time(self) -> None:
+        if time.monotonic() > self._until:
+            bounds = self._bounds
+            detail = f"not fetched within {bounds.seconds:.0f} s, the most for {bounds.what}"
+            raise SourceError(Reason.TIMED_OUT, detail)

@@ -1,0 +1,99 @@
+"""Pages of the list of models: json is the judge of what they hold, whatever way they are read."""
+
+import json
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.containers.jsons import MAX_TEXT_VALUES
+from auditor.downloader import entries
+from auditor.downloader.entries import MAX_FILES, Crowded, NotAListError, entries_in
+from auditor.errors import Reason, SourceError
+
+IDS = st.from_regex(r"[a-z]{1,8}/[a-z]{1,8}", fullmatch=True)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+MODELS = st.fixed_dictionaries({"id": IDS}, optional={"sha": VALUES, "siblings": VALUES})
+PAGES = st.lists(MODELS | VALUES, max_size=8)
+
+
+def read(content):
+    return [entry for group in entries_in(content) for entry in group]
+
+
+def named(page):
+    return [one for one in page if isinstance(one, dict) and one.get("id", "").count("/") == 1]
+
+
+@given(PAGES, st.booleans(), st.sampled_from([None, 1]))
+def test_cut_up_or_at_once_a_page_has_the_same_entries(page, plain, indent):
+    content = json.dumps(page, ensure_ascii=plain, indent=indent).encode(errors="surrogatepass")
+    at_once = read(content)
+    assert [one for one in at_once if one in named(page)] == named(page)
+    groups = list(entries._groups(content))  # noqa: SLF001 - as a larger page would be read
+    assert [one for group in groups for one in group] == at_once
+
+
+@given(PAGES.map(json.dumps), st.integers(0, 100))
+def test_a_page_that_breaks_off_is_no_list_either_way(text, share):
+    content = text.encode()[: len(text) * share // 101]
+    with pytest.raises(NotAListError):
+        read(content)
+    with pytest.raises(NotAListError):
+        list(entries._groups(content))  # noqa: SLF001 - as above
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"a": [{"id": "o/n"}]}', '"x"', "null", "<html>"])
+def test_what_is_no_list_is_told(text):
+    with pytest.raises(NotAListError):
+        read(text.encode())
+    with pytest.raises(NotAListError):
+        list(entries._groups(text.encode()))  # noqa: SLF001 - as above
+
+
+def model(number, files, more=""):
+    siblings = ", ".join(f'{{"rfilename": "{n}.bin"}}' for n in range(files))
+    return f'{{"id": "o/m{number}", "sha": "{"a" * 40}", "siblings": [{siblings}]{more}}}'
+
+
+def page(*models):
+    return f"[{', '.join(models)}]".encode()
+
+
+@pytest.mark.parametrize("files", [MAX_FILES + 1, 3 * MAX_TEXT_VALUES], ids=str)
+def test_a_model_with_too_many_files_is_told_and_the_others_are_read(files):
+    before, crowded, after = read(page(model(1, 3), model(2, files), model(3, 3)))
+    assert before["id"] == "o/m1"
+    assert len(after["siblings"]) == 3
+    assert isinstance(crowded, Crowded)
+    assert crowded.id == "o/m2"
+    assert "are the most that are read" in crowded.detail
+
+
+def test_a_model_that_is_too_deep_is_told_and_the_others_are_read():
+    deep = f', "x": {"[" * 500}{"]" * 500}'
+    found = read(page(model(1, 1), model(2, 1, deep), model(3, 1)))
+    assert found[1] == Crowded("o/m2", "is nested 501 levels deep; 128 are the most that are read")
+    assert [one["id"] for one in (found[0], found[2])] == ["o/m1", "o/m3"]
+
+
+def test_many_models_of_many_files_come_in_groups_of_bounded_memory():
+    content = page(*(model(number, 20_000) for number in range(16)))
+    tracemalloc.start()
+    groups = sum(1 for _ in entries_in(content))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert groups == 8  # 640,000 values, 100,000 at a time
+    assert most < 40e6  # json.loads takes 93 MB for it
+
+
+def test_what_cannot_be_told_apart_is_too_large(monkeypatch):
+    monkeypatch.setattr(entries, "_MOST_MARKS", 1000)
+    with pytest.raises(SourceError, match="more than 1,000 strings and lists") as raised:
+        read(b"[" * 2000)
+    assert raised.value.reason is Reason.TOO_LARGE
