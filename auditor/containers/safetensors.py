@@ -36,12 +36,13 @@ _MAX_EXACT_VALUES = 300_000
 _WHITE = b" \t\n\r"
 _TEXT = r'"([^"\\\x00-\x1f]*)"'
 _NUMBER = "(0|[1-9][0-9]{0,19})"
-_TENSOR = re.compile(
+_ENTRY = (
     _TEXT
     + r':\{"dtype":"([A-Z0-9_]+)","shape":\[([0-9,]*)\],"data_offsets":\['
     + f"{_NUMBER},{_NUMBER}"
-    + r"\]\},"
+    + r"\]\}"
 )
+_TENSOR, _LAST_TENSOR = re.compile(f"{_ENTRY},"), re.compile(rf"{_ENTRY}(?:,|\}}\Z)")
 _SHAPE = re.compile(r"(?:(?:0|[1-9][0-9]*+)(?:,(?=[0-9])|\Z))*+")
 _DIMENSION = re.compile("[0-9]+")  # one at a time: a list of a million texts takes 50 MB
 _TENSOR_MARKS = len('"":{"dtype":"","shape":[],"data_offsets":[,]},')
@@ -189,8 +190,8 @@ def _tensors(text: str, at: int, end: int) -> Iterator[list[Any]]:
         stop += len(_TENSOR_END) - 1  # the next one's quote
         yield _cut(_TENSOR, _TENSOR_MARKS, text[at:stop])
         at = stop
-    if at < end:
-        yield _cut(_TENSOR, _TENSOR_MARKS, f"{text[at:end]},")
+    if at < end:  # the object's end stands where others have a comma
+        yield _cut(_LAST_TENSOR, _TENSOR_MARKS, text[at : end + 1])
 
 
 def _cut(pattern: re.Pattern[str], marks: int, text: str) -> list[Any]:

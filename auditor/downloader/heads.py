@@ -41,10 +41,10 @@ MOST_BYTES = 24 * 1024 * 1024
 
 
 # Bytes and tensors of all safetensors headers of one model. The largest known, DeepSeek-V3, have
-# 11 MB and 92,000 tensors in 163 shards; Kimi K2 would have 140,000 in 8 bits. The format allows
+# 11 MB and 92,000 tensors in 163 shards; Kimi K2 would have 17 MB and 140,000. The format allows
 # 100 MB a file, in which there is room for a million. 190,000 tensors that nothing expects were
 # measured at 4 seconds and 140 MB, 90,000 of a sound model at 0.7 seconds and 110 MB.
-MOST_HEADERS = 32 * 1024 * 1024
+MOST_HEADERS = 24 * 1024 * 1024
 MOST_TENSORS = 200_000
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 

@@ -93,9 +93,9 @@ def report(
         behind=packed.behind,
         shared=found.shared,
     )
-    unexpected = Fate.UNEXPECTED.value
-    names = (one.tensor.name for one in reconciled.strangers if one.fate == unexpected)
-    shallow = _shallow(case, names, unexpected, MOST_STRANGE_MODULES)
+    foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
+    names = (one.tensor.name for one in reconciled.strangers if one.fate & foreign)
+    shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)
     walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
     index = judged(
         found,
@@ -141,15 +141,15 @@ def report(
     )
 
 
-def _shallow(case: Case, names: Iterable[str], fate: int, most: int) -> Shallow | None:
-    """How deep modules of that fate are listed, which is said where it is not all the way."""
+def _shallow(case: Case, names: Iterable[str], fates: int | None, most: int) -> Shallow | None:
+    """How deep modules of those fates are listed, which is said where it is not all the way."""
     depth = depth_within(names, most)
     if depth is None:
         return None
-    whose = "of tensors that nothing expects " if fate else ""
+    whose = "of tensors that nothing expects " if fates else ""
     note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
     case.know(notes=(*case.shared.get("notes", ()), note))
-    return Shallow(fate, depth)
+    return Shallow(fates, depth)
 
 
 def _dtypes(
@@ -242,7 +242,7 @@ def _know_stored(case: Case) -> Walk:
     """What is stored, as far as headers tell what is learned."""
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
-    shallow = _shallow(case, (tensor.name for tensor in found.tensors), 0, MOST_MODULES)
+    shallow = _shallow(case, (tensor.name for tensor in found.tensors), None, MOST_MODULES)
     walked = walk(once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
     if not found.empty:
         shapes = not found.names_only

@@ -86,9 +86,9 @@ class Walk:
 
 
 class Shallow(NamedTuple):
-    """A fate whose tensors are in too many modules to list them all."""
+    """Fates whose tensors are in too many modules to list them all."""
 
-    fate: int
+    fates: int | None  # bits; None: whatever the fate
     depth: int  # down to which they are listed
 
 
@@ -104,7 +104,7 @@ def walk(
     take 50 ms.
     """
     deepest = MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)
-    only, up_to = shallow or (None, deepest)
+    fates, up_to = shallow or (0, deepest)
     cells: dict[_Kind, dict[str, _Sums]] = {}
     below, last_dtype, last_file = "\0", None, None  # what the last tensor's cell begins with
     of_kind: dict[str, _Sums] = {}
@@ -119,7 +119,8 @@ def walk(
         if not name.startswith(below):
             prefix = parent(name)
             level = prefix.count(".") + 1
-            limit = min(deepest, up_to) if fate == only else deepest
+            outlined = fates is None or fate & fates
+            limit = min(deepest, up_to) if outlined else deepest
             if level > limit:
                 prefix = cut(prefix, limit)
             sums = of_kind.setdefault(prefix, [0, 0, 0, 0, 0])

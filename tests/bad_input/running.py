@@ -43,18 +43,19 @@ class Run:
         return self.stderr.splitlines()[-1]
 
 
-def run(
+def run(  # noqa: PLR0913 - how it is called, and where
     *args: str,
     env: Mapping[str, str],
     cwd: Path,
     stdin: bytes = b"",
     stdout: int | IO[bytes] = subprocess.PIPE,
     redirection: str = "",
+    seconds: int = SECONDS,
 ) -> Run:
     """Run `audit` to its end, by a shell where it redirects; what hangs is ended by SIGALRM."""
     reading, writing = os.pipe()
     shell = ["/bin/sh", "-c", f'exec "$0" "$@" {redirection}'] if redirection else []
-    launcher = [sys.executable, "-I", "-S", LAUNCHER, str(writing), str(SECONDS)]
+    launcher = [sys.executable, "-I", "-S", LAUNCHER, str(writing), str(seconds)]
     command = [*launcher, *shell, AUDIT, *args]
     with os.fdopen(reading) as report:
         ended = subprocess.run(  # noqa: S603 - our own command

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -155,3 +156,12 @@ def test_what_is_no_object_says_what_and_where(message):
 )
 def test_a_git_lfs_pointer_is_known_by_its_version_and_its_size(head, size):
     assert lfs_pointer_size(head) == size
+
+
+def test_escapes_without_number_take_no_memory_of_their_own():
+    content = b'{"a":"' + b'\\"' * 1_000_000 + b'[["}'
+    tracemalloc.start()
+    assert bounds_fault(content, depth=1) is None  # the brackets are text
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * len(content)

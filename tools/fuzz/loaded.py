@@ -1,12 +1,15 @@
 """The table of a file against what torch.load itself makes of it, with weights_only=True."""
 
 import io
+import re
 import warnings
+from collections.abc import Iterable
 
 import torch
 
 from auditor.containers.kinds import Table
 
+_PLACE = re.compile(r"\(key [0-9]+\)")
 _NAMED = {
     torch.float4_e2m1fn_x2: "F4",
     torch.float8_e4m3fn: "F8_E4M3",
@@ -34,12 +37,19 @@ def table_fault(table: Table, content: bytes) -> str | None:
             loaded = torch.load(io.BytesIO(content), weights_only=True)
     except Exception:  # noqa: BLE001 - its Unpickler reads fewer opcodes, and calls can fail
         return None
-    theirs = dict(_tensors(_wrapped(loaded, table)))
-    ours = {one.name: (one.dtype, one.shape) for one in table.tensors}
-    shared = ours.keys() & theirs.keys()
-    if any(ours[name] != theirs[name] for name in shared) or ours.keys() - theirs.keys():
+    theirs = _by_name(_tensors(_wrapped(loaded, table)))
+    ours = _by_name((one.name, (one.dtype, one.shape)) for one in table.tensors)
+    if any(found - theirs.get(name, set()) for name, found in ours.items()):
         return f"has the tensors {ours}, and torch loads {theirs}"
     return None
+
+
+def _by_name(found: Iterable[tuple[str, object]]) -> dict[str, set[object]]:
+    """What has each name; a key that is no text and no number is `(key 3)` here, by its place."""
+    named: dict[str, set[object]] = {}
+    for name, one in found:
+        named.setdefault(_PLACE.sub("(key)", name), set()).add(one)
+    return named
 
 
 def _wrapped(loaded: object, table: Table) -> object:
@@ -62,7 +72,8 @@ def _tensors(value: object, name: str = "", depth: int = 0) -> list[tuple[str, o
     pairs = _items(value) if isinstance(value, dict) else _placed(value)
     found = []
     for key, one in pairs:
-        found += _tensors(one, f"{name}.{key}" if name else str(key), depth + 1)
+        last = str(key) if isinstance(key, str | int) else "(key)"
+        found += _tensors(one, f"{name}.{last}" if name else last, depth + 1)
     return found
 
 

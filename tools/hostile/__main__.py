@@ -3,6 +3,7 @@
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from bad_input.running import KIB_ABOVE, Run, run
 from hostile.table import Hostile, table
 
 _SECONDS = 20  # of processor time
+_HANGS = 300  # by the clock, of a machine that may have other work
 _CODES = {0, 1, 2, 3}
 _SHOWN = 12  # of the costliest
 _FORMS = ("json", "terminal", "csv")
@@ -27,14 +29,22 @@ class Cost(NamedTuple):
     kib: int  # above a plain audit
     faults: tuple[str, ...]
 
+    @property
+    def line(self) -> str:
+        return f"{self.kib / 1024:6.0f} MiB {self.seconds:6.2f} s  exit {self.code}  {self.name}"
+
 
 def main() -> int:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="hostile-") as top:
-        costs = list(_measured(Path(top), options.only, options.form))
+        costs = []
+        for cost in _measured(Path(top), options.only, options.form):
+            costs.append(cost)
+            if options.all:
+                print(cost.line, flush=True)
     costs.sort(key=lambda cost: (cost.kib, cost.seconds), reverse=True)
-    for cost in costs if options.all else costs[:_SHOWN]:
-        print(f"{cost.kib / 1024:6.0f} MiB {cost.seconds:6.2f} s  exit {cost.code}  {cost.name}")
+    for cost in () if options.all else costs[:_SHOWN]:
+        print(cost.line)
     broken = [cost for cost in costs if cost.faults]
     for cost in broken:
         print(f"{cost.name}: {'; '.join(cost.faults)}")
@@ -55,19 +65,17 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _measured(top: Path, only: str, form: str) -> list[Cost]:
+def _measured(top: Path, only: str, form: str) -> Iterator[Cost]:
     plain = _run(whole(top / "plain"), top / "plain-home", form)
-    costs = []
     for number, one in enumerate(one for one in table() if only in one.name):
         with tempfile.TemporaryDirectory(dir=top, ignore_cleanup_errors=True) as place:
             ran = _run(one.make(Path(place)), top / f"home{number}", form)
-        costs.append(_cost(one, ran, plain))
-    return costs
+        yield _cost(one, ran, plain)
 
 
 def _run(path: Path, home: Path, form: str) -> Run:
     env = environment(home)
-    return run(str(path), "--format", form, env=env, cwd=home)
+    return run(str(path), "--format", form, env=env, cwd=home, seconds=_HANGS)
 
 
 def _cost(one: Hostile, ran: Run, plain: Run) -> Cost:

@@ -83,7 +83,7 @@ def _shards(number: int, files: int) -> dict[str, str]:
 def _few(form: str, size: int) -> list[str]:
     """Names of so many bytes, as many as a header has room for."""
     repeated = form * (size // len(form))
-    return [f"{number}.{repeated}" for number in range(30_000_000 // size)]
+    return [f"{number}.{repeated}" for number in range(20_000_000 // size)]
 
 
 def large() -> Mapping[str, Callable[[], Make]]:
@@ -112,16 +112,16 @@ def large() -> Mapping[str, Callable[[], Make]]:
             "names of 300 letters": lambda: tensors(_few("abc", 300)),
             "names of 16 kB, all dots": lambda: tensors(_few(".", 16_000)),
             "names of 16 kB, all digits": lambda: tensors(_few("1.", 16_000)),
-            "a name of 30 MB": lambda: tensors(["x" * 30_000_000]),
-            "a name of 30 MB, all dots": lambda: tensors(["." * 30_000_000]),
-            "a name of 30 MB, all numbers": lambda: tensors(["1." * 15_000_000]),
+            "a name of 20 MB": lambda: tensors(["x" * 20_000_000]),
+            "a name of 20 MB, all dots": lambda: tensors(["." * 20_000_000]),
+            "a name of 20 MB, all numbers": lambda: tensors(["1." * 10_000_000]),
             "a name of 90 MB": lambda: tensors(["x" * 90_000_000]),
             "a shape of a million dimensions": lambda: tensors(["x"], _shape(0, times=1_000_000)),
             "dimensions of 20 digits": lambda: tensors(["x"], _shape(0, 2**63, times=600_000)),
             "ten shapes of 100,000 dimensions": lambda: tensors(
                 _numbered("x.{}", 10), _shape(0, times=100_000)
             ),
-            "an expected name of a million dimensions": lambda: before(
+            "a name twice, with a million dimensions": lambda: before(
                 lambda: (
                     '"pooler.dense.bias":{"dtype":"F32","shape":'
                     + _shape(0, times=1_000_000)
@@ -133,11 +133,11 @@ def large() -> Mapping[str, Callable[[], Make]]:
             "metadata of 90 MB": lambda: before(
                 lambda: '"__metadata__":{"a":"' + "x" * 90_000_000 + '"},'
             ),
-            "metadata of 30 MB, escaped": lambda: before(
-                lambda: '"__metadata__":{"a":"' + '\\"' * 15_000_000 + '"},'
+            "metadata of 20 MB, escaped": lambda: before(
+                lambda: '"__metadata__":{"a":"' + '\\"' * 10_000_000 + '"},'
             ),
             "a header of 100 MB of white space": lambda: before(lambda: " " * (_ROOM - _LENGTH)),
-            "a header of 30 MB of white space": lambda: before(lambda: " " * 30_000_000),
+            "a header of 20 MB of white space": lambda: before(lambda: " " * 20_000_000),
             "an index of 100,000 shards": lambda: index(_shards(100_000, 100_000), total_size=1),
             "an index of 10,000 shards": lambda: index(_shards(10_000, 10_000), total_size=1),
             "290,000 names in 10,000 shards": lambda: index(_shards(290_000, 10_000), total_size=1),
