@@ -28,7 +28,7 @@ from parity_cases.rows import LeftOut, Row, Work, rows_of
 
 DEFAULT = Path("reports") / "parity.csv"
 TOGETHER = 8  # model types of one piece of work: the oracle's process starts once for each
-ORACLE_TYPES = 250  # of 548: some 2,500 loads, and half of the time that all of it takes
+ORACLE_TYPES = 250  # of 548: some 2,500 loads, and half of the time that all would take
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from auditor.analytic.blocks import Module, bounded, symbols
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Blame, Fault, Settled, of_model_type, settle
 from auditor.analytic.config_classes.faults import FaultyConfigError, folded
+from auditor.analytic.config_classes.settled import WRONG
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
@@ -336,8 +337,8 @@ def _blaming(faults: tuple[Fault, ...], target: str) -> Iterator[None]:
         said = set(last.keys)
         others = (fault for fault in faults if not said or not said <= set(fault.keys))
         raise FaultyConfigError(folded((last, *others)), target) from None
-    except SourceError:
-        if faults:
+    except (SourceError, *WRONG):
+        if faults:  # a builder may stumble over what is refused already
             raise FaultyConfigError(faults, target) from None
         raise
 

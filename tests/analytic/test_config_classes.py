@@ -124,6 +124,14 @@ def test_one_cause_is_one_fault_and_a_thousand_are_bounded():
     assert refusal("BertModel", model_type="bert", **many, vocab_size="x").count("\n") < 32
 
 
+def test_a_list_without_end_is_not_written_out():
+    types = [[["global"] * 1000, 10**9]] * 100
+    assert "more than 100,000 layers" in refusal("GPTNeoModel", attention_types=types)
+    names = [f"stage{number}" for number in range(50_000)]
+    said = refusal("ResNetBackbone", depths=[1] * 50_000, out_features=[*names, "none"])
+    assert "out_features: expected names of stages" in said
+
+
 def test_who_refuses_is_said():
     fault = Fault("pad_token_id is 9", ("pad_token_id",))
     name = library().short

@@ -36,11 +36,13 @@ def _check(
     config: Settled, stages: list[str], names: list[str] | None, numbers: list[int] | None
 ) -> None:
     if names is not None:
-        _in_order(config, _NAMES, names, [name for name in stages if name in names])
+        known = {name for name in names if isinstance(name, str)}
+        _in_order(config, _NAMES, names, [name for name in stages if name in known])
     if numbers is not None:
         count = len(stages)
         found = [number % count if number < 0 else number for number in numbers]
-        _in_order(config, _NUMBERS, found, [n for n in range(count) if n in found])
+        known_numbers = set(found)
+        _in_order(config, _NUMBERS, found, [n for n in range(count) if n in known_numbers])
     if numbers is None or not _all_of(stages, numbers):
         return
     named = [stages[number] for number in numbers]  # 0.0 is in the range, and not a place in a list

@@ -68,6 +68,8 @@ def set_parameters(config: Settled, value: Any) -> bool:
 def nested_keys(config: Settled, parameters: Iterable[str]) -> list[str]:
     """The kinds of layers that have settings of their own; none where all share them."""
     kinds = config.get("_rope_type_labels") or config.get("layer_types") or ()
+    if isinstance(kinds, list):  # of a hostile length, maybe
+        kinds = {kind for kind in kinds if isinstance(kind, str)}
     return [key for key in parameters if key in kinds]
 
 

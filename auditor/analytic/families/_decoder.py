@@ -30,6 +30,7 @@ from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import behind_any
 from auditor.analytic.parts import activation, groups, padding
 from auditor.analytic.rotation import Frequencies, plain, rotation
+from auditor.errors import CheckpointError
 
 # The heads of most decoders, in the order in which the others leave them out from the end.
 HEADS = ("CausalLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")
@@ -120,6 +121,17 @@ def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
     if c.present("layer_types"):
         return c.texts("layer_types", length=len(count))
     return tuple(otherwise(number) for number in count)
+
+
+def types_of_layers(c: Config) -> tuple[str, ...]:
+    """`layer_types`, of which there is one for each layer at least."""
+    types, count = c.texts("layer_types"), c.integer("num_hidden_layers")
+    if len(types) < count:
+        keys = (f"{c.path}layer_types", f"{c.path}num_hidden_layers")
+        raise CheckpointError(
+            f"{keys[0]} has {len(types)} entries, and {keys[1]} is {count}", *keys
+        )
+    return types
 
 
 def head_dim(c: Config) -> Dim:

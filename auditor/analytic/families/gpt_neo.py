@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -110,14 +111,15 @@ def expand(config: Settled, others: dict[str, Any]) -> None:
     if config[_TYPES] is None:
         config.set(_TYPES, [[["global", "local"], 12]])
     with config.working_with(_TYPES):
-        expanded = [kind for each in config[_TYPES] for kind in _repeated(each[0], each[1])]
+        every = (kind for each in config[_TYPES] for kind in _repeated(each[0], each[1]))
+        expanded = list(islice(every, layers.MOST + 1))
+        if len(expanded) > layers.MOST:
+            raise ValueError(f"more than {layers.MOST:,} layers")
         config.set(_LAYERS, expanded)
     others.pop(_LAYERS, None)
 
 
 def _repeated(kinds: Iterable[Any], times: int) -> Iterable[Any]:
-    if times > layers.MOST:
-        raise ValueError(f"{times} are too many layers")
     return (kind for _ in range(times) for kind in kinds)
 
 

@@ -7,7 +7,7 @@ from auditor.analytic.blocks import Buffer, Linear, Module, module, stack
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
-from auditor.analytic.families._decoder import HEADS, experts, register
+from auditor.analytic.families._decoder import HEADS, experts, register, types_of_layers
 from auditor.analytic.families.lfm2 import decoder, gated_mlp, layer, older_keys
 
 LFM2_MOE = Family(
@@ -49,7 +49,7 @@ def sparse_mlp(c: Config) -> Module:
 
 def lfm2_moe_model(c: Config) -> Module:
     count, dense_layers = c.dim("num_hidden_layers"), c.integer("num_dense_layers")
-    types = c.texts("layer_types") if count.value > 0 else ()
+    types = types_of_layers(c) if count.value > 0 else ()
 
     def block(kind: tuple[bool, bool]) -> Module:
         attends, dense = kind
