@@ -17,19 +17,19 @@ from typing import Any
 
 from mutated_configs import Values, examples, mutated
 
-from auditor import oracle
 from auditor.analytic import Config, catalogue
 from auditor.analytic.config_classes import FaultyConfigError, worded
 from auditor.consult import Process
 from auditor.errors import CheckpointError, SourceError
+from auditor.oracle import build
 
 PAPERS = frozenset({"transformer-2017"})  # models that transformers does not have
 MODEL_TYPES = [each for each in catalogue.model_types() if each not in PAPERS]
 MOST_SILENT = 0.02
 _SECONDS = 20  # for one config, of which those that are built take a tenth of one
 _COMMAND = (  # what takes long for reasons of its own is imported before the first question
-    "import torch, transformers; from auditor import oracle; oracle.MOST_SECONDS = {}; "
-    "transformers.AutoModel; oracle.serve()"
+    "import torch, transformers; from auditor.oracle import serving; serving.MOST_SECONDS = {}; "
+    "transformers.AutoModel; serving.serve()"
 )
 
 
@@ -125,7 +125,7 @@ def refusals(values: Values, target: str) -> tuple[str, ...]:
 
 def _theirs(library: Process, values: Values, target: str) -> str | None:
     """Why the library refuses the config; CheckpointError for what it is not asked to build."""
-    oracle._checked(values)  # noqa: SLF001 - its bounds are no refusal of the library's
+    build._checked(values)  # noqa: SLF001 - its bounds are no refusal of the library's
     answer: Any = library.ask(json.dumps([target, values]), target)
     return answer.get("fault") if isinstance(answer, dict) else None
 

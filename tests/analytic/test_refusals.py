@@ -98,6 +98,11 @@ def test_of_spoilt_configs_the_library_and_we_refuse_the_same(library):
             {"model_type": "lfm2_moe", "num_hidden_layers": 4, "layer_types": ["conv"]},
             "layer_types has 1 entries, and num_hidden_layers is 4",
         ),
+        (
+            "MarianMTModel",
+            {"model_type": "marian", "max_position_embeddings": -1024},
+            "a tensor of max_position_embeddings -1024 by d_model 1024 would have a negative size",
+        ),
         ("ConvNextBackbone", {"model_type": "convnext"}, "hidden_sizes is not in the config, and"),
         (
             "ResNetModel",
@@ -124,6 +129,7 @@ def test_what_the_library_cannot_build_is_named(library, target, values, reason)
         ("LlamaForCausalLM", LLAMA | {"pad_token_id": -1}),  # counted from the end
         ("LlamaForCausalLM", LLAMA | {"eos_token_id": 99, "bos_token_id": 99}),  # a warning, there
         ("GPT2LMHeadModel", {"model_type": "gpt2", "pad_token_id": 50257}),  # no padding in GPT-2
+        ("Glm4MoeModel", {"model_type": "glm4_moe", "num_nextn_predict_layers": None}),
         ("BertModel", BERT | {"num_hidden_layers": 0, "hidden_act": "none"}),  # nobody acts
         ("LlamaForCausalLM", LLAMA | {"head_dim": 3}),  # test checkpoints have such heads
         ("Qwen3ForCausalLM", QWEN | {"head_dim": 8, "layer_types": None}),

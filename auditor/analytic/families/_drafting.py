@@ -27,8 +27,8 @@ def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra],
     copies of the embedding and of the head.
     """
     V, D = c.dim("vocab_size"), c.dim("hidden_size")
-    count = c.dim("num_nextn_predict_layers")
-    if count.value < 1:
+    count = c.optional("num_nextn_predict_layers")
+    if count is None or count.value < 1:
         return ()
     try:
         children = dict(without_refused(layer()).children)

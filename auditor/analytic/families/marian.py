@@ -19,6 +19,7 @@ from auditor.analytic.families._seq2seq import (
     tower,
     words,
 )
+from auditor.analytic.parts import unstored
 
 MARIAN = family(
     "marian",
@@ -33,7 +34,8 @@ STYLE = Style(positions=sinusoids)
 
 def unsaved(c: Config) -> Module:
     """What save_pretrained leaves out of a MarianMTModel since transformers 4, and not before."""
-    return module(weight=Legacy((c.dim("max_position_embeddings"), c.dim("d_model"))))
+    L, D = c.dim("max_position_embeddings"), c.dim("d_model")
+    return module(weight=Legacy((L, D)), places=unstored(c, L, D))
 
 
 def decoder_vocab(c: Config) -> Dim:
