@@ -17,9 +17,9 @@ ATTEMPTS = 5
 FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, while someone is watching
 
 # Seconds that one request may spend on attempts that nobody answers, while someone is watching. The
-# second one is cut short by them (10 s and 6, by default), so that an audit ends within 20 s.
-MOST_SILENCE = 16.0
-_TIME_OUTS = 1.6  # or so many of HF_HUB_DOWNLOAD_TIMEOUT, where that is longer
+# second one is cut short by them (10 s and 4, by default), so that an audit ends within 20 s.
+MOST_SILENCE = 14.0
+_TIME_OUTS = 1.4  # or so many of HF_HUB_DOWNLOAD_TIMEOUT, where that is longer
 _TOO_SHORT = 0.1  # of all these seconds: no attempt is made for less
 
 _TOO_MANY = 429
