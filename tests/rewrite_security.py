@@ -32,8 +32,10 @@ def mib(size: int) -> str:
 
 
 BOUNDS = (
-    ("safetensors headers of one model", mib(heads.MOST_HEADERS)),
-    ("tensors in them", f"{heads.MOST_TENSORS:,}"),
+    ("the header of a safetensors file", mib(heads.FILE.size)),
+    ("tensors in it", f"{heads.FILE.tensors:,}"),
+    ("safetensors headers of one model", mib(heads.MODEL.size)),
+    ("tensors in them", f"{heads.MODEL.tensors:,}"),
     ("JSON values of one header", f"{jsons.MAX_VALUES:,}"),
     ("an index", mib(index.MAX_INDEX)),
     ("files that an index names", f"{index.MAX_SHARDS:,}"),

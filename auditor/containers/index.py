@@ -10,11 +10,11 @@ from auditor.containers.jsons import load_object
 from auditor.containers.words import described, named, quoted
 from auditor.errors import CheckpointError
 
-# Bytes. DeepSeek-V3's index with its 92,000 names has 8.9 MB, Kimi K2's 140,000 would take 14.
-MAX_INDEX = 20 * 1024 * 1024
+# Bytes. DeepSeek-V3's index with its 92,000 names has 8.9 MB, Kimi K2 Thinking's 208,000 some 25.
+MAX_INDEX = 32 * 1024 * 1024
 # Files of one model. The largest known have 163 and 191; 100,000 took 4.5 seconds and 125 MB.
 MAX_SHARDS = 10_000
-MAX_NAMES = 200_000  # tensors, as many as are read of headers (`downloader/heads.py`)
+MAX_NAMES = 400_000  # tensors, as many as are read of headers (`downloader/heads.py`)
 
 _PART_BYTES = 255  # of a file's name on ext4, APFS and NTFS
 _PATH_BYTES = 4096  # PATH_MAX of Linux

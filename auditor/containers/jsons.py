@@ -9,7 +9,7 @@ from typing import NamedTuple
 from auditor.containers.words import described, named, quoted
 from auditor.errors import CheckpointError
 
-# The largest index known, DeepSeek-V3's with 92,000 names, has 8.9 MB: a third of this.
+# The largest index known, Kimi K2 Thinking's with 208,000 names, has some 25 MB.
 MAX_TEXT = 32 * 1024 * 1024
 # json.loads stops with a RecursionError at about 990 levels; serde_json, which reads safetensors
 # headers, at 128. No config of the Hub comes near either.
@@ -17,9 +17,9 @@ MAX_DEPTH = 128
 # Commas and opening brackets of a header as writers write it. The headers of DeepSeek-V3 would be
 # 736,000 in a single file; a shape of so many dimensions takes 12 MB.
 MAX_VALUES = 1_500_000
-# Configs and indexes hold fewer: DeepSeek-V3's index 92,000, a config with the 22,000 classes of
-# ImageNet 44,000. The costliest such config was measured at 45 MB more than a usual one.
-MAX_TEXT_VALUES = 300_000
+# Configs and indexes hold fewer: Kimi K2 Thinking's index 208,000, a config with the 22,000 classes
+# of ImageNet 44,000. The costliest config of 300,000 was measured at 45 MB more than a usual one.
+MAX_TEXT_VALUES = 450_000
 # What Python's int() takes whatever its settings; by default it takes 4,300.
 MAX_DIGITS = 640
 
@@ -54,11 +54,13 @@ def parse_object(content: bytes, what: str) -> dict[str, object]:
     return load_object(content, what).value
 
 
-def load_object(content: bytes, what: str) -> Loaded:
-    """As `parse_object`, and which keys were written twice."""
+def load_object(
+    content: bytes, what: str, *, size: int = MAX_TEXT, values: int = MAX_TEXT_VALUES
+) -> Loaded:
+    """As `parse_object`, and which keys were written twice; of `size` bytes at the most."""
     subject = named(what)
-    text = _decoded(content, subject)
-    if fault := bounds_fault(content, MAX_DEPTH, MAX_TEXT_VALUES):
+    text = _decoded(content, subject, size)
+    if fault := bounds_fault(content, MAX_DEPTH, values):
         raise CheckpointError(f"{subject} {fault}")
     repeated: set[str] = set()
 
@@ -117,11 +119,11 @@ def lfs_fault(subject: str, head: bytes) -> str | None:
     )
 
 
-def _decoded(content: bytes, subject: str) -> str:
+def _decoded(content: bytes, subject: str, most: int) -> str:
     """UTF-8 text that may be JSON: not empty, no Git LFS pointer, no byte order mark."""
-    if len(content) > MAX_TEXT:
+    if len(content) > most:
         raise CheckpointError(
-            f"{subject} has {len(content):,} bytes; {MAX_TEXT:,} are the most that are read"
+            f"{subject} has {len(content):,} bytes; {most:,} are the most that are read"
         )
     if not content.strip():
         raise CheckpointError(f"{subject} is empty: {len(content)} bytes, none of them JSON")

@@ -40,12 +40,21 @@ MOST_READS = 16
 MOST_BYTES = 24 * 1024 * 1024
 
 
-# Bytes and tensors of all safetensors headers of one model. The largest known, DeepSeek-V3, have
-# 11 MB and 92,000 tensors in 163 shards; Kimi K2 would have 17 MB and 140,000. The format allows
-# 100 MB a file, in which there is room for a million. 190,000 tensors that nothing expects were
-# measured at 4 seconds and 140 MB, 90,000 of a sound model at 0.7 seconds and 110 MB.
-MOST_HEADERS = 24 * 1024 * 1024
-MOST_TENSORS = 200_000
+class Bound(NamedTuple):
+    """The most that is read of safetensors headers."""
+
+    of: str
+    size: int  # bytes
+    tensors: int
+
+
+# The format allows 100 MB a file, in which there is room for a million tensors. The largest model
+# known as one file would be DeepSeek-V3: 11 MB and 92,000. 90,000 tensors of a sound model take
+# 0.7 seconds and 110 MB, as many that nothing expects 2 seconds and as much.
+FILE = Bound("one file", 16 * 1024 * 1024, 100_000)
+# Of all shards: Kimi K2 Thinking stores 384 experts of 60 layers as 3 * 384 * 60 = 69,120 weights
+# of three tensors each, 207,360 in some 30 MB; GPTQ would store four of each.
+MODEL = Bound("one model", 48 * 1024 * 1024, 400_000)
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
@@ -53,20 +62,24 @@ def bounded(heads: Iterable[FileHead]) -> Iterator[FileHead]:
     """The heads, as long as all of them together can be read; else SourceError(too-large)."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
+        inside = head.head.count(_TENSOR)
+        of = f"the header of {quoted(head.name)} has"
+        _require(FILE, of, len(head.head), inside)
         size += head.length
-        tensors += head.head.count(_TENSOR)
-        if size > MOST_HEADERS or tensors > MOST_TENSORS:
-            raise _too_large(head.name, count, size, tensors)
+        tensors += inside
+        _require(MODEL, of if count == 1 else f"the headers of {count:,} files have", size, tensors)
         yield head
 
 
-def _too_large(name: str, files: int, size: int, tensors: int) -> SourceError:
-    of = f"the header of {quoted(name)}" if files == 1 else f"the headers of {files:,} files"
-    what = f"{tensors:,} tensors" if tensors > MOST_TENSORS else f"{size:,} bytes"
-    most = MOST_TENSORS if tensors > MOST_TENSORS else MOST_HEADERS
-    verb = "has" if files == 1 else "have"
-    detail = f"{of} {verb} {what}; {most:,} are the most that are read of one model"
-    return SourceError(Reason.TOO_LARGE, detail)
+def _require(most: Bound, of: str, size: int, tensors: int) -> None:
+    if tensors > most.tensors:
+        over = f"{tensors:,} tensors; {most.tensors:,}"
+    elif size > most.size:
+        over = f"{size:,} bytes; {most.size:,}"
+    else:
+        return
+    detail = f"{of} {over} are the most that are read of {most.of}"
+    raise SourceError(Reason.TOO_LARGE, detail)
 
 
 class Received(NamedTuple):
@@ -100,8 +113,7 @@ def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) 
             stop = header_span(name, head, known).stop
         except CheckpointError:
             return len(head)
-        if stop > MOST_HEADERS:
-            raise _too_large(name, 1, stop, 0)
+        _require(FILE, f"the header of {quoted(name)} has", stop, 0)
         return stop
 
     if size == 0:

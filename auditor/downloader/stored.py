@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from itertools import pairwise
 
-from auditor.containers.jsons import MAX_TEXT, Loaded, load_object
+from auditor.containers.jsons import Loaded, load_object
 from auditor.containers.sparse import Part
 from auditor.containers.words import described, quoted
 from auditor.downloader.select import name_fault
@@ -28,8 +28,9 @@ from auditor.errors import CheckpointError, Reason, UsageError
 FORMAT = "hf-audit-snapshot"
 VERSION = 1
 
-# Bytes, unpacked. The headers of DeepSeek-V3, 11 MB in 163 shards, make a file of about 15 MB.
-MAX_SNAPSHOT = MAX_TEXT
+# Bytes, unpacked: what an audit reads at the most, headers (`heads.MODEL`), an index and a config.
+MAX_SNAPSHOT = 96 * 1024 * 1024
+MAX_VALUES = 3_000_000  # in its JSON, six for each tensor
 
 LENGTH = 8  # bytes of the length that a safetensors file begins with
 _GZIP = b"\x1f\x8b"
@@ -59,7 +60,7 @@ def is_snapshot(content: bytes) -> bool:
 def load(content: bytes, path: str) -> Snapshot:
     """The snapshot that `dump` wrote; raises UsageError, naming the fault, for anything else."""
     try:
-        return _snapshot(load_object(_unpacked(content), path))
+        return _snapshot(_loaded(_unpacked(content), path))
     except (CheckpointError, _FaultError) as fault:
         raise _no_snapshot(path, fault) from None
 
@@ -67,11 +68,15 @@ def load(content: bytes, path: str) -> Snapshot:
 def joined(own: bytes, shared: bytes, path: str) -> Snapshot:
     """The snapshot that `dump_own` and `dump_shared` wrote; raises UsageError for anything else."""
     try:
-        parts = [load_object(part, path) for part in (own, shared)]
+        parts = [_loaded(part, path) for part in (own, shared)]
         document = {**parts[1].value, **parts[0].value}
         return _snapshot(Loaded(document, (*parts[0].repeated, *parts[1].repeated)))
     except (CheckpointError, _FaultError) as fault:
         raise _no_snapshot(path, fault) from None
+
+
+def _loaded(content: bytes, path: str) -> Loaded:
+    return load_object(content, path, size=MAX_SNAPSHOT, values=MAX_VALUES)
 
 
 def _no_snapshot(path: str, fault: Exception) -> UsageError:

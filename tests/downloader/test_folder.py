@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import framed, safetensors_bytes
 
-from auditor.downloader import RepoFile, Source, TextFile, beside, dump, fetch
+from auditor.downloader import RepoFile, Source, TextFile, beside, dump, fetch, heads
 from auditor.downloader.heads import FIRST_READ
 from auditor.downloader.regular import opened
 from auditor.errors import Reason, SourceError, UsageError
@@ -291,14 +291,14 @@ def test_an_absurd_number_of_files_is_refused(folder, monkeypatch):
 
 
 def test_headers_that_would_fill_the_memory_are_refused(sharded, monkeypatch):
-    monkeypatch.setattr("auditor.downloader.heads.MOST_HEADERS", 2 * len(HEAD) - 1)
+    monkeypatch.setattr(heads, "MODEL", heads.MODEL._replace(size=2 * len(HEAD) - 1))
     with pytest.raises(SourceError, match="the headers of 2 files") as raised:
         fetch(str(sharded))
     assert raised.value.reason is Reason.TOO_LARGE
 
 
 def test_more_tensors_than_any_model_has_are_refused(sharded, monkeypatch):
-    monkeypatch.setattr("auditor.downloader.heads.MOST_TENSORS", 1)
+    monkeypatch.setattr(heads, "MODEL", heads.MODEL._replace(tensors=1))
     says = "the headers of 2 files have 2 tensors; 1 are the most that are read of one model"
     with pytest.raises(SourceError, match=says) as raised:
         fetch(str(sharded))
@@ -309,7 +309,7 @@ def test_a_header_longer_than_any_is_refused_before_it_is_read(folder):
     """The format allows it: the file could have 50 MB of names."""
     (folder / ONE).write_bytes((50_000_000).to_bytes(8, "little") + b"{" + b" " * 100_000)
     os.truncate(folder / ONE, 50_000_008)
-    with pytest.raises(SourceError, match="has 50,000,008 bytes; 25,165,824 are the most") as ex:
+    with pytest.raises(SourceError, match="has 50,000,008 bytes; 16,777,216 are the most") as ex:
         fetch(str(folder))
     assert ex.value.reason is Reason.TOO_LARGE
 

@@ -83,7 +83,7 @@ def _shards(number: int, files: int) -> dict[str, str]:
 def _few(form: str, size: int) -> list[str]:
     """Names of so many bytes, as many as a header has room for."""
     repeated = form * (size // len(form))
-    return [f"{number}.{repeated}" for number in range(20_000_000 // size)]
+    return [f"{number}.{repeated}" for number in range(15_000_000 // size)]
 
 
 def large() -> Mapping[str, Callable[[], Make]]:
@@ -91,30 +91,31 @@ def large() -> Mapping[str, Callable[[], Make]]:
     spread = partial(_random, parts=11)
     return MappingProxyType(
         {
+            "110,000 foreign names": lambda: tensors(_numbered("x.{}.weight", 110_000)),
             "300,000 foreign names": lambda: tensors(_numbered("x.{}.weight", 300_000)),
             "560,000 foreign names": lambda: tensors(_numbered("x.{}.w", 560_000)),
             "1,400,000 foreign names": lambda: tensors(map(str, range(1_400_000))),
-            "190,000 foreign names": lambda: tensors(_numbered("x.{}.weight", 190_000)),
-            "190,000 names of 12 parts": lambda: tensors(spread(190_000)),
-            "190,000 names of one part": lambda: tensors(_numbered("{:032x}", 190_000)),
-            "190,000 layers too many": lambda: tensors(
-                f"encoder.layer.{at}.output.dense.bias" for at in range(9, 190_009)
+            "90,000 foreign names": lambda: tensors(_numbered("x.{}.weight", 90_000)),
+            "90,000 names of 12 parts": lambda: tensors(spread(90_000)),
+            "90,000 names of one part": lambda: tensors(_numbered("{:032x}", 90_000)),
+            "90,000 layers too many": lambda: tensors(
+                f"encoder.layer.{at}.output.dense.bias" for at in range(9, 90_009)
             ),
-            "190,000 buffers": lambda: tensors(_numbered("x.{}.position_ids", 190_000)),
-            "190,000 names in capitals": lambda: tensors(_numbered("{}.LayerNorm.gamma", 190_000)),
-            "190,000 experts": lambda: tensors(
-                f"model.layers.{at % 60}.mlp.experts.{at}.w" for at in range(190_000)
+            "90,000 buffers": lambda: tensors(_numbered("x.{}.position_ids", 90_000)),
+            "90,000 names in capitals": lambda: tensors(_numbered("{}.LayerNorm.gamma", 90_000)),
+            "90,000 experts": lambda: tensors(
+                f"model.layers.{at % 60}.mlp.experts.{at}.w" for at in range(90_000)
             ),
             "100,000 names of 40 parts": lambda: tensors(f"{at}." * 40 for at in range(100_000)),
-            "150,000 names in one deep module": lambda: tensors(
-                "x." * 60 + str(at) for at in range(150_000)
+            "90,000 names in one deep module": lambda: tensors(
+                "x." * 60 + str(at) for at in range(90_000)
             ),
             "names of 300 letters": lambda: tensors(_few("abc", 300)),
             "names of 16 kB, all dots": lambda: tensors(_few(".", 16_000)),
             "names of 16 kB, all digits": lambda: tensors(_few("1.", 16_000)),
-            "a name of 20 MB": lambda: tensors(["x" * 20_000_000]),
-            "a name of 20 MB, all dots": lambda: tensors(["." * 20_000_000]),
-            "a name of 20 MB, all numbers": lambda: tensors(["1." * 10_000_000]),
+            "a name of 15 MB": lambda: tensors(["x" * 15_000_000]),
+            "a name of 15 MB, all dots": lambda: tensors(["." * 15_000_000]),
+            "a name of 15 MB, all numbers": lambda: tensors(["1." * 7_500_000]),
             "a name of 90 MB": lambda: tensors(["x" * 90_000_000]),
             "a shape of a million dimensions": lambda: tensors(["x"], _shape(0, times=1_000_000)),
             "dimensions of 20 digits": lambda: tensors(["x"], _shape(0, 2**63, times=600_000)),
@@ -133,11 +134,11 @@ def large() -> Mapping[str, Callable[[], Make]]:
             "metadata of 90 MB": lambda: before(
                 lambda: '"__metadata__":{"a":"' + "x" * 90_000_000 + '"},'
             ),
-            "metadata of 20 MB, escaped": lambda: before(
-                lambda: '"__metadata__":{"a":"' + '\\"' * 10_000_000 + '"},'
+            "metadata of 15 MB, escaped": lambda: before(
+                lambda: '"__metadata__":{"a":"' + '\\"' * 7_500_000 + '"},'
             ),
             "a header of 100 MB of white space": lambda: before(lambda: " " * (_ROOM - _LENGTH)),
-            "a header of 20 MB of white space": lambda: before(lambda: " " * 20_000_000),
+            "a header of 15 MB of white space": lambda: before(lambda: " " * 15_000_000),
             "an index of 100,000 shards": lambda: index(_shards(100_000, 100_000), total_size=1),
             "an index of 10,000 shards": lambda: index(_shards(10_000, 10_000), total_size=1),
             "290,000 names in 10,000 shards": lambda: index(_shards(290_000, 10_000), total_size=1),
