@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,21 @@ AUDIT = str(Path(sys.executable).with_name("audit"))
 COLUMNS = "100"
 
 
+PATIENCE = 60  # seconds for a run to end, once it is told to
+
+
 def started(*args: str, env: Mapping[str, str], **options) -> subprocess.Popen[str]:
     """A run that goes on; what it says is piped."""
     command: Sequence[str] = (AUDIT, *args)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=env, **{**pipes, **options})  # noqa: S603 - our own command
+    given = {"preexec_fn": heeding, **pipes, **options}
+    return subprocess.Popen(command, env=env, **given)  # noqa: S603 - our own command
+
+
+def heeding() -> None:
+    """Signals end the process, also where the tests run in the background and ignore them."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def at_a_terminal(*args: str, env: Mapping[str, str], **options) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hub import Says, Stall, TooMany
-from running import children_of, is_at_work, started
+from running import PATIENCE, children_of, is_at_work, started
 from sweep_models import healthy
 
 from auditor.downloader.lean import Lean
@@ -34,7 +34,7 @@ def ended_by(number, process):
     """The exit code, and what was said after the signal; no process of its is left."""
     others = children_of(process.pid)
     process.send_signal(number)
-    out, said = process.communicate()
+    out, said = process.communicate(timeout=PATIENCE)
     assert out == ""
     assert not [pid for pid in others if is_at_work(pid)]
     return process.returncode, said
@@ -73,7 +73,7 @@ def test_a_signal_ends_a_sweep_whose_processes_wait_and_the_next_goes_on(
     assert ended_by(number, process) == (CODES[number], KEPT)
     model.behave()
     process = started(*sweep, env=hub_env)
-    assert "1 models (1 clean)" in process.communicate()[1]
+    assert "1 models (1 clean)" in process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 0
 
 
@@ -128,7 +128,7 @@ def test_a_signal_that_is_ignored_stays_so(model, hub_env):
     process = started("o/n", env=hub_env, preexec_fn=ignore)
     process.stderr.readline()
     process.send_signal(signal.SIGHUP)
-    process.communicate()
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 

@@ -347,7 +347,5 @@ def test_a_listing_that_would_never_end_is_refused_before_it_begins(tree, messag
 @given(st.integers(0, 1000))
 def test_so_many_are_numbered_from_zero(count):
     assert list(numbers(size("N", count))) == list(range(count))
-    with pytest.raises(
-        CheckpointError, match=r"^key \d+ would imply [\d,]+ tensors; 200,000 are"
-    ):
+    with pytest.raises(CheckpointError, match=r"^key \d+ would imply [\d,]+ tensors; 200,000 are"):
         numbers(size("N", 200_001 + count))

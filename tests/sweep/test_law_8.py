@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 from hub import After
-from running import children_of, is_at_work
+from running import children_of, heeding, is_at_work
 from sweep_models import healthy, planted
 from sweep_stores import contents
 
@@ -33,6 +33,7 @@ def started(store):
         [sys.executable, "-c", START, "sweep", *OPTIONS, "--store", str(store)],
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heeding,  # noqa: PLW1509 - it sets three signals, and no more
     )
 
 
