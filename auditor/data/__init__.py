@@ -1,1 +1,1 @@
-"""Snapshots of well-known models, shipped with the package: one JSON file a model."""
+"""Snapshots of models that ship with the package, and what config classes declare."""

@@ -99,6 +99,7 @@ def test_what_is_not_shipped_is_said(asked, said):
     assert raised.value.reason is Reason.NOT_BUNDLED
 
 
-def test_the_package_holds_nothing_but_snapshots():
+def test_the_package_holds_nothing_but_snapshots_and_what_config_classes_declare():
     folder = Path(str(resources.files("auditor.data")))
-    assert {path.suffix for path in folder.iterdir() if path.is_file()} == {".json", ".py"}
+    others = [path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".json"]
+    assert sorted(others) == ["__init__.py", "config_classes.jsonl"]
