@@ -300,14 +300,14 @@ def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
         completed = config.once(family, lambda: _completed(config, family))
         return _Built(family, completed, without_refused(build(completed)), ())
     completed = _completed(config, family)
-    faults = folded(completed.settled.faults) if completed.settled else ()
+    faults = folded(completed.settled.faults) if completed.settled and config.checked else ()
     with _blaming(faults, target):
         if completed.settled and (apart := completed.settled.apart):
             detail = f"{unknown} {apart[0]}per_layer_config, whose layers are of several shapes"
             raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
         tree = build(completed)
     if more := refused(tree):
-        tree, faults = without_refused(tree), folded((*faults, *more))
+        tree, faults = without_refused(tree), folded((*faults, *more)) if config.checked else ()
     return _Built(family, completed, tree, faults)
 
 
@@ -316,12 +316,12 @@ def _completed(config: Config, family: Family) -> Config:
 
 
 def _settled(config: Config, family: Family) -> Settled | None:
-    """The config as its class in transformers has it; None where that is no matter, or not known.
+    """The config as its class in transformers completes it; None where that is not known.
 
     Of a model type by an older name transformers knows nothing: its code is beside the weights.
     """
     today = config.model_type is None or current_type(config.model_type) == config.model_type
-    kind = of_model_type(family.model_type) if config.checked and today else None
+    kind = of_model_type(family.model_type) if today else None
     if kind is None:
         return None
     return config.once((kind.name, settle), lambda: settle(kind, config.values, config.path))

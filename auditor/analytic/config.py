@@ -65,7 +65,7 @@ class Config:
     path: str = ""  # of a config inside a config: "text_config."
     assumed: bool = False  # the whole object is a default of the config around it
     apart: bool = False  # a head that the config says is not tied is a tensor of its own
-    checked: bool = True  # a config.json, which transformers has to take as it is
+    checked: bool = True  # whether it is a fault what its class in transformers refuses of it
     # The same as its config class in transformers completes it, where that is known.
     settled: Settled | None = field(default=None, compare=False, repr=False)
     # The one thing that changes: which defaults were asked for, so that a report can say what an

@@ -9,6 +9,7 @@ draws 20.
 import os
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -90,6 +91,17 @@ def test_the_closed_form_equals_the_oracle_over_the_defaults(model_type, target,
     least = getattr(strategies(model_type), "LEAST", {})
     assert_closed_form_equals_oracle(model_type, target, least.get(model_type, {}))
     record_property("oracle_defaults", 1)
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_what_no_class_of_transformers_has_to_take_is_completed_alike(model_type):
+    """A config of the repository's own code, or of GGUF, says as little as any other."""
+    least = getattr(strategies(model_type), "LEAST", {})
+    config = config_of(**least.get(model_type, {}), model_type=model_type)
+    for target in catalogue.siblings(model_type):
+        free = catalogue.expect(replace(config, checked=False), target)
+        assert free.tensors == catalogue.expect(config, target).tensors
+        assert free.faults == ()
 
 
 @pytest.mark.parametrize(("model_type", "target"), CLASSES)

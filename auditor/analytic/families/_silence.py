@@ -54,7 +54,7 @@ TAKEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "MBartForConditionalGeneration": ("^final_logits_bias$",),
         "MarianMTModel": ("^final_logits_bias$", r"coder\.embed_positions\.weight$"),
         "PegasusForConditionalGeneration": ("^final_logits_bias$",),
-        "esm": (r"(^|\.)rotary_embeddings\.inv_freq$",),
+        "esm": (r"(^|\.)attention\.self\.rotary_embeddings\.inv_freq$",),
     }
 )
 
