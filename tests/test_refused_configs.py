@@ -58,6 +58,8 @@ def test_the_config_is_named_and_the_weights_are_compared_all_the_same(tmp_path,
     assert [one for one in report.findings if one.severity == "error"] == [
         BadConfig(file=CONFIG, reason=reason)
     ]
+    assert report.load_report is not None
+    assert report.load_report.raises == reason
     rest = dict(list(TENSORS.items())[1:])
     (folder / WEIGHTS).write_bytes(safetensors_bytes(rest))
     report = auditor.audit(says(folder, **changes))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from auditor.analytic import Expectation, Role
+from auditor.analytic.config_classes import worded
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, of_tensors
 from auditor.reconciler.load_report import LoadReport, Predicted
@@ -29,15 +30,23 @@ def predict(
         reason = f"the load report: how packed weights load ({packed}) depends on the machine"
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(found.tensors, expectation, findings)
+    if expectation.faults:  # then it raises before it looks at a name
+        reason = worded(expectation.faults[0], expectation.target)
+        return Predicted(LoadReport(raises=reason), in_memory)
     if (reasons := _untold(found)) is not None:
         return Predicted(in_memory=in_memory, unchecked=reasons)
+    return _loaded(found, expectation, reconciled)._replace(in_memory=in_memory)
+
+
+def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -> Predicted:
+    """What comes of loading what is stored, name by name."""
     if _as_expected(expectation, reconciled):
-        return Predicted(LoadReport(), in_memory)
+        return Predicted(LoadReport())
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
     from auditor.reconciler.loader import report  # noqa: PLC0415 - likewise
     from auditor.reconciler.touched import touched, whole_load  # noqa: PLC0415 - likewise
 
-    stored = _loaded(found.tensors)
+    stored = _shapes(found.tensors)
     plain = {name for name, one in reconciled.plain.items() if one.name == name}
     try:
         load = (
@@ -45,10 +54,10 @@ def predict(
             if expectation.origin == "oracle" and len(stored) <= _MOST_LOADED
             else touched(expectation, stored, plain)
         )
-        return Predicted(report(load), in_memory)
+        return Predicted(report(load))
     except UnknownOperationError as error:
         reason = f"the load report: nobody here knows the conversion {error}, which it takes"
-        return Predicted(in_memory=in_memory, unchecked=(reason,))
+        return Predicted(unchecked=(reason,))
 
 
 def _untold(found: Contents) -> tuple[str, ...] | None:
@@ -85,7 +94,7 @@ def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
     )
 
 
-def _loaded(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
+def _shapes(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
     """The shape under each name; of a name in two files the last file's, as loading goes."""
     in_order = sorted(tensors, key=lambda tensor: tensor.file)
     return {tensor.name: tensor.shape for tensor in in_order if tensor.shape is not None}
