@@ -174,6 +174,14 @@ def test_source_auto_falls_back_to_the_package_and_says_so(hub_env) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "extra"), [("check", "oracle"), ("report", "parquet"), ("sweep", "cluster")]
+)
+def test_help_says_which_extra_an_option_needs(command: str, extra: str) -> None:
+    shown = run(command, "--help", env={**os.environ, "COLUMNS": "140"}).stdout
+    assert f"needs hf-audit[{extra}]." in shown
+
+
+@pytest.mark.parametrize(
     "args", [("--help",), ("check", "--help"), ("bert-base-chinese", "--source", "bundled")]
 )
 def test_neither_help_nor_an_audit_of_bert_imports_what_is_heavy(args: tuple[str, ...]) -> None:

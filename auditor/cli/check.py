@@ -85,7 +85,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
     oracle: Annotated[
         bool,
         typer.Option(
-            "--oracle", help="Hold the closed form to transformers as well; needs hf-audit[oracle]."
+            "--oracle",
+            help="Hold the closed form to transformers as well; needs hf-audit\\[oracle].",
         ),
     ] = False,
     twins: Annotated[

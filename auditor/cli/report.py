@@ -44,7 +44,8 @@ def report(  # noqa: PLR0913 - one parameter for each option
         ),
     ] = None,
     parquet: Annotated[
-        bool, typer.Option("--parquet", help="The tables as Parquet, too; needs hf-audit[parquet].")
+        bool,
+        typer.Option("--parquet", help="The tables as Parquet, too; needs hf-audit\\[parquet]."),
     ] = False,
     depth: Annotated[
         int | None,

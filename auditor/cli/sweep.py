@@ -83,7 +83,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             metavar="tcp://HOST:PORT",
             show_default=False,
-            help="A Dask cluster, whose workers audit; needs hf-audit[cluster].",
+            help="A Dask cluster, whose workers audit; needs hf-audit\\[cluster].",
         ),
     ] = None,
     plan: Annotated[
