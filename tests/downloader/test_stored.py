@@ -77,6 +77,15 @@ def test_what_is_dumped_is_loaded(snapshot, path):
     assert loaded == replace(snapshot, source=Source.SNAPSHOT, fetched=Fetched())
 
 
+def test_as_many_tensors_as_are_audited_are_loaded():
+    """DeepSeek-V3 has 91,991, and as many values of JSON as no config has."""
+    head = safetensors_bytes(
+        {f"layers.{n}.w": ("F8_E4M3", (1, 2)) for n in range(90_000)}, data=False
+    )
+    whole = replace(SMALL, heads=(FileHead(name="m.safetensors", size=None, head=head),))
+    assert load(dump(whole), "x.json").heads == whole.heads
+
+
 @given(SNAPSHOTS, st.sampled_from(["a.json", "a.json.gz"]))
 def test_the_same_snapshot_makes_the_same_bytes(snapshot, path):
     again = load(dump(snapshot, path), path)
