@@ -1,7 +1,7 @@
 """StoredTensor, byte spans, and the dtypes of the safetensors format with their widths in bits."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -65,6 +65,10 @@ class StoredTensor(NamedTuple):
     span: Span | None  # bytes of the file's data section; None: only an index names it
 
 
+# Characters of all names of a file: 5 million, or 80 a name where there are many. Each costs up to
+# ten bytes. The 92,000 names of DeepSeek-V3 have 52 on average, the 208,000 of Kimi K2 Thinking 65.
+MAX_CHARACTERS = 5 * 1024 * 1024
+MAX_AVERAGE = 80
 _DIGITS = re.compile(r"[0-9]+")
 _LONG = 4096
 _SHORT = 256  # longer names are hostile, and not kept in any cache
@@ -80,6 +84,14 @@ def natural_key(name: str) -> tuple[str, str]:
     """
     pad = _padded if len(name) <= _SHORT else _padded.__wrapped__
     return "\0".join(map(pad, name[:_LONG].split("."))), name
+
+
+def names_fault(names: Collection[str]) -> str | None:
+    """Why tensors' names are too long to be read; None: they are not. The verb comes first."""
+    characters, most = sum(map(len, names)), max(MAX_CHARACTERS, MAX_AVERAGE * len(names))
+    if characters <= most:
+        return None
+    return f"has {characters:,} characters of tensor names; {most:,} are the most that are read"
 
 
 @lru_cache(maxsize=4096)  # a model's names are made of few parts

@@ -3,8 +3,17 @@
 import re
 from pathlib import Path
 
+from auditor import tensors
 from auditor.analytic import blocks
-from auditor.containers import imports, index, jsons, manifest, pickle_machine, pickle_reader, zips
+from auditor.containers import (
+    imports,
+    index,
+    jsons,
+    manifest,
+    pickle_machine,
+    pickle_reader,
+    zips,
+)
 from auditor.downloader import (
     assemble,
     entries,
@@ -34,13 +43,14 @@ def mib(size: int) -> str:
 BOUNDS = (
     ("the header of a safetensors file", mib(heads.FILE.size)),
     ("tensors in it", f"{heads.FILE.tensors:,}"),
+    ("characters of their names", f"{tensors.MAX_CHARACTERS:,}, or {tensors.MAX_AVERAGE} a name"),
     ("safetensors headers of one model", mib(heads.MODEL.size)),
     ("tensors in them", f"{heads.MODEL.tensors:,}"),
     ("JSON values of one header", f"{jsons.MAX_VALUES:,}"),
     ("an index", mib(index.MAX_INDEX)),
     ("files that an index names", f"{index.MAX_SHARDS:,}"),
     ("tensors that an index names", f"{index.MAX_NAMES:,}"),
-    ("JSON values of a config or an index", f"{jsons.MAX_TEXT_VALUES:,}"),
+    ("JSON values of a config", f"{jsons.MAX_TEXT_VALUES:,}"),
     ("levels of JSON", f"{jsons.MAX_DEPTH:,}"),
     ("digits of an integer", f"{jsons.MAX_DIGITS:,}"),
     ("a config", mib(assemble.MAX_CONFIG)),

@@ -9,12 +9,14 @@ from types import MappingProxyType
 from auditor.containers.jsons import load_object
 from auditor.containers.words import described, named, quoted
 from auditor.errors import CheckpointError
+from auditor.tensors import names_fault
 
 # Bytes. DeepSeek-V3's index with its 92,000 names has 8.9 MB, Kimi K2 Thinking's 208,000 some 25.
 MAX_INDEX = 32 * 1024 * 1024
 # Files of one model. The largest known have 163 and 191; 100,000 took 4.5 seconds and 125 MB.
 MAX_SHARDS = 10_000
-MAX_NAMES = 400_000  # tensors, as many as are read of headers (`downloader/heads.py`)
+MAX_NAMES = 250_000  # tensors, as many as are read of headers (`downloader/heads.py`)
+_MAX_VALUES = 300_000  # in its JSON: those, and its metadata
 
 _PART_BYTES = 255  # of a file's name on ext4, APFS and NTFS
 _PATH_BYTES = 4096  # PATH_MAX of Linux
@@ -47,7 +49,7 @@ def parse_index(file: str, content: bytes) -> Index:
     That is what transformers would load; `faults` says so, as it does of impossible totals. An
     error is what leaves no weight_map, or one that points out of the index's own folder.
     """
-    index, repeated = load_object(content, file)
+    index, repeated = load_object(content, file, values=_MAX_VALUES)
     weight_map = _weight_map(named(file), index)
     metadata = index.get("metadata")
     totals = metadata if isinstance(metadata, dict) else {}
@@ -99,6 +101,8 @@ def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
         raise CheckpointError(
             f"{subject} names {len(weight_map):,} tensors; {MAX_NAMES:,} are the most that are read"
         )
+    if fault := names_fault(weight_map):
+        raise CheckpointError(f"{subject} {fault}")
     shards = {shard: shard for shard in sorted(set(weight_map.values()))}
     if len(shards) > MAX_SHARDS:
         raise CheckpointError(

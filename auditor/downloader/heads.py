@@ -51,10 +51,10 @@ class Bound(NamedTuple):
 # The format allows 100 MB a file, in which there is room for a million tensors. The largest model
 # known as one file would be DeepSeek-V3: 11 MB and 92,000. 90,000 tensors of a sound model take
 # 0.7 seconds and 110 MB, as many that nothing expects 2 seconds and as much.
-FILE = Bound("one file", 16 * 1024 * 1024, 100_000)
+FILE = Bound("one file", 12 * 1024 * 1024, 100_000)
 # Of all shards: Kimi K2 Thinking stores 384 experts of 60 layers as 3 * 384 * 60 = 69,120 weights
-# of three tensors each, 207,360 in some 30 MB; GPTQ would store four of each.
-MODEL = Bound("one model", 48 * 1024 * 1024, 400_000)
+# of three tensors each, 207,360 in some 30 MB.
+MODEL = Bound("one model", 48 * 1024 * 1024, 250_000)
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 

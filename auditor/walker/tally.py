@@ -141,11 +141,11 @@ def depth_within(names: Iterable[str], most: int) -> int | None:
     200,000 names of forty parts each would be in eight million modules. Where their names are
     long, they are fewer: a name of 16 MB with sixty dots at its end would be in sixty of 16 MB.
     """
-    parents = {cut(parent(name), MAX_DEPTH) for name in names}
+    names = tuple(names)
     room = most * _USUAL
     modules: set[str] = set()
-    for one in parents:
-        module = one
+    for name in names:
+        module = cut(parent(name), MAX_DEPTH)
         while module and module not in modules and room >= 0:
             modules.add(module)
             room -= max(len(module), _USUAL)
@@ -158,13 +158,27 @@ def depth_within(names: Iterable[str], most: int) -> int | None:
     least, depth = 0, MAX_DEPTH + 1
     while depth - least > 1:
         tried = (least + depth) // 2
-        cuts = {cut(module, tried) for module in parents}
-        # Those above them are no longer, and at each depth no more.
-        if sum(max(len(module), _USUAL) for module in cuts) * tried <= most * _USUAL:
+        if _fits(names, tried, most * _USUAL):
             least = tried
         else:
             depth = tried
     return least
+
+
+def _fits(names: Iterable[str], depth: int, room: int) -> bool:
+    """Whether the modules of the names at that depth, and above it, take no more characters.
+
+    Those above are no longer, and at each depth no more.
+    """
+    cuts: set[str] = set()
+    for name in names:
+        module = cut(parent(name), depth)
+        if module not in cuts:
+            cuts.add(module)
+            room -= max(len(module), _USUAL) * depth
+            if room < 0:
+                return False
+    return True
 
 
 def parent(prefix: str) -> str:

@@ -13,6 +13,7 @@ from bad_input.making import CONFIG, GOOD_CONFIG, GOOD_WEIGHTS, INDEX, WEIGHTS, 
 _LENGTH = 8 + int.from_bytes(GOOD_WEIGHTS[:8], "little")
 _OWN = GOOD_WEIGHTS[8:_LENGTH].rstrip()
 _DATA = len(GOOD_WEIGHTS) - _LENGTH
+_NAMES = 5_000_000  # characters of names, as many as are read
 _ROOM = 100_000_000  # bytes of a header, as the format allows
 
 Make = Callable[[Path], object]
@@ -83,7 +84,7 @@ def _shards(number: int, files: int) -> dict[str, str]:
 def _few(form: str, size: int) -> list[str]:
     """Names of so many bytes, as many as a header has room for."""
     repeated = form * (size // len(form))
-    return [f"{number}.{repeated}" for number in range(15_000_000 // size)]
+    return [f"{number}.{repeated}" for number in range(_NAMES // size)]
 
 
 def large() -> Mapping[str, Callable[[], Make]]:
@@ -111,14 +112,14 @@ def large() -> Mapping[str, Callable[[], Make]]:
                 "x." * 60 + str(at) for at in range(90_000)
             ),
             "names of 300 letters": lambda: tensors(_few("abc", 300)),
-            "names of 16 kB, all dots": lambda: tensors(_few(".", 16_000)),
-            "names of 16 kB, all digits": lambda: tensors(_few("1.", 16_000)),
-            "a name of 15 MB": lambda: tensors(["x" * 15_000_000]),
-            "a name of 15 MB, all dots": lambda: tensors(["." * 15_000_000]),
-            "a name of 15 MB, all numbers": lambda: tensors(["1." * 7_500_000]),
+            "names of 4 kB, all dots": lambda: tensors(_few(".", 4_000)),
+            "names of 4 kB, all digits": lambda: tensors(_few("1.", 4_000)),
+            "a name of 12 MB": lambda: tensors(["x" * 12_000_000]),
+            "a name of 12 MB, all dots": lambda: tensors(["." * 12_000_000]),
+            "a name of 12 MB, all numbers": lambda: tensors(["1." * 6_000_000]),
             "a name of 90 MB": lambda: tensors(["x" * 90_000_000]),
             "a shape of a million dimensions": lambda: tensors(["x"], _shape(0, times=1_000_000)),
-            "dimensions of 20 digits": lambda: tensors(["x"], _shape(0, 2**63, times=600_000)),
+            "dimensions of 20 digits": lambda: tensors(["x"], _shape(0, 2**63, times=400_000)),
             "ten shapes of 100,000 dimensions": lambda: tensors(
                 _numbered("x.{}", 10), _shape(0, times=100_000)
             ),
@@ -134,31 +135,32 @@ def large() -> Mapping[str, Callable[[], Make]]:
             "metadata of 90 MB": lambda: before(
                 lambda: '"__metadata__":{"a":"' + "x" * 90_000_000 + '"},'
             ),
-            "metadata of 15 MB, escaped": lambda: before(
-                lambda: '"__metadata__":{"a":"' + '\\"' * 7_500_000 + '"},'
+            "metadata of 12 MB, escaped": lambda: before(
+                lambda: '"__metadata__":{"a":"' + '\\"' * 6_000_000 + '"},'
             ),
             "a header of 100 MB of white space": lambda: before(lambda: " " * (_ROOM - _LENGTH)),
-            "a header of 15 MB of white space": lambda: before(lambda: " " * 15_000_000),
+            "a header of 12 MB of white space": lambda: before(lambda: " " * 12_000_000),
             "an index of 100,000 shards": lambda: index(_shards(100_000, 100_000), total_size=1),
             "an index of 10,000 shards": lambda: index(_shards(10_000, 10_000), total_size=1),
             "290,000 names in 10,000 shards": lambda: index(_shards(290_000, 10_000), total_size=1),
+            "240,000 names in 7 shards": lambda: index(_shards(240_000, 7), total_size=1),
             "290,000 names in 7 shards": lambda: index(_shards(290_000, 7), total_size=1),
             "an index of three long names": lambda: index(
                 {f"{at}{'x' * 6_500_000}": "s.safetensors" for at in range(3)}
             ),
-            "an index of much metadata": lambda: index(
-                _shards(1, 1), **{str(at): at for at in range(290_000)}
+            "an index with 240,000 pairs of metadata": lambda: index(
+                _shards(1, 1), **{str(at): at for at in range(240_000)}
             ),
             "a config of a million tensors": lambda: config(num_hidden_layers=62_000),
-            "a config of 190,000 tensors": lambda: config(num_hidden_layers=11_800),
-            "a config of 290,000 labels": lambda: config(
-                id2label={str(at): f"LABEL_{at}" for at in range(290_000)}
+            "a config of 95,000 tensors": lambda: config(num_hidden_layers=5_900),
+            "a config of 140,000 labels": lambda: config(
+                id2label={str(at): f"LABEL_{at}" for at in range(140_000)}
             ),
             "a config of one long text": lambda: config(x="y" * 15_900_000),
             "a config of 100,000 architectures": lambda: config(
                 architectures=[f"{'A' * 90}{at}" for at in range(100_000)]
             ),
-            "a config of deep lists": lambda: config(x=_nested(100), y=[[]] * 290_000),
+            "a config of deep lists": lambda: config(x=_nested(100), y=[[]] * 140_000),
         }
     )
 

@@ -1,5 +1,6 @@
 """The table of hostile files: the tests', those that torch would run, and the large ones."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ class Hostile(NamedTuple):
 
     name: str
     make: Callable[[Path], Path]
+    tensors: int = 0  # that it names or implies, where they are as many as the bounds allow
 
 
 def table() -> Iterator[Hostile]:
@@ -36,7 +38,7 @@ def table() -> Iterator[Hostile]:
     for name, content in around(state(test_torch.TENSORS), storages).items():
         yield Hostile(f"bypass: {name}", partial(_made, test_torch.weights(content)))
     for name, make in large().items():
-        yield Hostile(f"large: {name}", partial(_large, make))
+        yield Hostile(f"large: {name}", partial(_large, make), _tensors(name))
 
 
 def _of(kind: str, rows: tuple[Row, ...], good: Callable[[Path], Path] | None) -> Iterator[Hostile]:
@@ -69,6 +71,12 @@ def _with_name(text: str, folder: Path) -> None:
 def _made(make: Callable[[Path], object], place: Path) -> Path:
     make(place / "input")
     return place / "input"
+
+
+def _tensors(name: str) -> int:
+    """The number that the name says: `90,000 experts`, `a config of 95,000 tensors`."""
+    found = re.search(r"[0-9,]{5,}", name)
+    return int(found[0].replace(",", "")) if found else 0
 
 
 def _large(make: Callable[[], Callable[[Path], object]], place: Path) -> Path:
