@@ -92,7 +92,7 @@ class _Entry(NamedTuple):
 
 
 def parse(file: str, sparse: Sparse) -> GgufHeader:
-    """The header that a file begins with; NeedsBytes where more of it is due."""
+    """The header that a file begins with; NeedsBytes where more of it is needed."""
     try:
         return _parse(file, sparse)
     except CheckpointError as error:
@@ -242,8 +242,8 @@ def _contiguous(entries: list[_Entry], alignment: int) -> int:
     for entry in entries:
         if entry.offset != due:
             raise CheckpointError(
-                f"has tensor {quoted(entry.name)} at byte {entry.offset:,} of the data, and "
-                f"{due:,} is due: {before}, and offsets are multiples of {alignment}"
+                f"has tensor {quoted(entry.name)} at byte {entry.offset:,} of the data, expected "
+                f"{due:,}: {before}, and offsets are multiples of {alignment}"
             )
         end = due + entry.length
         due = -(-end // alignment) * alignment

@@ -191,7 +191,7 @@ class Cursor:
     def _room(self, count: int, what: str) -> None:
         if count > self.size - self.place:
             raise CheckpointError(
-                f"ends in the middle of {what}: {count:,} bytes are due from byte "
+                f"ends in the middle of {what}: expected {count:,} bytes from byte "
                 f"{self.place:,} on, and the file has {self.size:,}"
             )
 

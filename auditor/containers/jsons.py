@@ -155,7 +155,7 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
     if conflict := _CONFLICT.search(error.doc):
         line = error.doc.count("\n", 0, conflict.start()) + 1
         return (
-            f"{subject} holds a git merge conflict that nobody resolved: "
+            f"{subject} holds a git merge conflict that is not resolved: "
             f"line {line} is {quoted(error.doc[conflict.start() :].split(chr(10), 1)[0])}"
         )
     where = f"line {error.lineno} column {error.colno}"

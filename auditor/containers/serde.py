@@ -120,7 +120,7 @@ def _dtype(tensor: str, value: object) -> str:
         raise CheckpointError(f"{tensor}: dtype is {described(value)}, not a dtype's name")
     if name not in DTYPE_BITS:
         raise CheckpointError(
-            f"{tensor}: dtype {quoted(name)} is none of the format's: {', '.join(DTYPE_BITS)}"
+            f"{tensor}: the format has no dtype {quoted(name)}, only {', '.join(DTYPE_BITS)}"
         )
     return name
 

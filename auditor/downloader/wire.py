@@ -36,7 +36,7 @@ class BadAddressError(WireError):
 
 
 # Of what status 101 is; the libraries have words of their own for it.
-UPGRADE = "it changes to another protocol, which nobody has asked for"
+UPGRADE = "it changes to another protocol, which the request did not ask for"
 
 
 class Address(NamedTuple):

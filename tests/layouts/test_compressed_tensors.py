@@ -387,7 +387,7 @@ def without(*names):
         (
             {**GOOD, "k_scale": ("F32", (3,))},
             W4,
-            "a scale of the KV cache is (3,); one number, or one a head, is due",
+            "a scale of the KV cache is (3,), expected one number, or one a head",
         ),
         (
             {**GOOD, "weight_packed": ("I32", (512,))},

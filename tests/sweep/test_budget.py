@@ -36,7 +36,7 @@ class Server:
             self.answer()
 
     def take(self, path=FILE):
-        """The seconds that a request waits for its turn; a request that is sent gets no answer here."""
+        """The seconds that a request waits until the budget admits it; it gets no answer here."""
         self.turn = self.budget.take(path)
         return self.turn.waited
 

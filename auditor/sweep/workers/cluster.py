@@ -73,11 +73,11 @@ class Cluster:
                 self._scheduler, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
             )
         except ValueError as error:
-            due = "tcp://HOST:PORT is due"
-            raise UsageError(f"--scheduler {quoted(self._scheduler)}: {error}; {due}") from None
+            detail = f"{error}; expected tcp://HOST:PORT"
+            raise UsageError(f"--scheduler {quoted(self._scheduler)}: {detail}") from None
         except OSError as error:
             raise self._gone(f"does not answer: {error}") from None
-        # Of a scheduler that is lost it logs tracebacks, where one line is due, which is ours.
+        # It logs tracebacks when it loses the scheduler; our own message of one line is enough.
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         self._client.subscribe_topic(_TOPIC, self._hear)
         self._seen = time.monotonic()
