@@ -15,7 +15,7 @@ MAX_TEXT = 32 * 1024 * 1024
 # headers, at 128. No config of the Hub comes near either.
 MAX_DEPTH = 128
 # Commas and opening brackets of a header as writers write it. The headers of DeepSeek-V3 would be
-# 736,000 in a single file; a shape of so many dimensions takes 12 MB.
+# 736,000 in a single file; a shape with that many dimensions takes 12 MB.
 MAX_VALUES = 1_500_000
 # Configs and indexes hold fewer: Kimi K2 Thinking's index 208,000, a config with the 22,000 classes
 # of ImageNet 44,000. The costliest config of 300,000 was measured at 45 MB more than a usual one.
@@ -109,7 +109,7 @@ def lfs_pointer_size(head: bytes) -> int | None:
 
 
 def lfs_fault(subject: str, head: bytes) -> str | None:
-    """The sentence for a Git LFS pointer where a file should be; None: it is none."""
+    """The sentence for a Git LFS pointer where a file should be; None: it is not a pointer."""
     size = lfs_pointer_size(head)
     if size is None:
         return None

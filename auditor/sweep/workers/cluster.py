@@ -65,7 +65,7 @@ class Cluster:
         return self
 
     def start(self) -> None:
-        """Connect, unless that is done; raises SourceError where nobody answers."""
+        """Connect, unless that is done; raises SourceError if the scheduler does not answer."""
         if self._client is not None:
             return
         try:
@@ -105,7 +105,7 @@ class Cluster:
         self._count += 1
 
     def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within so many seconds."""
+        """What is done within that many seconds."""
         self._look()
         self._send()
         with suppress(Empty):
@@ -175,7 +175,7 @@ class Cluster:
         yield failed(batch.models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
 
     def _look(self) -> None:
-        """See who the workers are, and who has work; raises SourceError where nobody long was."""
+        """See the workers, and which have work; raises SourceError after too long without any."""
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return
