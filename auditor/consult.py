@@ -134,7 +134,7 @@ class Process:
         self._turn = Lock()  # one question at a time
 
     def ask(self, question: str, target: str) -> object:
-        """The answer to a line of JSON; SourceError where there is none."""
+        """The answer to a line of JSON; SourceError if no answer comes."""
         with self._turn:
             line = self._answered(question)
             if not line:

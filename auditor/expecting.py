@@ -1,4 +1,4 @@
-"""Where an expectation comes from: the closed form; where there is none, the oracle.
+"""Where an expectation comes from: the closed form; without a closed form, the oracle.
 
 The one place that knows of both; another source is another Source.
 """
@@ -105,7 +105,7 @@ def _first(
     chosen: Callable[[Choice], None],
     depth: int | None,
 ) -> Implied | Refusal:
-    """By the closed form; where there is none, by the oracle."""
+    """By the closed form; without a closed form, by the oracle."""
 
     def asked(classes: Source) -> Choice | Refusal:
         return choosing(config, classes=classes)
@@ -197,7 +197,7 @@ def require(target: str) -> None:
 
 
 def require_oracle() -> None:
-    """Raise UsageError where there is nobody to give a second opinion."""
+    """Raise UsageError if no oracle can give a second opinion."""
     if _oracle() is None:
         raise UsageError(f"a second opinion needs torch and transformers: {_EXTRA}")
 
@@ -210,7 +210,7 @@ class Opinion(NamedTuple):
     """What a second opinion came to."""
 
     findings: tuple[Disputed, ...] = ()
-    unchecked: tuple[str, ...] = ()  # why there is none, a sentence each
+    unchecked: tuple[str, ...] = ()  # why there is no second opinion, a sentence each
 
 
 def second_opinion(config: Config, expectation: Expectation) -> Opinion:

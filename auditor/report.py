@@ -82,7 +82,7 @@ class _Outcome:
     ignored: tuple[Finding, ...] = ()  # findings the user asked to leave out of the verdict
     unchecked: tuple[str, ...] = ()  # what was not compared, a sentence each
     notes: tuple[str, ...] = ()  # decisions the reader should know of
-    load_report: LoadReport | None = None  # what from_pretrained would say; None: nobody can tell
+    load_report: LoadReport | None = None  # what from_pretrained would say; None: not known
     # Name of a finding about tensors -> the names under which from_pretrained looks for it.
     in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads the model
     fetched: Fetched = field(default_factory=Fetched)

@@ -23,7 +23,7 @@ from auditor.sweep.workers.crew import CONTEXT
 from auditor.sweep.workers.work import Auditor
 
 SECRET = "hf_" + "s" * 34
-# `audit` with a bug: whatever is named b ends in an exception that says what nobody should see.
+# `audit` with a bug: whatever is named b ends in an exception with a text that must not be shown.
 BROKEN = f"""
 import sys
 from auditor.{{module}} import {{name}} as module
@@ -166,7 +166,9 @@ def test_in_python_a_bad_request_and_no_memory_are_raised(models, monkeypatch):
         auditor.audit(models[0])
 
 
-def test_of_a_pipeline_the_other_parts_are_audited(tmp_path, monkeypatch):
+@pytest.fixture
+def crashing_part(monkeypatch):
+    """The audit of the part in text_encoder/ crashes, and that of no other."""
     true = one.contents
 
     def contents(snapshot):
@@ -175,6 +177,10 @@ def test_of_a_pipeline_the_other_parts_are_audited(tmp_path, monkeypatch):
         return true(snapshot)
 
     monkeypatch.setattr(one, "contents", contents)
+
+
+@pytest.mark.usefixtures("crashing_part")
+def test_of_a_pipeline_the_other_parts_are_audited(tmp_path):
     outcome = auditor.audit(written(tmp_path, encoders()))
     assert isinstance(outcome, Unaudited)
     assert outcome.reason is Reason.CRASHED
@@ -182,16 +188,9 @@ def test_of_a_pipeline_the_other_parts_are_audited(tmp_path, monkeypatch):
     assert verdicts(outcome) == {"text_encoder": "unaudited", "text_encoder_2": "clean"}
 
 
-def test_of_a_pipeline_with_a_finding_it_is_the_crash_that_ends_it(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("crashing_part")
+def test_of_a_pipeline_with_a_finding_it_is_the_crash_that_ends_it(tmp_path):
     """A finding elsewhere would end with 1, as if all had been seen."""
-    true = one.contents
-
-    def contents(snapshot):
-        if snapshot.config.name.startswith("text_encoder/"):
-            raise ZeroDivisionError
-        return true(snapshot)
-
-    monkeypatch.setattr(one, "contents", contents)
     files = encoders()
     files["text_encoder_2/model.safetensors"] = files["text_encoder_2/model.safetensors"][:-1]
     outcome = auditor.audit(written(tmp_path, files))

@@ -39,14 +39,14 @@ class Param:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor that nobody learns and every version stores, e.g. running_mean: no parameters."""
+    """A tensor that every version stores and that is not learned, e.g. running_mean."""
 
     shape: Shape
 
 
 @dataclass(frozen=True)
 class Legacy:
-    """A tensor that nobody learns and some versions stored, e.g. position_ids: never required."""
+    """A tensor that some versions stored and that is not learned, e.g. position_ids: optional."""
 
     shape: Shape
 
@@ -103,7 +103,7 @@ class Stack:
 
 
 def repeat(count: Dim, build: Callable[[], Module]) -> Repeat:
-    """So many layers of one kind; where there are none, nobody builds one."""
+    """`count` layers of one kind; `build` is not called if the count is zero or less."""
     return Repeat(count, build()) if count.value > 0 else Repeat(dim(0), Module(()))
 
 
@@ -145,7 +145,7 @@ def stack(
 
 
 def numbers(count: Dim) -> range:
-    """0, 1, 2, ... below the count; CheckpointError where so many could never be listed."""
+    """0, 1, 2, ... below the count; CheckpointError for a count that is too large to be listed."""
     if count.value > MAX_TENSORS:
         raise _too_many(count.named, count.value)
     return range(count.value)

@@ -290,8 +290,8 @@ class _Built(NamedTuple):
 def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
     """The tree of blocks of a class, and all that keeps it from being built.
 
-    Where classes share the completed config nobody can tell which of them asked for a default, and
-    nobody asks for faults.
+    Where classes share the completed config, it does not record which of them asked for a default,
+    and no caller asks for faults.
     """
     having = types(target)
     declared = current_type(config.model_type or "")

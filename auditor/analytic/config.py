@@ -42,7 +42,7 @@ LETTERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Keys of configs inside a config; what says how weights are packed is none.
+# Keys of configs inside a config. The settings of a packed layout are not such a config.
 _PART = re.compile(r"_config$|^(encoder|decoder|generator|question_encoder)$")
 _PACKING = re.compile(r"^(quantization|compression)_config$")
 
@@ -57,7 +57,7 @@ class Config:
     Keys may be the config class's own or a synonym of it (`n_embd` or `hidden_size`), in the
     config as in the code that asks.
     Values are as strict as transformers 5 has them: 768 is a size; "768", 768.0 and null are not.
-    Keys that nobody asks for are not looked at.
+    A key that no builder asks for is not looked at.
     """
 
     values: Mapping[str, object]
@@ -166,7 +166,7 @@ class Config:
         return None if self._find(key).value in (None, unless) else self.dim(key)
 
     def positive(self, key: str) -> Dim | None:
-        """A size of which zero or less says that there is none, as -1 does in DeBERTa."""
+        """A size; zero or less means that the model has no such size, as -1 does in DeBERTa."""
         value = self._find(key).value
         return None if type(value) is int and value < 1 else self.dim(key)
 

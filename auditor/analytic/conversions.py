@@ -22,7 +22,7 @@ class ConversionError(Exception):
 
 
 class UnknownOperationError(Exception):
-    """An operation that a later transformers has, and nobody here knows."""
+    """An operation that a later transformers has and this module does not."""
 
 
 class Shapes(Protocol):

@@ -56,8 +56,8 @@ def inventory(
 ) -> Inventory:
     """The tree written out; its formulas say 4*D for F where the replacements do.
 
-    `modules` are known down to `depth` at least (None: all): nobody asks for those of 5,000 layers
-    but who wants to see each.
+    `modules` are known down to `depth` at least (None: all): only a list of every module needs
+    those of 5,000 layers.
     """
     bounded(tree)
     listing = _Listing(tuple(replacements.items()), depth)
@@ -181,7 +181,7 @@ class _Listing:
         try:
             once, _ = self.once(body)
         except CheckpointError:
-            return  # nobody could store it, and nobody needs it
+            return  # it cannot be stored, and no class needs it
         for tensor in once.tensors:
             role = Role.EXTRA if tensor.role.learned else Role.LEGACY
             self.tensors.append(tensor._replace(name=_join(name, tensor.name), role=role))
@@ -263,7 +263,7 @@ class _Pattern:
         return map(_expected, zip(map(here.__add__, self._names), *self._rest, strict=True))
 
     def modules(self, here: str, levels: int | None) -> Iterator[tuple[str, ModuleFormula]]:
-        """Those at most so many levels down, "" being none down; None: all."""
+        """The modules down to that many levels ("" is at level 0); None: all of them."""
         if levels not in self._modules:
             shown = (item for item in self._listed.items() if item[0].count(".") <= (levels or 0))
             self._modules[levels] = dict(shown)
@@ -272,7 +272,7 @@ class _Pattern:
 
 
 def _grouped(count: Dim, numbers: Sequence[int], sizes: Sequence[Dim]) -> Dim:
-    """So many layers of each size, kind by kind: `3*(...) + 58*(...)`.
+    """The layers of each size with their number, kind by kind: `3*(...) + 58*(...)`.
 
     A kind that is the smallest and something more counts as that: `N*(...) + H`.
     """

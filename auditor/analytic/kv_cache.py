@@ -115,7 +115,7 @@ class KVCache:
         return sum(layer.expanded for layer in self.layers)
 
     def elements(self, tokens: int) -> int:
-        """Elements after so many tokens, windows regarded."""
+        """Elements after `tokens` tokens; a layer with a window keeps no more than the window."""
         return sum(layer.elements * min(tokens, layer.window or tokens) for layer in self.layers)
 
 

@@ -42,7 +42,7 @@ class Loading:
     legacy: tuple[Rule, ...] = LEGACY  # those of all classes, which come after them
     converters: tuple[Rule, ...] = ()  # of which at most one is applied, after all renames
     silent: tuple[str, ...] = ()  # patterns of names that are left out without a word
-    buffers: tuple[str, ...] = ()  # the same, of what nobody learns
+    buffers: tuple[str, ...] = ()  # the same, of tensors that are not learned
     unmissed: tuple[str, ...] = ()  # patterns of names in memory that are not reported as missing
     taken: tuple[str, ...] = ()  # patterns of optional buffers that it loads if they are stored
     kept: frozenset[str] = frozenset()  # names on disk that would lead nowhere if renamed
@@ -114,7 +114,7 @@ class Loading:
         return _any(self.silent, name) or self.is_buffer(name)
 
     def is_buffer(self, name: str) -> bool:
-        """Whether the class knows the name for something that nobody learns."""
+        """Whether the class knows the name as that of a tensor that is not learned."""
         return _any(self.buffers, name)
 
     def takes(self, name: str) -> bool:

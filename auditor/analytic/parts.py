@@ -83,7 +83,7 @@ _ZERO, _NEGATIVE = ("power", "inverse"), ("root", "inverse")
 def shares(
     c: Config, width: Dim, by: Dim, *, even: bool = True, scale: Scale = "power"
 ) -> Refused | None:
-    """So many heads that share a width; `even`: nothing is left over."""
+    """What keeps a width from being shared by that many heads; `even`: it has to divide."""
     if c.settled is None:
         return None
     keys = tuple(sorted(symbol.key for symbol in width.symbols | by.symbols))
@@ -102,7 +102,7 @@ def shares(
 
 
 def groups(c: Config, queries: Dim, keys: Dim) -> Refused | None:
-    """So many query heads in groups that share a pair of key and value heads."""
+    """What keeps the query heads from being grouped by the key and value heads."""
     if c.settled is None or keys.value:
         return None
     reason = f"{queries.named} cannot be grouped by {keys.named}"
@@ -123,7 +123,7 @@ _ADDRESSED = 2**63 - 1  # bytes that a tensor in torch can have
 
 
 def unstored(c: Config, *shape: Dim, width: int = 4) -> Refused | None:
-    """A tensor that is made and never stored, of so many bytes a number."""
+    """A tensor that is made and never stored, of that many bytes a number."""
     if c.settled is None:
         return None
     sizes = [size.value for size in shape]
@@ -136,7 +136,7 @@ def unstored(c: Config, *shape: Dim, width: int = 4) -> Refused | None:
 
 
 def depthwise(c: Config, channels: Dim) -> Refused | None:
-    """A convolution of each channel by itself: as many groups, of which there has to be one."""
+    """A convolution of each channel by itself: a group for each channel, at least one group."""
     if c.settled is None or channels.value > 0:
         return None
     keys = tuple(sorted(symbol.key for symbol in channels.symbols))

@@ -90,7 +90,7 @@ class _Stderr:
         over, self._counting = self._OVER if self._counting else "", False
         try:
             typer.echo(over + text, err=True, nl=False)
-        except OSError:  # nobody can be told; the exit code says it all the same
+        except OSError:  # stderr is closed too; the exit code says it all the same
             discard(sys.stderr)
 
     def count_down(self, wait: "Wait | None") -> None:

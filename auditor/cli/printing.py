@@ -51,7 +51,7 @@ def terminal_depth(depth: int | None) -> int:
 def print_outcome(
     outcome: Report | Unaudited, form: FormatChoice, depth: int | None, *, quiet: bool
 ) -> Report | Unaudited:
-    """A report to stdout, and one line to stderr where there is none to make; what was printed."""
+    """A report to stdout, or one line to stderr if there is no report; what was printed."""
     said = (outcome.observed, outcome.expected, outcome.findings)
     known = isinstance(outcome, Report) or any(said)
     if not quiet and (known or form is not FormatChoice.TERMINAL):

@@ -38,7 +38,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     library: Annotated[str | None, typer.Option(help="Models of this library.")] = None,
     search: Annotated[str | None, typer.Option(help="Models with this in their id.")] = None,
     top: Annotated[
-        int | None, typer.Option(min=1, help="So many at most, the first by --sort.")
+        int | None, typer.Option(min=1, help="At most this many, the first by --sort.")
     ] = None,
     sort: Annotated[
         str | None,

@@ -43,7 +43,7 @@ _I64_MAX = 2**63 - 1
 _LEAST_PAIR = 8 + 4 + 1
 _LEAST_TENSOR = 8 + 4 + 4 + 8
 # Tensors of one file, and pairs. Mixtral's oldest files, of one tensor for each expert, have 995,
-# and DeepSeek V3 has 1,086; 10,000 that nobody knows take a second to report. Llama 3 has some 30
+# and DeepSeek V3 has 1,086; 10,000 unknown tensors take a second to report. Llama 3 has some 30
 # pairs.
 _MOST_TENSORS = 10_000
 _MOST_PAIRS = 10_000
@@ -61,12 +61,12 @@ class GgufHeader(Table):
     data_length: int  # bytes up to the end of the last tensor, without the padding after it
 
     def text(self, key: str) -> str | None:
-        """A string of the metadata; None: there is no such key, or it is no string."""
+        """A string of the metadata; None: the key is absent, or its value is not a string."""
         value = self.metadata.get(key)
         return value if isinstance(value, str) else None
 
     def integer(self, key: str) -> int | None:
-        """An integer of the metadata; None: there is no such key, or it is none."""
+        """An integer of the metadata; None: the key is absent, or its value is not an integer."""
         value = self.metadata.get(key)
         return value if type(value) is int else None
 
@@ -92,7 +92,7 @@ class _Entry(NamedTuple):
 
 
 def parse(file: str, sparse: Sparse) -> GgufHeader:
-    """The header that a file begins with; NeedsBytes where more of it is due."""
+    """The header that a file begins with; NeedsBytes where more of it is needed."""
     try:
         return _parse(file, sparse)
     except CheckpointError as error:
@@ -151,7 +151,7 @@ def _begin(cursor: Cursor) -> int:
 
 
 def _countable(cursor: Cursor, what: str, count: int, least: int, most: int) -> None:
-    """Raise where so many cannot be in the file, before any is read."""
+    """Raise if the file has no room for `count` of them, before any is read."""
     if count * least > cursor.size - cursor.place:
         raise CheckpointError(
             f"declares {count:,} {what}, which take {least} bytes each at least: "
@@ -242,8 +242,8 @@ def _contiguous(entries: list[_Entry], alignment: int) -> int:
     for entry in entries:
         if entry.offset != due:
             raise CheckpointError(
-                f"has tensor {quoted(entry.name)} at byte {entry.offset:,} of the data, and "
-                f"{due:,} is due: {before}, and offsets are multiples of {alignment}"
+                f"has tensor {quoted(entry.name)} at byte {entry.offset:,} of the data, expected "
+                f"{due:,}: {before}, and offsets are multiples of {alignment}"
             )
         end = due + entry.length
         due = -(-end // alignment) * alignment

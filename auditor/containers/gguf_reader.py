@@ -12,7 +12,7 @@ from auditor.tensors import Span
 
 
 class Skipped(NamedTuple):
-    """A value too long to be kept: nobody who counts tensors needs the tokens."""
+    """A value too long to be kept: counting tensors does not need the tokens."""
 
     kind: str  # of its items: "string", "f32"; of a string: "byte"
     length: int
@@ -36,7 +36,8 @@ _LONGEST_KEPT = 64 * 1024
 _MOST_VALUES = 65_536
 _MOST_TEXT = 2 * 1024 * 1024
 _LONGEST_KEY = 65_535  # bytes, as the specification has it
-# Arrays inside arrays; the specification allows them, nobody writes them and llama.cpp refuses.
+# Arrays inside arrays; the specification allows them, no known writer makes them and llama.cpp
+# refuses them.
 _DEEPEST = 4
 # Items that have to be looked at one by one, of all arrays of strings and of arrays. The largest
 # vocabulary known, of 262,144 tokens, has 515,000 merges besides.
@@ -93,7 +94,7 @@ class Cursor:
         return self._window[self._at - count : self._at]
 
     def skip(self, count: int, what: str) -> None:
-        """Go on without a look; bytes that nobody has read need not be here."""
+        """Skip bytes without a look; they need not have been fetched."""
         self._room(count, what)
         self._at += count
         if self._at > len(self._window):
@@ -191,12 +192,12 @@ class Cursor:
     def _room(self, count: int, what: str) -> None:
         if count > self.size - self.place:
             raise CheckpointError(
-                f"ends in the middle of {what}: {count:,} bytes are due from byte "
+                f"ends in the middle of {what}: expected {count:,} bytes from byte "
                 f"{self.place:,} on, and the file has {self.size:,}"
             )
 
     def _fill(self, count: int, what: str) -> None:
-        """Have so many bytes from here on in the window."""
+        """Have that many bytes from here on in the window."""
         if self._at + count <= len(self._window):
             return
         self._room(count, what)

@@ -116,7 +116,7 @@ def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
 
 
 def _count(value: object) -> int | float | None:
-    """The value, if files can have so many bytes or parameters; a float is as good as an int."""
+    """The value, if it is a possible number of bytes or parameters; a float will do, too."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _I64_MAX:
         return value
     return None

@@ -15,7 +15,7 @@ MAX_TEXT = 32 * 1024 * 1024
 # headers, at 128. No config of the Hub comes near either.
 MAX_DEPTH = 128
 # Commas and opening brackets of a header as writers write it. The headers of DeepSeek-V3 would be
-# 736,000 in a single file; a shape of so many dimensions takes 12 MB.
+# 736,000 in a single file; a shape with that many dimensions takes 12 MB.
 MAX_VALUES = 1_500_000
 # A config holds fewer: one with the 22,000 classes of ImageNet, by number and by name, 44,000.
 # 290,000 were measured at 100 MB more than a usual config.
@@ -109,7 +109,7 @@ def lfs_pointer_size(head: bytes) -> int | None:
 
 
 def lfs_fault(subject: str, head: bytes) -> str | None:
-    """The sentence for a Git LFS pointer where a file should be; None: it is none."""
+    """The sentence for a Git LFS pointer where a file should be; None: it is not a pointer."""
     size = lfs_pointer_size(head)
     if size is None:
         return None
@@ -155,7 +155,7 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
     if conflict := _CONFLICT.search(error.doc):
         line = error.doc.count("\n", 0, conflict.start()) + 1
         return (
-            f"{subject} holds a git merge conflict that nobody resolved: "
+            f"{subject} holds a git merge conflict that is not resolved: "
             f"line {line} is {quoted(error.doc[conflict.start() :].split(chr(10), 1)[0])}"
         )
     where = f"line {error.lineno} column {error.colno}"

@@ -101,7 +101,7 @@ def _modules(file: str, content: bytes) -> Manifest:
     wrapped = parse_object(b'{"modules":' + content + b"}", file)
     modules = wrapped["modules"]
     if not isinstance(modules, list) or len(wrapped) > 1:
-        raise CheckpointError(f"{named(file)} is {described(modules)}, where a list is due")
+        raise CheckpointError(f"{named(file)}: expected a list, found {described(modules)}")
     found: dict[str, Entry] = {}
     for entry in sorted(_module_entries(file, modules)):
         other = found.get(entry.folder)
@@ -125,7 +125,7 @@ def _module_entries(file: str, modules: list[object]) -> Iterator[Entry]:
         if not isinstance(path, str) or not isinstance(kind, str):
             raise CheckpointError(
                 f"{named(file)}: module {number} has as its path {described(path)} and as its "
-                f"type {described(kind)}, where strings are due"
+                f"type {described(kind)}, expected strings"
             )
         folder = "/".join(part for part in path.split("/") if part not in {"", "."})
         yield Entry(folder, kind.partition(".")[0], kind.rpartition(".")[2])

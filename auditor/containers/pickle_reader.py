@@ -1,8 +1,8 @@
 """The bytes of a pickle, in frames or not, from one opcode to the next.
 
-A frame says how many bytes belong together. The unpickler in C reads so many, and drops what is
-left of them where an opcode wants more; that in Python refuses such a frame. Here a frame begins
-and ends where opcodes do.
+A frame says how many bytes belong together. The unpickler in C reads that many, and drops the rest
+of them if an opcode needs more; the one in Python refuses such a frame. Here a frame begins and
+ends where opcodes do.
 """
 
 from auditor.containers.pickle_arguments import FaultError
@@ -23,7 +23,7 @@ class Reader:
         self.data = data
         self.position = start
         self.at = start  # of the opcode at work
-        self.end = len(data)  # of the frame, or of the data where there is none
+        self.end = len(data)  # of the frame, or of the data outside a frame
         self.framed = False
 
     def leave_frame(self) -> None:

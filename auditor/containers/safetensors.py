@@ -74,8 +74,8 @@ class _Parsed(NamedTuple):
 def header_span(file: str, head: bytes, size: int | None) -> Span:
     """The bytes of the JSON header, as the first bytes of the file and its size allow.
 
-    Needs the first eight bytes; more of them, where they are there, must look like a header. So
-    a file that is none is refused before anything is fetched or allocated for it.
+    Needs the first eight bytes; if more bytes are given, they must look like a header. So a file of
+    another format is refused before anything is fetched or allocated for it.
     """
     if fault := lfs_fault(named(file), head):
         raise CheckpointError(fault)

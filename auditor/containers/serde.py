@@ -2,7 +2,7 @@
 
 The rules that json.loads does not have: repeated fields are refused, repeated names are not but
 every one of them must be well formed, a tensor may be a list of three, a dtype an object of one,
-numbers beyond an f64 are refused even where nobody reads them, escapes must make up whole
+numbers beyond an f64 are refused even where they are not used, escapes must make up whole
 characters.
 """
 
@@ -120,7 +120,7 @@ def _dtype(tensor: str, value: object) -> str:
         raise CheckpointError(f"{tensor}: dtype is {described(value)}, not a dtype's name")
     if name not in DTYPE_BITS:
         raise CheckpointError(
-            f"{tensor}: dtype {quoted(name)} is none of the format's: {', '.join(DTYPE_BITS)}"
+            f"{tensor}: the format has no dtype {quoted(name)}, only {', '.join(DTYPE_BITS)}"
         )
     return name
 

@@ -223,7 +223,7 @@ def _text(key: str | int) -> str:
 
 
 def _listed_in(args: object) -> list[object]:
-    """The list, or what was one, that is a call's first argument; empty where there is none."""
+    """The items of the list or tuple that is a call's first argument; [] for other calls."""
     match args:
         case (list() | tuple() as items, *_):
             return list(items)

@@ -27,7 +27,7 @@ class Legacy(NamedTuple):
     """What a legacy file says: its pickles, up to one with a fault, and what that fault is."""
 
     runs: list[Ran]
-    broken: str | None  # why it is no file of torch.save, or a broken one; then there is no `held`
+    broken: str | None  # why torch.save did not write it, or how it is broken; then `held` is empty
     held: Held
 
     @property
@@ -97,7 +97,7 @@ def _fault(runs: list[Ran]) -> str | None:
         return f": its pickle {runs[-1].fault}"
     if [ran.value for ran in runs[:_FACTS]] != [MAGIC, PROTOCOL]:
         lacks = "its magic number and its protocol are not there"
-        return f" is a pickle, and none of torch.save: {lacks}"
+        return f" is a pickle that torch.save did not write: {lacks}"
     if any(runs[which].persistent for which in (_MAGIC, _PROTOCOL, _FACTS, _KEYS)):
         return ": a pickle beside that of its value asks for a storage, and torch has none for it"
     keys = runs[_KEYS].value

@@ -35,7 +35,7 @@ _CHANGED = Unreadable("is given a state that may change its shape once it is bui
 
 
 def tensor(value: object) -> View | Unreadable | None:
-    """The tensor that a value is; None: it is none."""
+    """The tensor that a value is; None: it is not a tensor."""
     changed: Unreadable | None = None
     for _ in range(_DEEPEST):
         if not (isinstance(value, Call) and isinstance(value.callee, Global)):
@@ -93,7 +93,7 @@ def _rules(name: str) -> bool:
 
 
 def attributes(state: object) -> list[tuple[object, object]] | None:
-    """The items of a dict that becomes attributes; None: it cannot be known, or is none."""
+    """The items of a dict that becomes attributes; None: it is not a dict, or not a known one."""
     match state:
         case Pairs(pairs=pairs):
             return pairs

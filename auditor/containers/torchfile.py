@@ -31,7 +31,7 @@ _TAR = slice(257, 262)
 
 
 def parse(file: str, sparse: Sparse) -> Table:
-    """The tensors of a file of torch.save; raises CheckpointError where it is none."""
+    """The tensors of a file of torch.save; raises CheckpointError for any other file."""
     if sparse.size == 0:
         raise CheckpointError(f"{named(file)} is empty: 0 bytes")
     head = sparse.read(Span(0, min(sparse.size, 32)))
@@ -62,11 +62,11 @@ def _legacy(file: str, sparse: Sparse) -> Table:
 
 
 def _other(head: bytes) -> str:
-    """What a file is that begins as none of torch.save does; the verb first."""
+    """What a file is that does not begin as files of torch.save do; the verb first."""
     if head[_TAR] == b"ustar":
         return "is a tar archive, as torch wrote before 0.1.10; load it once and save it again"
     known = "a safetensors file, perhaps" if head[8:9] == b"{" else identity(head)
-    return f"is {known}, not a file of torch.save" if known else "is no file of torch.save"
+    return f"is {known}, not a file of torch.save" if known else "is not a file of torch.save"
 
 
 def _broken(file: str, imports: tuple[str, ...], broken: str) -> Table:

@@ -90,7 +90,7 @@ def assemble(
 
 
 def _meant(parts: tuple[Part, ...], manifest: TextFile | None) -> tuple[Part, ...]:
-    """The parts that the manifest names; all where there is none, or none that can be read."""
+    """The parts that the manifest names; all parts if there is no manifest that can be read."""
     if manifest is not None:
         try:
             entries = parse_manifest(manifest.name, manifest.content).entries

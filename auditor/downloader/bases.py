@@ -20,8 +20,8 @@ def with_base(
 ) -> Snapshot:
     """The snapshot with the base that its adapter names, or with why that is not to be had.
 
-    Only an adapter in a folder may name a path: one from the Hub is a stranger's, and what is on
-    this machine is none of its business.
+    Only an adapter in a folder may name a path: one from the Hub is a stranger's, and must not
+    choose what is read on this machine.
     """
     config = snapshot.config
     if config is None or config.name != ADAPTER_CONFIG or snapshot.base:

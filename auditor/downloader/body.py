@@ -79,7 +79,7 @@ class Answer:
 
 
 def whole_number(text: str | None) -> int | None:
-    """A header's value as a number; None where it is none, or absurdly long."""
+    """A header's value as a number; None if it is not a number, or absurdly long."""
     return (
         int(text) if text and text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
     )

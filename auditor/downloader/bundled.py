@@ -34,7 +34,7 @@ def file_name(model_id: str) -> str:
 
 
 def read(model: HubModel) -> Snapshot:
-    """The shipped snapshot of a model; raises SourceError where there is none."""
+    """The shipped snapshot of a model; raises SourceError if none is shipped."""
     shipped = names()
     found = next((alias for alias in model.aliases if alias in shipped), None)
     if found is None:

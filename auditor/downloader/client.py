@@ -107,7 +107,7 @@ class _Call:
         self._thread.start()
 
     def result(self, seconds: float) -> httpx2.Response:
-        """The response, or a time-out after so many seconds."""
+        """The response, or a time-out after that many seconds."""
         until = time.monotonic() + seconds
         while True:
             left = until - time.monotonic()

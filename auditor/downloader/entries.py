@@ -14,11 +14,11 @@ from auditor.containers.jsons import MAX_DEPTH, MAX_TEXT_VALUES, bounds_fault
 from auditor.downloader.request import id_fault
 from auditor.errors import Reason, SourceError
 
-# Of one model; the Hub recommends fewer for a repository, and 8 MB of its list are so many.
+# Of one model; the Hub recommends fewer for a repository, and 8 MB of its list hold that many.
 MAX_FILES = 100_000
 
 # Strings and brackets of a page that is cut up, an object without another one in it being a single
-# one: so many take 4 s. A page of a million files has a million.
+# one: this many take 4 s. A page of a million files has a million.
 _MOST_MARKS = 8_000_000
 
 _MOST_HELD = 100_000  # values of one group, unless a single entry has more; 12 MB as files

@@ -123,7 +123,7 @@ def _auto(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snap
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
-    """The copy on this machine that answers in the Hub's place: cached, else shipped."""
+    """The copy on this machine that is read instead: cached, else shipped."""
     cached = partial(cache.read, choose=choose)
     for read, name in ((cached, "the Hugging Face cache"), (bundled.read, "this package")):
         try:
@@ -132,7 +132,7 @@ def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> S
             if error.reason not in {Reason.NOT_CACHED, Reason.NOT_BUNDLED}:
                 raise
             continue
-        say(f"{model.id}: {name} answers in the Hub's place ({why})")
+        say(f"{model.id}: read from {name} instead of the Hub ({why})")
         return replace(snapshot, origin=f"{snapshot.origin} (the Hub did not answer: {why})")
     detail = f"{why}; neither the Hugging Face cache nor this package has {model.id}"
     raise SourceError(why.reason, detail) from why

@@ -53,7 +53,7 @@ def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
 
 
 def _is_folder(path: Path) -> bool:
-    """Raises OSError where nobody may look; a link to nothing is none."""
+    """Whether it is a folder; raises OSError without permission. A broken link is not a folder."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except FileNotFoundError:
@@ -174,9 +174,9 @@ def _listing(folder: Path) -> tuple[RepoFile, ...]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a regular file; raises SourceError where nobody may look at a model's file.
+    """Whether it is a regular file; raises SourceError without permission to look at it.
 
-    So it is in a folder that may be listed and not entered, and behind a link into a closed one.
+    That happens in a folder that may be listed but not entered, or behind a link into such a one.
     """
     try:
         return stat.S_ISREG(path.stat().st_mode)

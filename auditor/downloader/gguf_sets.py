@@ -33,7 +33,7 @@ def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
 
 
 def the_one(names: Iterable[str], where: str) -> Files:
-    """The only model there is; () where there is none. Raises SourceError where there are more."""
+    """The only model of the set; () if it has no model. Raises SourceError if it has several."""
     sets = gguf_sets(names)
     if len(sets) > 1:
         raise _unclear(f"{where} holds {len(sets)} GGUF models", sets)

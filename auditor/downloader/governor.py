@@ -1,4 +1,4 @@
-"""Who rules over the requests of many audits: a sweep has one, a single audit needs none."""
+"""What rules over the requests of many audits: a sweep has one, a single audit needs none."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -19,13 +19,13 @@ class Governor(Protocol):
     """
 
     def admit(self, path: str) -> Turn:
-        """Before a request: waits for its turn; raises SourceError if it has none."""
+        """Before a request: waits for its turn; raises SourceError if it gets no turn."""
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         """The answer has begun."""
 
     def lost(self, turn: Turn) -> None:
-        """There is none."""
+        """The request ended without an answer."""
 
     def held(self, seconds: float) -> None:
         """Before a wait that a server asked for: it is too busy, or has answered too often."""

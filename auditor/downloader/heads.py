@@ -189,7 +189,7 @@ def _tried(name: str, parse: Parse, sparse: Sparse) -> Table | CheckpointError |
 
 
 def _ahead(span: Span, sparse: Sparse) -> Span:
-    """What to read next: of the span what is not here; AHEAD bytes, where there are so many.
+    """What to read next: the part of the span that is not here, AHEAD bytes if the file has them.
 
     At the end of the file these lie before the span: the directory of a zip archive does.
     """

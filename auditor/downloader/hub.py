@@ -100,9 +100,9 @@ def listing_in(answer: Mapping[str, object], model_id: str) -> Listing:
     if not isinstance(found, str) or id_fault(found):
         raise _odd(model_id, f"as its id {described(found)}")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise _odd(model_id, f"as its commit {described(commit)}, where 40 hex digits are due")
+        raise _odd(model_id, f"as its commit {described(commit)}, expected 40 hex digits")
     if not isinstance(siblings, list):
-        raise _odd(model_id, f"as its files {described(siblings)}, where a list is due")
+        raise _odd(model_id, f"as its files {described(siblings)}, expected a list")
     files = {file.name: file for entry in siblings if (file := _repo_file(model_id, entry))}
     return Listing(found, commit, tuple(files[name] for name in sorted(files)))
 
@@ -251,14 +251,14 @@ def endpoint() -> str:
 
 @cache
 def _asked(given: str) -> tuple[str, str]:
-    """Scheme and netloc of an endpoint; raises UsageError for one that is none."""
+    """Scheme and netloc of an endpoint; raises UsageError for what is not an address."""
     try:
         address = Address.of(given)
     except BadAddressError as error:
-        fault = f", and that is no address: {error}"
+        fault = f", which is not an address: {error}"
         raise UsageError(f"HF_ENDPOINT is {quoted(given)}{fault}") from None
     if address.scheme not in {"http", "https"} or not address.host or "%" in address.host:
-        raise UsageError(f"HF_ENDPOINT is {quoted(given)}, where an http address is due")
+        raise UsageError(f"HF_ENDPOINT is {quoted(given)}, expected an http address")
     return address.scheme, address.netloc
 
 

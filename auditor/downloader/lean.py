@@ -71,7 +71,7 @@ class _Line:
                 self._await(error, select.POLLIN)
 
     def is_open(self) -> bool:
-        """Whether a connection that nobody uses can be used again."""
+        """Whether an idle connection can be used again."""
         self._poll.register(self._sock, select.POLLIN)
         return not self._poll.poll(0)  # there is nothing to read but its end
 
@@ -284,7 +284,7 @@ class _Message:
             raise BrokenAnswerError(said) from error
 
     def on_message_begin(self) -> None:
-        self.may_be_followed = False  # where one has ended, nobody asked for another
+        self.may_be_followed = False  # a message after a whole answer belongs to no request
 
     def on_status(self, phrase: bytes) -> None:
         if not self.has_headers:

@@ -16,10 +16,10 @@ T = TypeVar("T")
 ATTEMPTS = 5
 FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, while someone is watching
 
-# Seconds that one request may spend on attempts that nobody answers, while someone is watching. The
-# second one is cut short by them (10 s and 4, by default), so that an audit ends within 20 s.
+# Seconds that one request may spend on attempts without an answer, while someone is watching. They
+# cut the second one short (10 s and 4, by default), so that an audit ends within 20 s.
 MOST_SILENCE = 14.0
-_TIME_OUTS = 1.4  # or so many of HF_HUB_DOWNLOAD_TIMEOUT, where that is longer
+_TIME_OUTS = 1.4  # times HF_HUB_DOWNLOAD_TIMEOUT, if that is longer
 _TOO_SHORT = 0.1  # of all these seconds: no attempt is made for less
 
 _TOO_MANY = 429
@@ -88,7 +88,7 @@ class Patience:
 
 
 def next_wait(fault: PassingError, tried: int, waited: float) -> float:
-    """The seconds until the attempt after this one; raises SourceError where there is none.
+    """The seconds until the next attempt; raises SourceError if no attempt is left.
 
     What the server asks for, else twice as long as the last time; a little more than that, so that
     those who wait together do not come back together. No longer in all than a window.
@@ -124,7 +124,7 @@ def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
-    """An HTTP date; None: this is none."""
+    """An HTTP date; None: the text is not a date."""
     if len(text) > _LONGEST_DATE:
         return None
     try:

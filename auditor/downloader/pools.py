@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def threads(count: int, stop: Callable[[], None]) -> Iterator[ThreadPoolExecutor]:
-    """So many threads, for as long as the block lasts; `stop` ends the waits of those at work.
+    """`count` threads, for as long as the block lasts; `stop` ends the waits of those at work.
 
     Where the block fails they are waited for, but not where the user interrupts it: they may sit in
     a read for seconds yet.

@@ -40,7 +40,7 @@ def refused(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> Sour
 
     if found := told(model, reply, body):
         return found
-    detail = f"{reply.address.host} answered {status} where 200 or 206 was due"
+    detail = f"{reply.address.host} answered {status}, expected 200 or 206"
     return SourceError(Reason.BAD_RESPONSE, detail)
 
 

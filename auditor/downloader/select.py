@@ -61,8 +61,8 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Se
     """What `from_pretrained` would load: safetensors, else torch files; alone, else by an index.
 
     Of a pipeline every component's; otherwise the repository's own, and those of the modules that
-    come after a sentence transformer. Where there are none of these, the adapter, else what a
-    config names, else the GGUF model, else the models in folders, else what some loaders find.
+    come after a sentence transformer. If none of these exist: the adapter, else what a config
+    names, else the GGUF model, else the models in folders, else what some loaders find.
     Raises SourceError where there is no such file, naming what is there instead, or where there
     are several and the user has to say which.
     """

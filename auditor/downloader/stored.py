@@ -175,7 +175,7 @@ def _base(entry: object) -> Base:
     fields = _object(entry, BASE, _BASE_KEYS)
     reason = fields["reason"]
     if reason is not None and reason not in tuple(Reason):
-        raise _FaultError(f"{BASE}: {described(reason)} where a reason is due")
+        raise _FaultError(f"{BASE}: expected a reason, found {described(reason)}")
     return Base(
         model=_string(fields["model"], BASE),
         commit=_commit(fields["commit"]),
@@ -207,24 +207,24 @@ def _parts(entries: object) -> tuple[Part, ...]:
             raise _FaultError("parts: one is empty, or begins where another has not ended")
         found.append(part)
     if not found:
-        raise _FaultError("parts: an empty list, where bytes of the file are due")
+        raise _FaultError("parts: expected bytes of the file, found an empty list")
     return tuple(found)
 
 
 def _object(entry: object, what: str, *shapes: str) -> dict[str, object]:
     """An object with exactly the keys of one of the shapes."""
     if not isinstance(entry, dict):
-        raise _FaultError(f"{what}: {described(entry)} where an object is due")
+        raise _FaultError(f"{what}: expected an object, found {described(entry)}")
     if " ".join(sorted(entry)) not in shapes:
-        due = " or ".join(f"({shape})" for shape in shapes)
-        raise _FaultError(f"{what}: it has the keys {listed(sorted(entry))}; {due} are due")
+        keys = " or ".join(f"({shape})" for shape in shapes)
+        raise _FaultError(f"{what}: expected the keys {keys}, found {listed(sorted(entry))}")
     return entry
 
 
 def _list(entry: object, what: str) -> Sequence[object]:
     """A list whose entries are in the order of their names, none twice."""
     if not isinstance(entry, list):
-        raise _FaultError(f"{what}: {described(entry)} where a list is due")
+        raise _FaultError(f"{what}: expected a list, found {described(entry)}")
     names = [one.get("name") if isinstance(one, dict) else one for one in entry]
     texts = [name for name in names if isinstance(name, str)]
     if any(later <= name for name, later in pairwise(texts)):
@@ -234,13 +234,13 @@ def _list(entry: object, what: str) -> Sequence[object]:
 
 def _string(entry: object, what: str) -> str:
     if not isinstance(entry, str):
-        raise _FaultError(f"{what}: {described(entry)} where a string is due")
+        raise _FaultError(f"{what}: expected a string, found {described(entry)}")
     return entry
 
 
 def _flag(entry: object, what: str) -> bool:
     if not isinstance(entry, bool):
-        raise _FaultError(f"{what}: {described(entry)} where true or false is due")
+        raise _FaultError(f"{what}: expected true or false, found {described(entry)}")
     return entry
 
 
@@ -253,7 +253,8 @@ def _name(entry: object) -> str:
 
 def _number(entry: object, what: str) -> int:
     if type(entry) is not int or not 0 <= entry <= _LARGEST:
-        raise _FaultError(f"{what}: {described(entry)} where a whole number below 2**64 is due")
+        found = described(entry)
+        raise _FaultError(f"{what}: expected a whole number below 2**64, found {found}")
     return entry
 
 
@@ -265,7 +266,7 @@ def _commit(entry: object) -> str | None:
     if entry is None:
         return None
     if not isinstance(entry, str) or not _COMMIT.fullmatch(entry):
-        raise _FaultError(f"commit: {described(entry)} where 40 hex digits are due")
+        raise _FaultError(f"commit: expected 40 hex digits, found {described(entry)}")
     return entry
 
 

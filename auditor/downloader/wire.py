@@ -35,8 +35,8 @@ class BadAddressError(WireError):
     """Nothing can be asked for there."""
 
 
-# Of what status 101 is; the libraries have words of their own for it.
-UPGRADE = "it changes to another protocol, which nobody has asked for"
+# What to say of status 101; each library words it differently.
+UPGRADE = "it changes to another protocol, which the request did not ask for"
 
 
 class Address(NamedTuple):
@@ -49,7 +49,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Raises BadAddressError for what is none."""
+        """Raises BadAddressError for what is not an address."""
         plain = _PLAIN.fullmatch(url)
         if plain and _CLIMBS not in url:
             scheme, host, port, target = plain.groups()
@@ -113,7 +113,7 @@ class Wire(Protocol):
     """Carries requests; called from several threads."""
 
     def ask(self, address: Address, headers: Mapping[str, str], silence: float) -> Reply:
-        """The answer to a GET, a redirect being one; raises WireError where there is none.
+        """The answer to a GET, which may be a redirect; raises WireError if no answer comes.
 
         Its headers come within `grace`, and no read takes longer than `patience`, or else there is
         a time-out; after `silence` seconds if that is less.

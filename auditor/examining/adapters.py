@@ -1,7 +1,7 @@
 """An adapter under audit: its settings and its base's config -> what its file should hold.
 
-Nobody writes down which class the base was, how its modules were called in memory at the time, or
-how many labels its head got. Of the few answers there are, the one that the file bears out counts.
+An adapter does not say which class its base was, how the modules were called in memory at the time,
+or how many labels the head got. The possible answers are few; the one that fits the file counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -76,7 +76,7 @@ def adapted(
 
 
 def _base_config(settings: Settings, base: BaseModel | None) -> Config:
-    """The config of the base; SourceError where it is not to be had, or is none."""
+    """The config of the base; SourceError if it cannot be had, or does not describe a base."""
     if settings.base is None:
         detail = f"{FILE} names no base model: nothing says what its layers are"
         raise SourceError(Reason.NO_CONFIG, detail)

@@ -180,7 +180,7 @@ def _other_model(case: Case, reconciled: Reconciled, expectation: Expectation) -
 def _unchecked(
     found: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
 ) -> Iterator[str]:
-    """What this audit did not compare, so that nobody takes it for compared."""
+    """What this audit did not compare."""
     yield "values: only headers are read, no weight is"
     if found.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"

@@ -37,14 +37,14 @@ def judged(
 def custom_code(
     case: Case, custom: str, why: str, reason: Reason = Reason.CUSTOM_CODE
 ) -> Unaudited:
-    """Nobody says what a repository's own class holds: what is stored is tallied."""
+    """The expectation of a repository's own class is not known: what is stored is tallied."""
     case.know(target=custom.rpartition(".")[2], expected=None, kv_cache=None)
     detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
     return unaudited(case, reason, f"{detail} run; {why}")
 
 
 def _misfit(outcome: Report, expectation: Expectation) -> str | None:
-    """A kind of names that one side has and the other has not; None: there is none."""
+    """A kind of names that only one side has; None: both have the same kinds."""
     needed = {
         tensor.name for tensor in expectation.tensors if tensor.role in {Role.PARAMETER, Role.TIED}
     }

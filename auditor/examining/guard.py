@@ -1,4 +1,4 @@
-"""The one guard around a model: what nobody foresaw becomes its outcome, and the others go on."""
+"""The one guard around a model: an unforeseen error becomes its outcome, and the others go on."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -152,7 +152,7 @@ def _expected(
     case.contradictions.extend(said_of(expectation))
     opinion = second_opinion(config, expectation) if oracle else Opinion()
     declared = says.declared or _declared(config, snapshot)
-    _ = config.dtype  # one that is none ends here, not later
+    _ = config.dtype  # raises here, and not later, if the value is not a dtype
     case.know(expected=expected_side(expectation), kv_cache=kv_cache(expectation, config.values))
     return _Expected(config, found, declared, opinion)
 

@@ -25,8 +25,8 @@ def examine(
 ) -> Report | Unaudited:
     """Audit each model of a snapshot by `one`, and say what they come to.
 
-    The `target` is for the repository's own model; UsageError where there is none. Where that is
-    the only one, its outcome is the repository's.
+    The `target` is for the repository's own model; UsageError if the repository has no model of its
+    own. If that is the only model, its outcome is the repository's.
     """
     of = pieces(snapshot)
     root = next((piece for piece in of.pieces if not piece.folder), None)

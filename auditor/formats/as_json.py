@@ -189,7 +189,7 @@ class _Loading(NamedTuple):
     """What is known of how from_pretrained loads the names of findings."""
 
     in_memory: Mapping[str, tuple[str, ...]]
-    told: frozenset[str] | None  # the names in memory that it tells; None: nobody can tell
+    told: frozenset[str] | None  # the names in memory that it tells; None: not known
 
 
 def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def render(  # noqa: PLR0913 - one keyword for each choice a caller has
     width: int = 80,
     color: bool = False,
 ) -> str:
-    """Weights as stored and in a dtype of so many bits; the cache of `context` tokens in it.
+    """Weights as stored and in a dtype of `bits` bits; the cache of `context` tokens in it.
 
     A few lines at the most where no header was read: what the config implies alone.
     """

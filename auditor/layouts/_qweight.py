@@ -69,7 +69,7 @@ def form_of(members: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | Non
     if qweight is None or scales is None:
         return None
     words, width = qweight[1] * 32, scales[1]
-    # As GPTQ the first would be groups of eight inputs, which nobody writes.
+    # As GPTQ the first would be groups of eight inputs, which no known writer makes.
     by_outputs = zeros is not None and qweight[0] == scales[0] == zeros[0]
     tests = (
         (GEMV, by_outputs and zeros is not None and zeros[1] * 8 == width),

@@ -18,7 +18,9 @@ def note_cache(parts: Members, ledger: Ledger) -> None:
     ledger.note("scales of the KV cache", *found)
     for tensor in found:
         if tensor.shape is not None and tensor.elements != 1 and tensor.shape[1:] != (1, 1):
-            reason = f"a scale of the KV cache is {tensor.shape}; one number, or one a head, is due"
+            reason = (
+                f"a scale of the KV cache is {tensor.shape}, expected one number, or one a head"
+            )
             ledger.fault(reason, tensor)
 
 

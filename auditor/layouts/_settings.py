@@ -18,7 +18,7 @@ def integer(
     *,
     default: int | None = None,
 ) -> int | None:
-    """An integer among `allowed`; the default where there is none; anything else: None, a fault."""
+    """An integer among `allowed`; the default if the key is absent; otherwise None, a fault."""
     value = declared.settings.get(key)
     if value is None:
         return default

@@ -22,7 +22,7 @@ _NAME = "all experts of a layer in one tensor"
 
 
 def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Implied) -> Unpacked:
-    """The same with fused experts in pieces; the very same where there are none."""
+    """The same with fused experts in pieces; the same object if no experts are fused."""
     fused = [piece for piece in unpacked.pieces if piece.name.endswith(ENDS)]
     taken = {(piece.stored.name, piece.stored.file) for piece in unpacked.pieces}
     fused += [

@@ -146,8 +146,8 @@ class Apart(NamedTuple):
 def apart(unpacked: Unpacked, unread: Collection[StoredTensor], *, blind: bool = False) -> Apart:
     """The same without the tensors of files that could not be read, and what these would hold.
 
-    They were unpacked together, for a weight may be in one file and its scales in another. Of some
-    files nobody knows what they hold where it is `blind`.
+    They were unpacked together, for a weight may be in one file and its scales in another. `blind`
+    means that some files hold tensors that are not known.
     """
     if blind:
         faults = tuple(fault for fault in unpacked.faults if not fault.lacks)

@@ -91,7 +91,7 @@ def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpa
 
 
 def _parameters(stored: Stored) -> Iterator[tuple[str, dict[str, StoredTensor]]]:
-    """`X.weight` and its parts; one that has a single part of an ordinary name is none."""
+    """`X.weight` and its parts; a single part with an ordinary name is not packed."""
     for module, members in stored.modules.items():
         found: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
         for last, tensor in members.items():

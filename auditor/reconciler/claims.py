@@ -106,7 +106,7 @@ _HEADER_BYTES = 1024  # of a tensor in the header, the most; safetensors takes 1
 def listed_size_rule(
     files: Sequence[RepoFile], expectation: Expectation, declared: str | None
 ) -> Iterator[Finding]:
-    """A lone weight file that nobody opened has room for what the config declares.
+    """A lone weight file that was not opened has room for what the config declares.
 
     It may hold more, buffers for instance.
     """

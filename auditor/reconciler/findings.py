@@ -44,8 +44,8 @@ def _expected(tensors: tuple[ExpectedTensor, ...]) -> int:
     return sum(tensor.elements for tensor in tensors if tensor.role.learned)
 
 
-# Names of one finding of what nothing expects. Folding as many random ones takes 0.3 s and 20 MB,
-# and nobody reads them; there may be ten times as many.
+# Names in one finding of tensors that nothing expects. Folding this many random names takes 0.3 s
+# and 20 MB, more than a reader looks at; a model may have ten times as many.
 MOST_NAMED = 20_000
 
 
@@ -414,7 +414,7 @@ class AbsentPart:
 
     @property
     def parameters(self) -> int:
-        return 0  # without its config nobody knows
+        return 0  # not known without its config
 
     @property
     def explains(self) -> int:

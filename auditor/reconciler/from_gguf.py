@@ -49,7 +49,7 @@ def said(snapshot: Snapshot) -> Said | None:
 
 
 def _shard_findings(headers: list[GgufHeader], there: int) -> Iterator[Finding]:
-    """`there` are so many files, of which some may have no header that can be read."""
+    """`there`: the number of files, some of which may have no header that can be read."""
     tensors = sum(len(header.tensors) for header in headers)
     numbers: dict[int, str] = {}
     for header in headers:

@@ -54,7 +54,7 @@ class _Found(NamedTuple):
 
 
 def report(load: Load) -> LoadReport:
-    """Raises UnknownOperationError where it takes a conversion that nobody here knows."""
+    """Raises UnknownOperationError if loading takes a conversion that is not known here."""
     target, shapes = load.target, load.target.shapes
     missing, unexpected = dict.fromkeys(load.missing), set[str]()
     mismatched: set[Mismatch] = set()

@@ -56,7 +56,7 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
         )
         return Predicted(report(load))
     except UnknownOperationError as error:
-        reason = f"the load report: nobody here knows the conversion {error}, which it takes"
+        reason = f"the load report: it takes the conversion {error}, which is not known here"
         return Predicted(unchecked=(reason,))
 
 

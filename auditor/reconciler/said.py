@@ -39,8 +39,8 @@ def said(snapshot: Snapshot, entry: Entry | None = None) -> Said | None:
     """None: no file says it, or none that can be read.
 
     `entry` is what the manifest of a repository of several models says of this one.
-    Raises CheckpointError for a config that is none, SourceError for an architecture that is not
-    known.
+    Raises CheckpointError for a file that is not a config, SourceError for an architecture that is
+    not known.
     """
     if is_gguf(snapshot):
         from auditor.reconciler import from_gguf  # noqa: PLC0415 - most audits have none

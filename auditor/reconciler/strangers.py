@@ -111,7 +111,7 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Stranger:
 
 
 def extra(hit: Hit, loading: Loading) -> Stranger:
-    """A tensor that the target class itself says nobody here reads."""
+    """A tensor that, by the rules of the target class, no class here reads."""
     silent = all(map(loading.leaves_out, loading.reported(hit.stored.name)))
     return _extra(hit.stored, hit.expected)._replace(silent=silent)
 

@@ -87,7 +87,7 @@ class Holdings:
 def holdings(
     reconciled: Reconciled, names: int, written: Mapping[str, Written] = _NOTHING
 ) -> Holdings | None:
-    """What an index of so many names holds; None where nobody knows all of its names.
+    """What an index of `names` names holds; None if some of its names are not known.
 
     `written` is what the layout stores under names of packed tensors without a header.
     """
@@ -263,7 +263,7 @@ def _usual(scales: Iterable[Scales]) -> int:
 def summed(held: Holdings, total: float, declared: str | None) -> Sum | None:
     """The widths in which the holdings take exactly `total` bytes; the declared dtype comes first.
 
-    None: there are none.
+    None: no width fits.
     """
     first = [declared] if declared in WIDTHS else []
     dtypes = list(dict.fromkeys([*first, *WIDTHS]))

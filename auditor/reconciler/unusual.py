@@ -1,4 +1,4 @@
-"""Weights under names that not every loader looks for: who reads them, and where nobody does."""
+"""Weights under names that not every loader looks for: which loaders read them, if any."""
 
 from collections.abc import Iterator
 

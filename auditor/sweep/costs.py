@@ -66,7 +66,7 @@ class Load:
 
 
 def hours(api: int, resolvers: int, quota: Quota) -> float:
-    """How long so many requests take: the lists first, then the files, as fast as is allowed."""
+    """How long the requests take: the lists first, then the files, as fast as is allowed."""
     windows = api / (quota.api - spared(quota.api))
     windows += resolvers / (quota.resolvers - spared(quota.resolvers))
     return windows * WINDOW / _HOUR

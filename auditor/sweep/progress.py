@@ -11,7 +11,7 @@ from auditor.downloader.waiting import InLines, Wait
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-_EVERY = 10.0  # seconds between lines where nobody watches a bar
+_EVERY = 10.0  # seconds between lines where no bar is shown
 _VERDICTS = ("clean", "findings", "unaudited")
 
 
@@ -25,10 +25,10 @@ class Progress(Protocol):
     ) -> None: ...
 
     def selected(self, models: int) -> None:
-        """So many models were found until now."""
+        """`count` models were found until now."""
 
     def begin(self, models: int) -> None:
-        """So many are to be audited."""
+        """`count` models are to be audited."""
 
     def done(self, verdict: str) -> None:
         """One is."""

@@ -62,10 +62,10 @@ class Auditors(Protocol):
     def submit(self, waiting: Waiting) -> None: ...
 
     def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within so many seconds."""
+        """What is done within that many seconds."""
 
     def waiting(self) -> Wait | None:
-        """What is waited for, and how long yet; None: nobody waits."""
+        """What is waited for, and how long yet; None: no request waits."""
 
 
 def sweep(
@@ -227,7 +227,7 @@ def _done(crew: Auditors, waiting: Iterator[Waiting], waits: Waits) -> Iterator[
 
 
 def crashes(swept: Swept) -> str | None:
-    """What to say of models whose audit failed by a fault of our own; None: there are none."""
+    """What to say of models whose audit failed by a fault of our own; None: no such model."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
     if not count:
         return None

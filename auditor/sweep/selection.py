@@ -42,7 +42,7 @@ class Selection:
     filters: tuple[str, ...] = ()  # tags; a library is one
     search: str | None = None
     sort: str | None = None  # downloads, likes, lastModified, ...: the most of it first
-    top: int | None = None  # so many at most
+    top: int | None = None  # the largest number of models
 
     @property
     def described(self) -> Mapping[str, object]:

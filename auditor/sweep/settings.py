@@ -50,8 +50,7 @@ def read(path: Path) -> Settings:
     policy = dict(_section(path, table, "policy"))
     fail_on = policy.pop("fail_on", None)
     if fail_on not in {None, "error", "warning", "never"}:
-        due = "error, warning or never is due"
-        raise UsageError(f"{quoted(str(path))}: policy.fail_on is {described(fail_on)}; {due}")
+        raise _wrong(path, "policy.fail_on", "error, warning or never", fail_on)
     return Settings(
         selections=tuple(_selection(path, one) for one in chosen),
         policy=_policy(path, policy),
@@ -153,11 +152,9 @@ def _policy(path: Path, table: Mapping[str, Any]) -> Policy:
     _known(path, table, ("fail_on", *(one.name for one in fields(Policy))), "[policy]")
     for name, value in table.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            due = "a number above 0 is due"
-            raise UsageError(f"{quoted(str(path))}: policy.{name} is {described(value)}; {due}")
+            raise _wrong(path, f"policy.{name}", "a number above 0", value)
         if isinstance(value, float) and name != "deadline":
-            due = "a whole number is due"
-            raise UsageError(f"{quoted(str(path))}: policy.{name} is {described(value)}; {due}")
+            raise _wrong(path, f"policy.{name}", "a whole number", value)
     return Policy(**table)
 
 
@@ -173,12 +170,15 @@ def _output(path: Path, table: Mapping[str, Any]) -> Output:
 
 def _count(path: Path, key: str, value: object) -> int | None:
     if value is not None and (type(value) is not int or value < 1):
-        due = "a number from 1 on is due"
-        raise UsageError(f"{quoted(str(path))}: {key} is {described(value)}; {due}")
+        raise _wrong(path, key, "a number from 1 on", value)
     return value
 
 
 def _text(path: Path, key: str, value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise UsageError(f"{quoted(str(path))}: {key} is {described(value)}; a string is due")
+        raise _wrong(path, key, "a string", value)
     return value
+
+
+def _wrong(path: Path, key: str, expected: str, found: object) -> UsageError:
+    return UsageError(f"{quoted(str(path))}: {key}: expected {expected}, found {described(found)}")

@@ -85,7 +85,7 @@ def _digest(package: Path) -> str:
 
 
 def _oracle() -> str | None:
-    """Who answers where there is no closed form; None: nobody, and such models stay unaudited."""
+    """What answers where there is no closed form; None: such models stay unaudited."""
     if find_spec("torch") is None or find_spec("transformers") is None:
         return None
     try:

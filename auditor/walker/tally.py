@@ -220,7 +220,7 @@ def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
 
 
 def _add(sums: dict[str, _Totals], name: str, more: _Totals) -> None:
-    """Add to the sums of that name; where there are none, these become a copy of the others."""
+    """Add to the sums of that name; a name without sums gets a copy of the others."""
     if name not in sums:
         sums[name] = more.copy()
         return

@@ -124,7 +124,7 @@ VALUES = (
     refused(
         "no quant_method", r"^quantization_config\.qu", quantization_config={"quant_method": 4}
     ),
-    refused("a flag that is none", "refuses it: tie_word_.* 'yes'", tie_word_embeddings="yes"),
+    refused("a flag that is a string", "refuses it: tie_word_.* 'yes'", tie_word_embeddings="yes"),
     refused("no row for padding", "^pad_token_id is 11, .* has rows 0 to 10: ", pad_token_id=11),
     refused("padding beyond all rows", r"^pad_token_id is .*\(601 digits\)", pad_token_id=10**600),
     refused("labels in a list, for no head", "refuses it: id2label is a list", id2label=[]),
@@ -195,14 +195,14 @@ REFUSALS = (
     ),
 )
 ODD_BUT_TRUE = (
-    ("a flag where nobody looks", {"output_past": "yes"}),
-    ("fewer labels than none, which is none", {"num_labels": -1}),
+    ("a flag under a key that is not read", {"output_past": "yes"}),
+    ("a negative number of labels, which means none", {"num_labels": -1}),
     ("no class, a family", {"architectures": ...}),
     ("class null, a family", {"architectures": None}),
     ("no class in the list", {"architectures": []}),
-    ("NaN where nobody looks", {"layer_norm_eps": float("nan")}),
-    ("4,000 keys that nobody knows", {f"key_{n}": n for n in range(4000)}),
-    ("a huge number where nobody looks", {"eos_token_id": 10**600}),
+    ("NaN under a key that is not read", {"layer_norm_eps": float("nan")}),
+    ("4,000 unknown keys", {f"key_{n}": n for n in range(4000)}),
+    ("a huge number under a key that is not read", {"eos_token_id": 10**600}),
     ("70,000 empty objects", {"a": {str(n): {} for n in range(70_000)}}),
 )
 

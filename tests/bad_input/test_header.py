@@ -114,7 +114,7 @@ SPELT = (
     top("NaN", "NaN is no JSON number", inserted('"a":{"shape":[NaN]}')),
 )
 TRIED = (
-    entry("an unknown dtype", f"tensor '{WORDS}': dtype 'F33' is none of", dtype="F33"),
+    entry("an unknown dtype", f"tensor '{WORDS}': the format has no dtype 'F33'", dtype="F33"),
     entry("a dtype that is a number", f"tensor '{WORDS}': dtype is 32, not", dtype=32),
     entry("too many rows", r"F32 \[12, 4\], takes 192 bytes, but .* span 176", shape=[12, 4]),
     entry("a shape beyond 2^64", r"is too large: its size in bits", shape=[2**32, 2**33]),

@@ -212,9 +212,11 @@ FOUND = (
     ),
 )
 LISTINGS = (
-    listing("a commit that is a branch", "as its commit the string 'main', where 40", sha="main"),
-    listing("no commit", "as its commit null, where 40 hex digits are due", sha=...),
-    listing("no files", "as its files null, where a list is due", siblings=...),
+    listing(
+        "a commit that is a branch", "as its commit the string 'main', expected 40", sha="main"
+    ),
+    listing("no commit", "as its commit null, expected 40 hex digits", sha=...),
+    listing("no files", "as its files null, expected a list", siblings=...),
     listing("files that are a string", "as its files the string", siblings="config.json"),
     listing("a file that is a number", "a file named null", siblings=[4]),
     listing("a file above the repo", "a file named", siblings=[{"rfilename": "../../etc/passwd"}]),
@@ -326,20 +328,20 @@ MACHINES = (
     machine(
         "an endpoint without a scheme",
         USAGE,
-        "HF_ENDPOINT is 'nonsense', where",
+        "HF_ENDPOINT is 'nonsense', expected",
         HF_ENDPOINT="nonsense",
     ),
     machine("an endpoint without a host", USAGE, "HF_ENDPOINT is 'http:.*'", HF_ENDPOINT="http://"),
     machine(
         "an endpoint of ftp",
         USAGE,
-        "HF_ENDPOINT is 'ftp://a', where an http",
+        "HF_ENDPOINT is 'ftp://a', expected an http",
         HF_ENDPOINT="ftp://a",
     ),
     machine(
         "an endpoint with a space",
         USAGE,
-        "HF_ENDPOINT is 'http://a b', wh",
+        "HF_ENDPOINT is 'http://a b', expected",
         HF_ENDPOINT="http://a b",
     ),
     machine("half an endpoint", USAGE, "an HF_ variable .*IPv6", HF_ENDPOINT="http://[::1"),

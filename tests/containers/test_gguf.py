@@ -282,7 +282,7 @@ REFUSED = {
     ),
     "a key past the end": (
         gguf_bytes(counts=(0, 1), alignment=1) + string("a", length=HUGE) + bytes(20),
-        "ends in the middle of the key of metadata pair 0: 9,223,",
+        "ends in the middle of the key of metadata pair 0: expected 9,223,",
     ),
     "a key that is not UTF-8": (
         gguf_bytes(counts=(0, 1), alignment=1) + string(b"\xff\xfe") + bytes(20),
@@ -295,7 +295,7 @@ REFUSED = {
     "a type of 13": (gguf_bytes([("a", 13, b"")], GOOD), "has the value type 13 for 'a'"),
     "a string past the end": (
         gguf_bytes([("a", STRING, string("", length=HUGE))], GOOD),
-        "ends in the middle of the value of 'a': 9,223,",
+        "ends in the middle of the value of 'a': expected 9,223,",
     ),
     "items of type 13": (
         gguf_bytes([("a", ARRAY, array(13, []))], GOOD),
@@ -373,15 +373,15 @@ REFUSED = {
     ),
     "a gap": (
         gguf_bytes([], [Tensor("t"), Tensor("u", offset=512)]),
-        "has tensor 'u' at byte 512 of the data, and 256 is due: 't' ends at 256",
+        "has tensor 'u' at byte 512 of the data, expected 256: 't' ends at 256",
     ),
     "an overlap": (
         gguf_bytes([], [Tensor("t"), Tensor("u", offset=0)]),
-        "has tensor 'u' at byte 0 of the data, and 256 is due",
+        "has tensor 'u' at byte 0 of the data, expected 256",
     ),
     "a first tensor that is late": (
         gguf_bytes([], [Tensor("t", offset=32)]),
-        "has tensor 't' at byte 32 of the data, and 0 is due: the data begins at 0",
+        "has tensor 't' at byte 32 of the data, expected 0: the data begins at 0",
     ),
 }
 

@@ -165,7 +165,7 @@ BROKEN = {
     "tensor 'a' begins at byte 4 of the data and leaves a gap of 4: the data begins at 0": tensor(
         "U8", "[4]", "[4,8]"
     ),
-    "tensor 'a': dtype 'F128' is none of the format's: BOOL, F4,": tensor("F128", "[]", "[0,16]"),
+    "tensor 'a': the format has no dtype 'F128', only BOOL, F4,": tensor("F128", "[]", "[0,16]"),
     "tensor 'a': dtype is null, not a dtype's name": one(
         '{"dtype":null,"shape":[],"data_offsets":[0,1]}'
     ),

@@ -73,7 +73,7 @@ def test_where_the_hub_does_not_answer_the_cache_does(at_hub, cache, fault):
     assert (snapshot.source, snapshot.commit) == (Source.CACHE, SHA)
     assert "(the Hub did not answer: " in snapshot.origin
     assert len(told) == 1
-    assert told[0].startswith(f"{SHIPPED}: the Hugging Face cache answers in the Hub's place (")
+    assert told[0].startswith(f"{SHIPPED}: read from the Hugging Face cache instead of the Hub (")
 
 
 @pytest.mark.parametrize("fault", NO_ANSWER, ids=str)
@@ -84,7 +84,7 @@ def test_where_the_cache_has_nothing_the_package_answers(at_hub, fault):
     assert (snapshot.source, snapshot.model) == (Source.BUNDLED, f"google-bert/{SHIPPED}")
     assert snapshot.origin.startswith("rebuilt from the published config.json")
     assert "(the Hub did not answer: " in snapshot.origin
-    assert told[0].startswith(f"{SHIPPED}: this package answers in the Hub's place (")
+    assert told[0].startswith(f"{SHIPPED}: read from this package instead of the Hub (")
 
 
 def test_offline_auto_goes_straight_to_what_is_here(at_hub, monkeypatch):

@@ -360,7 +360,7 @@ def test_a_name_that_nobody_knows_is_not_asked_for_twice(machine, monkeypatch):
 )
 def test_an_endpoint_that_is_no_address_is_the_users_fault(machine, endpoint):
     machine.setattr(constants, "ENDPOINT", endpoint)
-    with pytest.raises(UsageError, match=r"HF_ENDPOINT is .*, where an http address is due"):
+    with pytest.raises(UsageError, match=r"HF_ENDPOINT is .*, expected an http address"):
         fetch("org/name")
 
 

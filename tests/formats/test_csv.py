@@ -5,7 +5,9 @@ import io
 from dataclasses import replace
 
 import pytest
-from formats.examples import EXAMPLES, HOSTILE, bert_base_chinese, every_kind, gated, hostile
+from formats.clean_bert import bert_base_chinese
+from formats.every_kind import every_kind
+from formats.examples import EXAMPLES, HOSTILE, gated, hostile
 from hypothesis import given
 from hypothesis import strategies as st
 

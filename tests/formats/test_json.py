@@ -5,7 +5,9 @@ from importlib.resources import files
 from typing import get_args
 
 import pytest
-from formats.examples import EXAMPLES, HOSTILE, bert_base_chinese, every_kind, hostile
+from formats.clean_bert import bert_base_chinese
+from formats.every_kind import every_kind
+from formats.examples import EXAMPLES, HOSTILE, hostile
 from jsonschema import Draft202012Validator, ValidationError
 
 from auditor.analytic import Role

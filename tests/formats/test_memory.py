@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from formats.examples import bert_base_chinese, gated
+from formats.clean_bert import bert_base_chinese
+from formats.examples import gated
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from formats.examples import EXAMPLES, bert_base_chinese, every_kind, gated, hostile, row, stored
+from formats.clean_bert import bert_base_chinese
+from formats.every_kind import every_kind
+from formats.examples import EXAMPLES, gated, hostile
+from formats.making import row, stored
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,6 +8,7 @@ import json
 from math import ceil
 
 import pytest
+from layouts.gptq_words import packed_words
 from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from layouts.packed import (
     bookkeeping,
@@ -21,7 +22,6 @@ from layouts.packed import (
 )
 from layouts.packers import write
 from layouts.test_awq import gemm_words
-from layouts.test_gptq import packed_words
 
 from auditor.audit import audit
 from auditor.layouts.auto_round import LAYOUT

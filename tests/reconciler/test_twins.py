@@ -70,7 +70,7 @@ def test_a_tie_that_is_stored_twice_is_a_duplicate(tmp_path):
                 (f"lacks {len(TENSORS)} tensors", tuple(TENSORS)),
             ],
         ),
-        (b"x", [("is no file of torch.save; it is not compared", (TWIN,))]),
+        (b"x", [("is not a file of torch.save; it is not compared", (TWIN,))]),
     ],
     ids=["same", "buffer", "tied", "lacks", "more", "reshaped", "copy", "renamed", "broken"],
 )

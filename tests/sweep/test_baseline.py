@@ -123,11 +123,11 @@ WRONG = {
     "": r"entry 1 has no kind",
     'kind = "missing"\nmodel = "*"\n': "entry 1 has no reason",
     GOOD.replace("missing", "messing"): "entry 1: no such kind 'messing'; kinds are .*missing",
-    GOOD.replace('"r"', "1"): "entry 1: reason is 1; a string is due",
-    GOOD.replace('"r"', '""'): "entry 1: reason is the string ''; a string is due",
+    GOOD.replace('"r"', "1"): "entry 1: reason: expected a string, found 1",
+    GOOD.replace('"r"', '""'): "entry 1: reason: expected a string, found the string ''",
     f"{GOOD}until = 1": "entry 1: 'until' is not known; kind, model, name, reason, expires are",
     f'{GOOD}expires = "soon"': "entry 1: expires is the string 'soon'; 2027-03-31 is one",
-    f"{GOOD}expires = 2027": "entry 1: expires is 2027; a date is due",
+    f"{GOOD}expires = 2027": "entry 1: expires: expected a date, found 2027",
 }
 
 
@@ -144,8 +144,8 @@ FILES = {
     "not TOML": (b"[[", "a baseline, cannot be read"),
     "not UTF-8": (b"\xff", "a baseline, cannot be read"),
     "another table": (b"[ignore]", "'ignore' is not known; accept is"),
-    "no list": (b"accept = 1", "accept is 1; a list is due"),
-    "no tables": (b"accept = [1]", "entry 1 is 1; a table is due"),
+    "no list": (b"accept = 1", "accept: expected a list, found 1"),
+    "no tables": (b"accept = [1]", "entry 1: expected a table, found 1"),
 }
 
 
@@ -166,5 +166,5 @@ def test_a_baseline_that_is_not_there_is_said(tmp_path):
 def test_json_that_is_no_object_is_refused(text, tmp_path):
     path = tmp_path / "b.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match=r"an object is due|cannot be read"):
+    with pytest.raises(UsageError, match=r"expected an object|cannot be read"):
         read(path)

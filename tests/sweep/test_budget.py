@@ -36,7 +36,7 @@ class Server:
             self.answer()
 
     def take(self, path=FILE):
-        """The seconds that a request has to wait; it goes unanswered for now."""
+        """The seconds that a request waits until the budget admits it; it gets no answer here."""
         self.turn = self.budget.take(path)
         return self.turn.waited
 

@@ -318,7 +318,7 @@ def test_a_cluster_without_workers_is_not_waited_for_for_ever(models, settings, 
 def test_an_address_that_is_none_is_the_users_fault(address, at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setattr(cluster, "_CONNECTING", 0.3)
-    with pytest.raises(UsageError, match="tcp://HOST:PORT is due"):
+    with pytest.raises(UsageError, match="expected tcp://HOST:PORT"):
         runner.sweep(settings(OURS), night="n1", scheduler=address)
 
 

@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from formats.examples import EXAMPLES, every_kind, expected, pipeline, stored
+from formats.every_kind import every_kind
+from formats.examples import EXAMPLES, pipeline
+from formats.making import expected, stored
 from nightly_stores import VERSIONS
 
 from auditor.cli import console, sweep

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import chromium
 import pytest
-from formats.examples import HOSTILE, bert_base_chinese, every_kind, gated, hostile, pipeline
+from formats.clean_bert import bert_base_chinese
+from formats.every_kind import every_kind
+from formats.examples import HOSTILE, gated, hostile, pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 from nightly_stores import finding, outcome_of, plain, store_of, unaudited

@@ -11,7 +11,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from formats.examples import EXAMPLES, HOSTILE, every_kind, gated, pipeline
+from formats.every_kind import every_kind
+from formats.examples import EXAMPLES, HOSTILE, gated, pipeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nightly_stores import (

@@ -4,7 +4,8 @@ import json
 import re
 
 import pytest
-from formats.examples import HOSTILE, every_kind
+from formats.every_kind import every_kind
+from formats.examples import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator

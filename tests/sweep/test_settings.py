@@ -53,29 +53,31 @@ def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
     assert read(file("[[selection]]\ntop = 1\n")).output.keep is None
 
 
+SELECTION = "[[selection]]\ntop = 1\n"
+NUMBER = "expected a number from 1 on"
 WRONG = {
     "": r"no \[\[selection\]\] says which models to sweep",
     "selection = 3": "no .*selection",
     "[[selection]]": "a selection that chooses nothing|chooses nothing would be the whole Hub",
     "[[selection]]\nautor = 'x'": "has no 'autor'; it has author, filter, ids",
-    "[[selection]]\nauthor = 3": "selection.author is 3; a string is due",
-    "[[selection]]\ntop = 0": "selection.top is 0; a number from 1 on is due",
-    "[[selection]]\ntop = true": "selection.top is true; a number",
+    "[[selection]]\nauthor = 3": "selection.author: expected a string, found 3",
+    "[[selection]]\ntop = 0": f"selection.top: {NUMBER}, found 0",
+    "[[selection]]\ntop = true": f"selection.top: {NUMBER}, found true",
     "[[selection]]\nids = 'none.txt'": "'.*none.txt', a list of ids, cannot be read",
     "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are taken as they are",
     "[policy\n": "is no TOML",
     "surprise = 1": "a sweep.toml has no 'surprise'; it has output, policy, selection",
-    "[[selection]]\ntop = 1\n[policy]\nprocesses = 0": "policy.processes is 0; a number above 0",
-    "[[selection]]\ntop = 1\n[policy]\nat_once = 1.5": "policy.at_once is 1.5; a whole number",
-    "[[selection]]\ntop = 1\n[policy]\nspeed = 1": "has no 'speed'",
-    "[[selection]]\ntop = 1\n[policy]\nfail_on = 'info'": "fail_on is the string 'info'; error,",
+    f"{SELECTION}[policy]\nprocesses = 0": "policy.processes: expected a number above 0, found 0",
+    f"{SELECTION}[policy]\nat_once = 1.5": "policy.at_once: expected a whole number, found 1.5",
+    f"{SELECTION}[policy]\nspeed = 1": "has no 'speed'",
+    f"{SELECTION}[policy]\nfail_on = 'info'": "fail_on: expected error, warning or never, found",
     "policy = 3\n[[selection]]\ntop = 1": r"policy is 3, not a \[policy\] table",
-    "[[selection]]\ntop = 1\n[output]\nplace = 'x'": "has no 'place'",
-    "[[selection]]\ntop = 1\n[output]\nplace = 3": "has no 'place'; it has keep, reports, store",
-    "[[selection]]\ntop = 1\n[output]\nkeep = 0": "output.keep is 0; a number from 1 on is due",
-    "[[selection]]\ntop = 1\n[output]\nkeep = true": "output.keep is true; a number from 1 on",
-    "[[selection]]\ntop = 1\n[output]\nkeep = '2'": "output.keep is the string '2'; a number",
-    "[[selection]]\ntop = 1\n[output]\nkeep = 1.5": "output.keep is 1.5; a number from 1 on",
+    f"{SELECTION}[output]\nplace = 'x'": "has no 'place'",
+    f"{SELECTION}[output]\nplace = 3": "has no 'place'; it has keep, reports, store",
+    f"{SELECTION}[output]\nkeep = 0": f"output.keep: {NUMBER}, found 0",
+    f"{SELECTION}[output]\nkeep = true": f"output.keep: {NUMBER}, found true",
+    f"{SELECTION}[output]\nkeep = '2'": f"output.keep: {NUMBER}, found the string '2'",
+    f"{SELECTION}[output]\nkeep = 1.5": f"output.keep: {NUMBER}, found 1.5",
 }
 
 

@@ -3,6 +3,8 @@
 import re
 from random import Random
 
+from fuzz.byte_changes import changed_bytes
+
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[-+.0-9eE]+|[a-z]+|[][{},:]|\s+|.', re.DOTALL)
 # What a field may hold in place of what belongs there; numbers, strings and nesting at the bounds
 # that Python, serde and this project have.
@@ -52,16 +54,8 @@ def _tokens(content: bytes, random: Random) -> bytes:
     return b"".join(tokens)
 
 
+_ODD_BYTES = (b"\0", b"\xff", b"\xef\xbb\xbf", b'"', b"\\", b"\n")
+
+
 def _bytes(content: bytes, random: Random) -> bytes:
-    changed = bytearray(content)
-    at = random.randrange(len(changed) + 1)
-    match random.randrange(4):
-        case 0:
-            changed[at : at + 1] = random.randbytes(1)
-        case 1:
-            changed[at:at] = random.choice((b"\0", b"\xff", b"\xef\xbb\xbf", b'"', b"\\", b"\n"))
-        case 2:
-            del changed[at : at + random.randrange(1, 9)]
-        case _:
-            del changed[at:]
-    return bytes(changed)
+    return changed_bytes(content, random, _ODD_BYTES)

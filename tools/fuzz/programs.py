@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from fuzz.byte_changes import changed_bytes
+
 HOSTILE = b"\x80\x02cposix\nsystem\nX\x02\0\0\0:;\x85R."
 CALL = HOSTILE[2:-1]
 
@@ -301,21 +303,11 @@ def _opcodes(data: bytes, random: Random) -> bytes:
     return b"".join(parts)
 
 
+_ODD_BYTES = (b"\0", b"\n", b"\xff", b"'", b".", b"L", b"\x95")
+
+
 def _bytes(data: bytes, random: Random) -> bytes:
-    changed = bytearray(data)
-    at = random.randrange(len(changed) + 1)
-    match random.randrange(5):
-        case 0:
-            changed[at : at + 1] = random.randbytes(1)
-        case 1:
-            changed[at:at] = random.randbytes(random.randrange(1, 4))
-        case 2:
-            del changed[at : at + random.randrange(1, 4)]
-        case 3:
-            changed[at : at + 1] = random.choice((b"\0", b"\n", b"\xff", b"'", b".", b"L", b"\x95"))
-        case _:
-            del changed[at:]
-    return bytes(changed)
+    return changed_bytes(data, random, _ODD_BYTES)
 
 
 def _framed(data: bytes, random: Random) -> bytes:

@@ -64,22 +64,27 @@ def _case(random: Random) -> bytes:
 
 
 def _judge(content: bytes) -> Verdict:
-    ours, theirs = _ours(content), _theirs(content)
+    ours, theirs = observed(content), expected(content)
     fault = None if ours == theirs else f"is {ours}, and to the library {theirs}"
     return Verdict(READ if ours is not None else REFUSED, fault)
 
 
-def _ours(content: bytes) -> dict[str, object] | None:
+def observed(content: bytes) -> dict[str, object] | None:
+    """What we make of a file: name -> (dtype, shape, bytes of data); None: it is refused."""
     try:
         header = parse_header("model.safetensors", content)
     except CheckpointError:
         return None
     if size_fault(header, len(content)):
         return None
-    return {one.name: (one.dtype, one.shape, one.span.length) for one in header.tensors if one.span}
+    return {
+        one.name: (one.dtype, one.shape, one.span.length if one.span else None)
+        for one in header.tensors
+    }
 
 
-def _theirs(content: bytes) -> dict[str, object] | None:
+def expected(content: bytes) -> dict[str, object] | None:
+    """What the library makes of it, in the same words."""
     try:
         tensors = deserialize(content)
     except SafetensorError:

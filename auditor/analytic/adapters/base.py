@@ -54,7 +54,7 @@ class Part(NamedTuple):
         return self.path.rpartition(".")[2]
 
     def size(self) -> Size | None:
-        """The size of an embedding, a linear layer or a convolution; None: it is none of these."""
+        """The size of an embedding, a linear layer or a convolution; None: some other layer."""
         weight = self.tensors.get("weight")
         if weight is None or self.layer is Layer.ODD or weight.role is Role.BUFFER:
             return None

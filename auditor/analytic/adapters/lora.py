@@ -188,7 +188,8 @@ def _kept(pattern: Mapping[str, object]) -> Iterator[tuple[str, int]]:
     for key, marks in pattern.items():
         if not isinstance(marks, list) or any(type(mark) is not bool for mark in marks):
             where = f"rank_pattern of {quoted(key)}"
-            raise CheckpointError(f"{where} is {described(marks)}; a list of true and false is due")
+            found = described(marks)
+            raise CheckpointError(f"{where}: expected a list of true and false, found {found}")
         path = key.removeprefix(BELOW)
         path = path.removesuffix(".default").removesuffix(".lora_E")
         yield path, sum(marks)

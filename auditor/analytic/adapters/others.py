@@ -42,7 +42,7 @@ def vera(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
 
 
 def fourier(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
-    """FourierFT, https://arxiv.org/abs/2405.03003: so many coefficients of a layer's spectrum."""
+    """FourierFT, https://arxiv.org/abs/2405.03003: some coefficients of a layer's spectrum."""
     if settings.states("n_frequency_pattern"):
         raise unchecked("n_frequency_pattern, which gives each layer its own number")
     count = settings.count("n_frequency")

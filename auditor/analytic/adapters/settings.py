@@ -174,7 +174,7 @@ def unchecked(what: str) -> SourceError:
 
 
 def read_settings(content: bytes, file: str = FILE) -> Settings:
-    """The settings in an adapter_config.json's bytes; CheckpointError where they are none."""
+    """The settings in an adapter_config.json's bytes; CheckpointError if they cannot be read."""
     config = Config(values=MappingProxyType(parse_object(content, file)), family=_PEFT)
     method = _text(config, "peft_type")
     if method is None:

@@ -28,7 +28,7 @@ class Targets:
 
     @cached_property
     def chosen(self) -> tuple[str, ...]:
-        """The paths in the model's order; CheckpointError where there are none."""
+        """The paths in the model's order; CheckpointError if the settings choose no path."""
         names = self._settings.names("target_modules")
         if names is None:
             if self._settings.config.present("target_parameters"):

@@ -117,7 +117,7 @@ def _run(hook: Hook | None, config: Settled, others: dict[str, Any]) -> None:
         return
     try:
         hook(config, others)
-    except WRONG as error:  # a value of a kind that nobody foresaw
+    except WRONG as error:  # a value of a kind that the hook does not expect
         config.refuse(f"{config.path or 'the config'} cannot be used: {said(error)}", "")
 
 

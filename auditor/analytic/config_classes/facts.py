@@ -54,7 +54,7 @@ class Library(NamedTuple):
 
     name: str  # "transformers 5.23.0"
     activations: frozenset[str]
-    rope_types: frozenset[str]  # those that are scaled; "default" is none of them
+    rope_types: frozenset[str]  # those that are scaled, without "default"
     layer_types: frozenset[str]
     mlp_layer_types: frozenset[str]
     older_layer_types: Mapping[str, str]

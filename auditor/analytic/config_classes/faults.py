@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from auditor.errors import CheckpointError
 
-_MOST = 32  # of one config: nobody reads on, and a hostile one may have thousands
+_MOST = 32  # of one config: a reader needs no more, and a hostile one may have thousands
 
 
 class Blame(StrEnum):

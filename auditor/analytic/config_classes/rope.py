@@ -4,7 +4,7 @@ They stand in `rope_parameters`, flat or by the kind of layer; older configs hav
 and `rope_theta`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from auditor.analytic.config_classes.settled import Hook, Settled, copied
@@ -100,6 +100,31 @@ def _set_length(config: Settled, one: dict[str, Any], *, flat: bool) -> None:
         one[_LENGTH] = config[_LENGTH]
     else:
         one.setdefault(_LENGTH, config["max_position_embeddings"])
+
+
+def by_kind(bases: Mapping[str, str], *, scaled: Collection[str]) -> Hook:
+    """The hook of a class whose two kinds of layers have settings of their own.
+
+    An older config has the base of each kind under the key that `bases` gives, and one
+    `rope_scaling`, which goes to the `scaled` kinds.
+    """
+
+    def hook(config: Settled, others: dict[str, Any]) -> None:
+        scaling = others.pop("rope_scaling", None)
+        parameters = config[KEY]
+        if parameters is None:
+            parameters = {kind: {"rope_type": "default"} for kind in bases}
+        for kind, base in bases.items():
+            if scaling is not None and kind in scaled:
+                parameters[kind].update(scaling)
+            if parameters.get(kind) is None:
+                parameters[kind] = {"rope_type": "default"}
+            theta = config.kind.theta["global" if kind == "full_attention" else "local"]
+            parameters[kind].setdefault("rope_theta", others.pop(base, theta))
+        config.set(KEY, parameters)
+        standardize(config)
+
+    return hook
 
 
 # --- what is checked ---------------------------------------------------------------------------

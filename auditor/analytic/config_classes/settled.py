@@ -15,7 +15,7 @@ Hook = Callable[["Settled", dict[str, Any]], None]  # the config, and the keys t
 # works with them.
 WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
-_MOST = 32  # faults of one config; nobody reads on, and a hostile one may have thousands
+_MOST = 32  # faults of one config; a reader needs no more, and a hostile one may have thousands
 
 
 class Settled:

@@ -55,9 +55,9 @@ def partly_turned(share: float) -> Hook:
 
 
 def every(count: int, key: str | None = None, other: str = SLIDING) -> Hook:
-    """Of so many layers the last one sees all, and the others no farther than a window.
+    """In each group of `count` layers the last one sees all, and the others see only a window.
 
-    `key`: the one under which a config says how many; `other`: what the others are.
+    `key`: the config's own key for that count; `other`: the type of the other layers.
     """
 
     def hook(config: Settled, others: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ def every(count: int, key: str | None = None, other: str = SLIDING) -> Hook:
 
 
 def windows_from_above(config: Settled, others: dict[str, Any]) -> None:
-    """Layers from `max_window_layers` on see no farther than the window, where there is one."""
+    """If the config has a window, the layers from `max_window_layers` on see only that window."""
     del others
     if not config["use_sliding_window"]:
         config.set("sliding_window", None)

@@ -124,7 +124,7 @@ def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
 
 
 def types_of_layers(c: Config) -> tuple[str, ...]:
-    """`layer_types`, of which there is one for each layer at least."""
+    """`layer_types`; CheckpointError if there are fewer types than layers."""
     types, count = c.texts("layer_types"), c.integer("num_hidden_layers")
     if len(types) < count:
         keys = (f"{c.path}layer_types", f"{c.path}num_hidden_layers")
@@ -135,19 +135,19 @@ def types_of_layers(c: Config) -> tuple[str, ...]:
 
 
 def head_dim(c: Config) -> Dim:
-    """The width of a head: `head_dim`, or where the config class has none D/H rounded down."""
+    """The width of a head: `head_dim`, or D/H rounded down if the config class has no such key."""
     shared = c.dim("hidden_size").floor(c.dim("num_attention_heads"))
     if c.settled is None:
         return c.optional("head_dim") or shared
     if "head_dim" not in c.settled:
         return shared
-    # The class may have put a number there; where it has not, null is none.
+    # The class may have put a number there. If it has not, null is an error.
     worked_out = c.settled["head_dim"] is not None and not c.present("head_dim")
     return shared if worked_out else c.dim("head_dim")
 
 
 def either_head_dim(c: Config) -> Dim:
-    """The width of a head: `head_dim`, or where it is null or zero D/H rounded down."""
+    """The width of a head: `head_dim`, or D/H rounded down if it is null or zero."""
     stated = c.optional("head_dim")
     if stated is not None and stated.value:
         return stated
@@ -178,7 +178,7 @@ def fused_mlp(c: Config) -> Module:
 
 
 def gated_experts(c: Config, count: Dim, *, width: Dim | None = None) -> Block:
-    """So many gated feed-forwards, of which a router chooses `num_experts_per_tok` for a token."""
+    """`count` gated feed-forwards; a router chooses `num_experts_per_tok` of them for a token."""
     return experts(c, count, partial(gated_mlp, c, width=width, act=None))
 
 

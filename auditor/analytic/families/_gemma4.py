@@ -65,7 +65,7 @@ def attention(c: Config, kind: Kind) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("attention_bias")
     keys, norm = Linear(D, kind.pairs * kind.width, bias=bias), RMSNorm(kind.width)
     pairs = {"k_proj": keys, "k_norm": norm} | ({"v_proj": keys} if kind.values else {})
-    # A layer that shares has none, but google/gemma-4-E2B and -E4B store what nobody reads.
+    # A layer that shares has no keys, but google/gemma-4-E2B and -E4B store some, which are unused.
     unread = {name: Extra(block) for name, block in pairs.items()}
     return module(
         groups=groups(c, H, kind.pairs),
@@ -76,7 +76,7 @@ def attention(c: Config, kind: Kind) -> Module:
     )
 
 
-_MOST_UNREAD = 1024  # layers of which loading leaves out what nobody reads; the largest has 60
+_MOST_UNREAD = 1024  # layers whose unused tensors loading leaves out; the largest model has 60
 
 
 def unread(c: Config) -> tuple[str, ...]:

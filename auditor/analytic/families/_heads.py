@@ -37,7 +37,7 @@ def choice(c: Config) -> Module:
 
 
 def dropped(head: Head, key: str, *others: str) -> Head:
-    """The head behind a dropout by that key, or where it is null by the next one."""
+    """The head behind a dropout by that key, or by the next one if it is null."""
 
     def build(c: Config) -> Module:
         stated = (each for each in (key, *others) if c.attribute(each) is not None)
@@ -48,7 +48,7 @@ def dropped(head: Head, key: str, *others: str) -> Head:
 
 
 def behind_any(head: Head, *keys: str) -> Head:
-    """The same where all the keys may be null, or none of the config's."""
+    """The same for keys that may all be null or absent: then the head has no dropout."""
     behind = dropped(head, *keys)
 
     def build(c: Config) -> Module:

@@ -38,7 +38,7 @@ def pixels(c: Config, width: Dim) -> Module:
 def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -> tuple[Dim, ...]:
     """A list with a size for each stage, or for more; CheckpointError where it is too short.
 
-    Nobody looks at more than `most` of them.
+    At most `most` of them are read.
     """
     found = c.dims(key, most=most)
     if not max(stages, 1) <= len(found) <= _MOST_STAGES:

@@ -1,4 +1,4 @@
-"""BLOOM, https://arxiv.org/abs/2211.05100: positions are slopes, which nobody learns or stores."""
+"""BLOOM, https://arxiv.org/abs/2211.05100: positions are slopes, neither learned nor stored."""
 
 from functools import partial
 from types import MappingProxyType

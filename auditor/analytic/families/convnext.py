@@ -70,7 +70,7 @@ def encoder(c: Config) -> Module:
 
 
 def rates(c: Config) -> Refused | None:
-    """Each layer has a rate at which it is dropped; there are none of fewer layers than none."""
+    """Each layer is dropped at a rate of its own; for a negative number of layers that fails."""
     if c.settled is None or all(depth.value >= 0 for depth in c.dims("depths")):
         return None
     return refused(c, f"{c.path}depths has a negative number of layers", "depths")
@@ -116,7 +116,7 @@ def convnext_backbone(c: Config) -> Module:
 
 
 def joined(c: Config) -> Refused | None:
-    """The library joins a list to the widths, which are a tuple where a config has none."""
+    """The library joins a list to `hidden_sizes`, whose default is a tuple: then it raises."""
     key = "hidden_sizes"
     if c.settled is None or key in c.values:
         return None

@@ -61,7 +61,7 @@ TIMM = Family(
     defaults=MappingProxyType({"backbone": "resnet50", "num_channels": 3}),
 )
 
-_STYLE = Style(positions=learned_positions, even=False)  # a layer has none
+_STYLE = Style(positions=learned_positions, even=False)  # a layer has no positions
 _POSITIONS = 50  # along one side of the image, where they are learned
 _MASK_STAGES = 3  # of the backbone's, which the mask head is given
 

@@ -121,22 +121,8 @@ def first(config: Settled, others: dict[str, Any]) -> None:
     _configs.every(6, "sliding_window_pattern")(config, pattern)
 
 
-def rotation_of(config: Settled, others: dict[str, Any]) -> None:
-    """The settings of both kinds of layers; what an older config says is for those that see all."""
-    scaling = others.pop("rope_scaling", None)
-    parameters = config[rope.KEY]
-    if parameters is None:
-        parameters = {kind: {"rope_type": "default"} for kind in _BASES}
-    if scaling is not None:
-        parameters["full_attention"].update(scaling)
-    for kind, base in _BASES.items():
-        if parameters.get(kind) is None:
-            parameters[kind] = {"rope_type": "default"}
-        theta = config.kind.theta["global" if kind == "full_attention" else "local"]
-        parameters[kind].setdefault("rope_theta", others.pop(base, theta))
-    config.set(rope.KEY, parameters)
-    rope.standardize(config)
-
+# An older config has one scaling, for the layers that see all.
+rotation_of = rope.by_kind(_BASES, scaled=("full_attention",))
 
 config_rules(
     "Gemma3TextConfig", first=first, rotation=rotation_of, architecture=_configs.even_heads

@@ -134,22 +134,7 @@ def first(config: Settled, others: dict[str, Any]) -> None:
     layers.fill(config, lambda n: "sliding_attention" if n % every else "full_attention")
 
 
-def rotation_of(config: Settled, others: dict[str, Any]) -> None:
-    """The settings of both kinds of layers, of which an older config has the bases."""
-    scaling = others.pop("rope_scaling", None)
-    parameters = config[rope.KEY]
-    if parameters is None:
-        parameters = {kind: {"rope_type": "default"} for kind in _BASES}
-    for kind, base in _BASES.items():
-        if scaling is not None:
-            parameters[kind].update(scaling)
-        if parameters.get(kind) is None:
-            parameters[kind] = {"rope_type": "default"}
-        theta = config.kind.theta["global" if kind == "full_attention" else "local"]
-        parameters[kind].setdefault("rope_theta", others.pop(base, theta))
-    config.set(rope.KEY, parameters)
-    rope.standardize(config)
-
+rotation_of = rope.by_kind(_BASES, scaled=_BASES)
 
 config_rules("ModernBertConfig", first=first, rotation=rotation_of)
 

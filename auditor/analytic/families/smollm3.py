@@ -56,7 +56,7 @@ def smollm3_block(c: Config) -> Module:
 
 
 def first(config: Settled, others: dict[str, Any]) -> None:
-    """One of so many layers does not turn, and sees no farther than the window, if any."""
+    """Each `no_rope_layer_interval`-th layer has no rotation and, with a window, sees only that."""
     _configs.key_value_heads(config, others)
     with config.working_with(_TURNS, "no_rope_layer_interval"):
         if config[_TURNS] is None:

@@ -6,7 +6,7 @@ from math import prod
 from auditor.layouts._qweight import CONV1D
 from auditor.layouts.packing import Declared, Implied, Shape, Stored, Written, below
 
-_BLOCK = 64  # numbers that share an absmax, as quantize_4bit has it where nobody asks for others
+_BLOCK = 64  # numbers that share an absmax: the default of quantize_4bit
 _NESTED = 256
 _CODES = 16
 _STORAGE = {

@@ -132,7 +132,7 @@ def _inside(form: str, scheme: Scheme) -> str:
 
 
 def packs(count: int, bits: int, words: int) -> bool:
-    """Whether so many numbers make so many words: densely, or as older versions did, padded."""
+    """Whether `count` numbers fill `words` words: densely, or padded as older versions did."""
     dense = -(-count * bits // _WORD)
     return words == dense or (bits <= _WORD and words == -(-count // (_WORD // bits)))
 

@@ -56,7 +56,7 @@ class _Name(NamedTuple):
     """The parts of a stored name."""
 
     key: str  # "@attn_q", "enc.@attn_q", "token_embd"
-    number: str  # of the block; "" where there is none
+    number: str  # of the block; "" outside the blocks
     ending: str  # "weight", "bias"; "" where it is neither
 
 

@@ -202,7 +202,7 @@ def _check(packing: Packing, beside: Members, words: Shape, ledger: Ledger) -> N
     if "global_scale" in beside:
         _check_global(packing, beside["global_scale"], words, ledger)
     if scales is not None and affine and "biases" not in beside and "qbiases" not in beside:
-        ledger.lack("the mode affine needs biases, and there are none", scales)
+        ledger.lack("the mode affine needs biases, and none are stored", scales)
     if scales is not None and scales.dtype is not None and (scales.dtype == "U8") == affine:
         ledger.fault(f"scales of {scales.dtype} in the mode {packing.mode}", scales)
 

@@ -79,7 +79,7 @@ def _packing(declared: Declared, ledger: Ledger) -> Packing | None:
 
 
 def guessed(words: int, groups: int, inputs: int, *, affine: bool) -> Packing | None:
-    """The packing of a row of `inputs` in so many words of 32 bits and groups, if there is one.
+    """The packing of a row of `inputs` that has these numbers of 32-bit words and groups, or None.
 
     mlx_lm.utils.infer_quant_config does the same for modules that the config does not name.
     """

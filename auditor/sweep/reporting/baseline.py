@@ -137,7 +137,9 @@ def read(path: Path) -> tuple[Entry, ...]:
         raise UsageError(f"{quoted(str(path))}: {strange} is not known; accept is")
     entries = table.get("accept", [])
     if not isinstance(entries, list):
-        raise UsageError(f"{quoted(str(path))}: accept is {described(entries)}; a list is due")
+        raise UsageError(
+            f"{quoted(str(path))}: accept: expected a list, found {described(entries)}"
+        )
     return tuple(_entry(path, at, entry) for at, entry in enumerate(entries, 1))
 
 
@@ -151,14 +153,14 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{quoted(str(path))}, a baseline, cannot be read: {error}") from None
     if not isinstance(table, dict):
-        raise UsageError(f"{quoted(str(path))} is {described(table)}; an object is due")
+        raise UsageError(f"{quoted(str(path))}: expected an object, found {described(table)}")
     return table
 
 
 def _entry(path: Path, at: int, entry: object) -> Entry:
     where = f"{quoted(str(path))}: entry {at}"
     if not isinstance(entry, dict):
-        raise UsageError(f"{where} is {described(entry)}; a table is due")
+        raise UsageError(f"{where}: expected a table, found {described(entry)}")
     strange = ", ".join(map(quoted, sorted(entry.keys() - set(_KEYS))))
     if strange:
         raise UsageError(f"{where}: {strange} is not known; {', '.join(_KEYS)} are")
@@ -168,7 +170,7 @@ def _entry(path: Path, at: int, entry: object) -> Entry:
     texts = {key: entry[key] for key in ("kind", "model", "name", "reason") if key in entry}
     for key, value in texts.items():
         if not isinstance(value, str) or not value:
-            raise UsageError(f"{where}: {key} is {described(value)}; a string is due")
+            raise UsageError(f"{where}: {key}: expected a string, found {described(value)}")
     if texts["kind"] not in {*KINDS, *_REASONS}:
         known = f"kinds are {', '.join(KINDS)}, and the reasons of what is unaudited"
         raise UsageError(f"{where}: no such kind {quoted(texts['kind'])}; {known}")
@@ -186,4 +188,4 @@ def _date(where: str, value: object) -> date | None:
         return value.date()
     if value is None or isinstance(value, date):
         return value
-    raise UsageError(f"{where}: expires is {described(value)}; a date is due")
+    raise UsageError(f"{where}: expires: expected a date, found {described(value)}")

@@ -22,7 +22,7 @@ from auditor.sweep.store.reading import Result
 class State(StrEnum):
     """How a model stands, the worst first."""
 
-    NEW = "new"  # an error or a warning that was not there before, and that nobody accepts
+    NEW = "new"  # an error or a warning that was not there before and is not accepted
     OPEN = "open"  # none of those, but one that was there
     UNAUDITED = "unaudited"
     PENDING = "pending"  # planned, and not audited yet
@@ -42,7 +42,7 @@ class Judged:
     matches: tuple[Matched, ...]
     accepted: tuple[str | None, ...]  # of each match: why; None: it is not
     excused: str | None  # why it is accepted that the model is not audited
-    blind: bool  # of a model with findings: a component is not audited, and nobody accepts that
+    blind: bool  # of a model with findings: a component is not audited, and that is not accepted
     moves: tuple[Row, ...]  # what changed of the model itself, as rows of changes.csv
     commits: tuple[str | None, str | None]  # before, tonight
 
@@ -58,7 +58,7 @@ class Judged:
 
     @cached_property
     def alarms(self) -> tuple[Matched, ...]:
-        """Tonight's errors and warnings that nobody accepts."""
+        """Tonight's errors and warnings that are not accepted."""
         return tuple(
             match
             for match, why in self.standing
@@ -67,7 +67,7 @@ class Judged:
 
     @property
     def unexplained(self) -> bool:
-        """Whether a residual is left, which nobody can accept: it is a fault of our own."""
+        """Whether a residual is left, which cannot be accepted: it is a fault of our own."""
         return any(one.get("residual") for one in every(self.outcome or {}))
 
     @cached_property
@@ -120,7 +120,7 @@ def judged(compared: Compared, baseline: Baseline, *, first: bool) -> Judged:
 
 
 def _blind(model: str, outcome: Outcome | None, baseline: Baseline) -> bool:
-    """Whether a component is not audited of a model that is, and nobody accepts the reason."""
+    """Whether a component of an audited model is not audited, and the reason is not accepted."""
     if outcome is None or outcome.get("verdict") != "findings":
         return False
     reasons = [str(part["reason"]) for part in outcome.get("parts", ()) if part.get("reason")]

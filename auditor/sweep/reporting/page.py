@@ -22,8 +22,8 @@ from auditor.sweep.reporting.judged import ALARMING, Judged, State
 from auditor.sweep.reporting.tables import Outcome, part
 from auditor.sweep.reporting.tree import joined, tree
 
-# Beyond so many models the page leaves out what is clean and as it was, which models.csv has. With
-# 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.
+# Beyond this number the page leaves out models that are clean and unchanged; models.csv has them.
+# With 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.
 MOST_MODELS = 20_000
 _MOST_FINDINGS = 30  # of one model; findings.csv has all of them
 _MOST_PATTERNS = 8

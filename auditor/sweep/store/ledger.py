@@ -95,7 +95,7 @@ class Ledger(Tallies):
     # --- selection ----------------------------------------------------------------------------
 
     def new_plan(self, night: str) -> int:
-        """The number of a plan to fill; nobody sees it before `freeze`."""
+        """The number of a plan to fill; no reader sees it before `freeze`."""
         with self._writing() as database:
             plan = database.execute("INSERT INTO plans (night) VALUES (?)", (night,)).lastrowid
             return int(plan or 0)

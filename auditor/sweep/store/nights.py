@@ -30,7 +30,7 @@ class Nights(Store):
             self._database.rollback()
 
     def chosen(self, name: str | None) -> Night:
-        """The night of that name, or the latest; raises UsageError where there is none to show."""
+        """The night of that name, or the latest; raises UsageError if it cannot be shown."""
         nights = [night for night in self.nights() if name in {None, night.night}]
         shown = [night for night in nights if night.plan is not None]
         if shown:
@@ -53,10 +53,9 @@ class Nights(Store):
     def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
         """Every model of the night and of the one before, in the order of ids.
 
-        What was known before is what the last night before found that could audit the model; of
-        one that nobody can audit tonight either, what the last found that could read its files;
-        else what the night before had. So a night without network makes nothing new the night
-        after.
+        What was known before is the outcome of the last night that could audit the model. If this
+        night cannot audit it either, it is the outcome of the last night that could read its files;
+        else that of the night before. So a night without network makes nothing new the night after.
         """
         for model, tonight, last in self._merged(night, previous):
             if previous is None or tonight is None:

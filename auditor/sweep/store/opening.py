@@ -36,9 +36,9 @@ def opened_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
     """A store to read, which may stand where nothing can be written; raises as `opened`.
 
     SQLite reads a store of this kind (WAL) only where it may write a file beside it, unless it is
-    told that nobody writes to the store (immutable). That is true of a read-only mount. But then it
-    leaves out what is in the -wal file: where there is one, both are copied and the copy is read,
-    as is a store of an earlier version, which has to be taken over.
+    told that no process writes to the store (immutable). That is true of a read-only mount. But
+    then it leaves out what is in the -wal file: if there is one, both are copied and the copy is
+    read. So is a copy of a store of an earlier version, which has to be taken over.
     """
     try:
         with ExitStack() as trial:

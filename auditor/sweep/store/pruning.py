@@ -43,7 +43,7 @@ class Pruner(Ledger):
     """A store that nights are dropped from."""
 
     def prune(self, night: str, keep: int) -> int:
-        """Keep this night and the last finished ones, so many in all; how many were dropped.
+        """Keep this night and the last finished ones, `keep` in all; how many were dropped.
 
         The order is that of names. A night that is not finished is neither dropped nor counted,
         and keeps all that it refers to. One transaction.

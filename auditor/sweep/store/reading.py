@@ -126,7 +126,7 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> Self:
-        """Open a store, or make one; raises UsageError for a file that is none of ours.
+        """Open a store, or make one; raises UsageError for a file that a sweep did not make.
 
         Raises StoreError for one that is damaged, or that cannot be had as it has to be.
         """

@@ -10,7 +10,7 @@ class Alarms(NamedTuple):
 
     errors: int  # a finding of that severity, or a residual
     warnings: int  # none of those, but a warning
-    unaudited: int  # it, or a component, could not be audited, and it is none of the above
+    unaudited: int  # it, or a component, could not be audited, and it is not counted above
     bad_requests: int
     # Of those with errors, and with warnings: it, or a component, could not be audited. What is
     # found comes before that, unless --fail-on lets it pass.

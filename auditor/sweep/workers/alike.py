@@ -114,7 +114,7 @@ def _own(requested: str, model: str | None, commit: str | None, fetched: Fetched
 
 
 def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
-    """The same for models that are alike; None: the config is none that can be compared."""
+    """The same for models that are alike; None: the config cannot be compared."""
     if snapshot.config is None:
         return None
     try:

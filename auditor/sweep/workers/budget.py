@@ -29,8 +29,8 @@ _ABANDONED = 0.5  # seconds
 class Budget:
     """Lets requests through as the Hub's RateLimit headers and `most` in five minutes allow.
 
-    Shared by processes: it is handed to each as it is started. Where the others that spend the same
-    quota share no memory (a cluster's workers), it is divided among so many.
+    Shared by processes: it is handed to each as it is started. If others that share no memory with
+    it spend the same quota (a cluster's workers), it is divided by their number.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class Budget:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Nobody else counts meanwhile, unless whoever did has died in the middle of it.
+        """No other process counts meanwhile, unless this one dies in the middle of it.
 
-        A process that is killed releases nothing; counting takes microseconds, so that a lock
-        which is held for longer is nobody's, and is given back for it.
+        A process that is killed releases nothing. Counting takes microseconds, so a lock that is
+        held for longer belongs to a killed process, and is released for it.
         """
         self._lock.acquire(timeout=_ABANDONED)
         try:
@@ -131,12 +131,12 @@ class Budget:
             self._until[_HELD] = max(self._until[_HELD], self._clock() + seconds)
 
     def waiting(self) -> Wait | None:
-        """What is waited for longest, and how long yet; None: nobody waits."""
+        """What is waited for longest, and how long yet; None: no request waits."""
         seconds, what = max((until - self._clock(), what) for what, until in enumerate(self._until))
         return Wait(_WHY[what], seconds) if seconds > 0 else None
 
     def blocked(self) -> float:
-        """Seconds until requests go on; 0: nobody waits."""
+        """Seconds until requests go on; 0: no request waits."""
         wait = self.waiting()
         return wait.seconds if wait else 0.0
 

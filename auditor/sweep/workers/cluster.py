@@ -65,7 +65,7 @@ class Cluster:
         return self
 
     def start(self) -> None:
-        """Connect, unless that is done; raises SourceError where nobody answers."""
+        """Connect, unless that is done; raises SourceError if the scheduler does not answer."""
         if self._client is not None:
             return
         try:
@@ -73,11 +73,11 @@ class Cluster:
                 self._scheduler, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
             )
         except ValueError as error:
-            due = "tcp://HOST:PORT is due"
-            raise UsageError(f"--scheduler {quoted(self._scheduler)}: {error}; {due}") from None
+            detail = f"{error}; expected tcp://HOST:PORT"
+            raise UsageError(f"--scheduler {quoted(self._scheduler)}: {detail}") from None
         except OSError as error:
             raise self._gone(f"does not answer: {error}") from None
-        # Of a scheduler that is lost it logs tracebacks, where one line is due, which is ours.
+        # It logs tracebacks when it loses the scheduler; our own message of one line is enough.
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         self._client.subscribe_topic(_TOPIC, self._hear)
         self._seen = time.monotonic()
@@ -105,7 +105,7 @@ class Cluster:
         self._count += 1
 
     def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within so many seconds."""
+        """What is done within that many seconds."""
         self._look()
         self._send()
         with suppress(Empty):
@@ -175,7 +175,7 @@ class Cluster:
         yield failed(batch.models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
 
     def _look(self) -> None:
-        """See who the workers are, and who has work; raises SourceError where nobody long was."""
+        """See the workers, and which have work; raises SourceError after too long without any."""
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return

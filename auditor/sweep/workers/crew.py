@@ -64,7 +64,7 @@ class Crew:
         self._workers: list[_Worker] = []
         self._pipes = selectors.DefaultSelector()  # of the workers
         self._suspects: deque[Waiting] = deque()  # each was under way when a process died
-        self._blocked = 0.0  # seconds for which the budget let nobody through
+        self._blocked = 0.0  # seconds for which the budget let no request through
         self._looked = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -101,7 +101,7 @@ class Crew:
         self._give(min(free, key=lambda worker: len(worker.given)), waiting)
 
     def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within so many seconds; ends the processes that can do no more."""
+        """What is done within that many seconds; ends the processes that can do no more."""
         self._clock()
         for ready, _ in self._pipes.select(seconds):
             yield from self._received(ready.data)
@@ -166,7 +166,7 @@ class Crew:
         return any(now - since > self._policy.hopeless for _, since in worker.given.values())
 
     def _clock(self) -> None:
-        """Time for which the budget holds everybody back is nobody's fault."""
+        """Time for which the budget holds all requests back counts against no process."""
         now = time.monotonic()
         if self._budget.blocked():
             self._blocked += now - self._looked

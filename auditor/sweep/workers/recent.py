@@ -11,7 +11,7 @@ class Recent(Generic[T]):
     """Values by digest: those that were asked for last, as many as fit; thread-safe."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
-        """At most so many bytes of all values together, and of one."""
+        """The largest number of bytes of all values together, and of one."""
         self._most, self._most_of_one = most, most_of_one
         self._lock = Lock()
         self._known: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
@@ -26,7 +26,7 @@ class Recent(Generic[T]):
             return known[0]
 
     def put(self, digest: bytes, value: T, size: int) -> None:
-        """Remember a value of so many bytes, unless that is too much for one."""
+        """Remember a value of that many bytes, unless that is too much for one."""
         if size > self._most_of_one:
             return
         with self._lock:

@@ -63,7 +63,7 @@ def audit(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | Ref
     """What came of the models, in no order; those that are absent had no turn.
 
     A model that is stuck is given up, as the process would be that a sweep without a cluster had
-    given it to. `tell` hears, every now and then, how long the budget lets nobody through.
+    given it to. `tell` hears, every now and then, how long the budget lets no request through.
     """
     try:
         token = usable_token(None)
@@ -124,7 +124,7 @@ class _Station:
             blocked = self.budget.blocked()
             tell(blocked)
             if found or blocked:
-                since = now  # waiting for the budget is nobody's fault
+                since = now  # waiting for the budget does not count
             done |= found
         return done, left
 

@@ -22,7 +22,7 @@ class News:
         self._until = self._told = -math.inf
 
     def is_due(self, seconds: float) -> bool:
-        """Whether a wait of so many seconds is to be told, which it then counts as."""
+        """Whether to tell of a wait of that many seconds; if so, it counts as told."""
         with self._lock:
             now = self._clock()
             believed = max(0.0, self._until - now)

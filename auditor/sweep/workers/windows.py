@@ -13,7 +13,7 @@ _ROUNDING = 1.0  # seconds: `t` is whole, so that the window may last so much lo
 _LOOK = 0.25  # seconds between looks at what came of the first request of a window
 _GIVEN_UP = 30.0  # seconds after which another request goes first: who sent that one has died
 
-_REFUSED = frozenset((429, *range(500, 600)))  # statuses that tell nobody else to come
+_REFUSED = frozenset((429, *range(500, 600)))  # statuses after which no other request may go
 
 
 class State(IntEnum):
@@ -27,7 +27,7 @@ class State(IntEnum):
 class Window(NamedTuple):
     """What is known of the window of one kind of requests: all numbers, to be shared in memory.
 
-    When a window that was told is over, nobody knows what the next one has. So one request goes
+    When a window that was told is over, the quota of the next one is not known. So one request goes
     first, and the others follow when it has succeeded.
     """
 
@@ -36,7 +36,7 @@ class Window(NamedTuple):
     until: float = 0.0  # when it ends
     quota: float = 0.0  # requests of a whole one
     asked: float = 0.0  # when a request was last let through
-    first: float = 0.0  # when the one went that others wait for; 0: there is none
+    first: float = 0.0  # when the request went that others wait for; 0: no such request
 
     def is_over(self, now: float) -> bool:
         return self.state == State.TOLD and now >= self.until + _ROUNDING

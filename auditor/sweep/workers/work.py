@@ -52,7 +52,7 @@ class Done:
     model: str
     commit_sha: str
     recorded: Recorded
-    snapshot: Kept | None = None  # None: it was stored already, or there is none
+    snapshot: Kept | None = None  # None: it was stored already, or it could not be read
     passing: bool = False  # the reason may be gone at the next attempt
 
     @property
@@ -135,7 +135,7 @@ class Auditor:
         return hub.read_listed(model, hub.listed(model, session), session, config_alone, _Here())
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:
-        silence = self._policy.deadline  # nobody is watching: what passes is waited for
+        silence = self._policy.deadline  # a sweep is not watched: what passes is waited for
         return Session(
             model, self._token, silent, wire=self._wire, governor=allowance, silence=silence
         )
