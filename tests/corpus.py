@@ -16,10 +16,9 @@ from pathlib import Path
 
 from auditor import Reason, Report, Unaudited
 from auditor.analytic import read_config
-from auditor.audit import examine
-from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile
-from auditor.downloader.select import ADAPTER_CONFIG
-from auditor.downloader.snapshot import Base
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.selecting import ADAPTER_CONFIG
+from auditor.checkpoint.snapshot import Base, FileHead, RepoFile, Snapshot, Source, TextFile
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 INDEXES = (  # the first that is there

@@ -16,13 +16,13 @@ from builders import safetensors_bytes
 from checkpoints import stored_by
 
 from auditor.analytic import catalogue, read_config
-from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Found, Ledger, Waiting
 from auditor.sweep.store.reading import Planned, Versions
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
-from auditor.sweep.workers.work import Auditor
+from auditor.sweep.workers.one_model import Auditor
+from auditor.sweep.workers.process_pool import CONTEXT
 
 # Usual types of the Hub, the class that is trained of each, and a size that makes one another.
 TYPES = (

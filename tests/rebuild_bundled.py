@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 
-from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile, dump, fetch
+from auditor.checkpoint.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 from auditor.downloader.bundled import file_name
 
 DATA = Path(__file__).resolve().parent.parent / "auditor" / "data"

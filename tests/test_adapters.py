@@ -10,8 +10,10 @@ from huggingface_hub import constants
 
 import auditor
 from auditor import Reason, Report, Unaudited
-from auditor.audit import examine
-from auditor.downloader import dump, fetch, load
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 from auditor.reconciler.findings import BadConfig, Beside, MisShaped, Missing, Unexpected, Unused
 
 CONFIG, FILE, WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"

@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 import auditor
 from auditor import Report
-from auditor.downloader import patience
+from auditor.downloader import retry
 from auditor.reconciler.findings import MisShaped, Missing, Unexpected
 
 pytest.importorskip("peft", reason="writes the adapters")
@@ -46,7 +46,7 @@ CASES = [
 def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(constants, "ENDPOINT", hub.url)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
     yield hub
     close_session()
 

@@ -10,7 +10,9 @@ from checkpoints import config_bytes, expect, stored, stored_by
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
-from auditor.downloader import dump, fetch, load
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 from auditor.reconciler.findings import BadIndex, New, Renamed, Tied, Unused, WrongDtype
 from auditor.reconciler.ignore import Ignore
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from auditor.analytic import Config, ExpectedTensor, Role
-from auditor.consult import Oracle, Process
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.library import Library
+from auditor.oracle.client import Oracle, Process
+from auditor.oracle.transformers_classes import Library
 
 # As `inventory` of auditor.oracle.build does, without a library that takes seconds to import.
 PRETENCE = """

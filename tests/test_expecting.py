@@ -12,9 +12,9 @@ import pytest
 from test_cli import _schema, run
 
 import auditor
-from auditor import consult
 from auditor.analytic import Config, Expectation, catalogue
 from auditor.errors import CheckpointError
+from auditor.oracle import client
 from auditor.reconciler.findings import Disputed
 
 FNET = {
@@ -244,7 +244,7 @@ class _Helpless(_Dissenter):
 
 def test_where_they_differ_it_is_a_finding_and_the_closed_form_stands(monkeypatch) -> None:
     alone = auditor.audit("bert-base-chinese", source="bundled")
-    monkeypatch.setattr(consult, "available", _Dissenter)
+    monkeypatch.setattr(client, "available", _Dissenter)
     report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
     assert isinstance(report, auditor.Report)
     assert (report.verdict, report.residual, report.expected) == ("findings", 0, alone.expected)
@@ -254,7 +254,7 @@ def test_where_they_differ_it_is_a_finding_and_the_closed_form_stands(monkeypatc
 
 
 def test_a_second_opinion_that_is_not_to_be_had_is_said(monkeypatch) -> None:
-    monkeypatch.setattr(consult, "available", _Helpless)
+    monkeypatch.setattr(client, "available", _Helpless)
     report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
     assert (report.verdict, report.unchecked[-1]) == (
         "clean",

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from auditor.library import Library, auto_classes, installed
+from auditor.oracle.transformers_classes import Library, auto_classes, installed
 
 SOURCE = """
 from collections import OrderedDict

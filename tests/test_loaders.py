@@ -12,9 +12,10 @@ import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.analytic import catalogue
 from auditor.analytic.auto_classes import auto_class, is_auto
-from auditor.downloader import dump, fetch
-from auditor.downloader.stored import load
-from auditor.library import installed
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
+from auditor.oracle.transformers_classes import installed
 from auditor.reconciler.findings import BadConfig, Finding, Missing, New, Unused
 
 SMALL = {

@@ -37,9 +37,12 @@ from pipelines import (
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
-from auditor.audit import examine
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import Fetched
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import FailOn, exit_code
-from auditor.downloader import Fetched, dump, fetch, load
+from auditor.downloader import fetch
 from auditor.formats import as_json
 from auditor.reconciler.findings import (
     AbsentPart,

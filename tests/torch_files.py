@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from auditor.containers.kinds import Table
-from auditor.containers.sparse import Part, Sparse
+from auditor.checkpoint.snapshot import FileHead
+from auditor.containers.partial_file import Part, Sparse
+from auditor.containers.torch_file import parse
 from auditor.containers.torch_legacy import MAGIC
-from auditor.containers.torchfile import parse
-from auditor.downloader.heads import Received, read_parts
-from auditor.downloader.snapshot import FileHead
+from auditor.containers.weight_formats import Table
+from auditor.downloader.headers import Received, read_parts
 from auditor.tensors import Span
 
 STORAGES = {

@@ -12,8 +12,8 @@ from auditor.analytic import auto_classes
 from auditor.analytic.blocks import Module, bounded, symbols
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Blame, Fault, Settled, of_model_type, settle
+from auditor.analytic.config_classes.completed import WRONG
 from auditor.analytic.config_classes.faults import FaultyConfigError, folded
-from auditor.analytic.config_classes.settled import WRONG
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
@@ -22,9 +22,9 @@ from auditor.analytic.family import Family
 from auditor.analytic.inventory import inventory
 from auditor.analytic.loading import PLAIN, Inside, Loading, loading
 from auditor.analytic.lookup import Names
-from auditor.analytic.refusing import refused, without_refused
-from auditor.containers.words import quoted
+from auditor.analytic.unbuildable import refused, without_refused
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import quoted
 
 __all__ = [
     "Family",

@@ -11,7 +11,7 @@ from auditor.analytic.blocks import Block, Buffer, Param, Refused, module
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Fault, library
 from auditor.analytic.dims import Dim
-from auditor.containers.words import described
+from auditor.messages import described
 
 # Activations that learn, or keep, numbers of their own.
 _LEARNED = {

@@ -12,10 +12,10 @@ from typing import Any
 from auditor.analytic.blocks import Refused
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, library
+from auditor.analytic.config_classes.completed import WRONG, said
 from auditor.analytic.config_classes.rope import KEY, standardize
-from auditor.analytic.config_classes.settled import WRONG, said
 from auditor.analytic.parts import refused
-from auditor.containers.words import described
+from auditor.messages import described
 
 _LENGTH = "original_max_position_embeddings"
 _ADDRESSED = 2**63  # bytes that a tensor can have, and the integers that one can hold

@@ -11,9 +11,9 @@ import typer
 
 from auditor.cli.console import CLEAN, FINDINGS, UNAUDITED, USAGE, FailOn, keep_quiet, say
 from auditor.cli.signals import Stopped
-from auditor.containers.words import quoted
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
+from auditor.messages import quoted
 
 if TYPE_CHECKING:
     from auditor.sweep.progress import Progress

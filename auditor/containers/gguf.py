@@ -19,14 +19,14 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
+from auditor.containers.bounded_json import lfs_fault
 from auditor.containers.ggml import REMOVED, TYPES, GgmlType
 from auditor.containers.gguf_reader import NAMES, U32, Cursor, Skipped, Value
-from auditor.containers.jsons import lfs_fault
-from auditor.containers.kinds import Table
 from auditor.containers.magic import identity
-from auditor.containers.sparse import Sparse
-from auditor.containers.words import described, named, quoted
+from auditor.containers.partial_file import Sparse
+from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
+from auditor.messages import described, named, quoted
 from auditor.tensors import Span, StoredTensor
 
 MAGIC = b"GGUF"

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from auditor.containers.sparse import NeedsBytes, Sparse
-from auditor.containers.words import quoted
+from auditor.containers.partial_file import NeedsBytes, Sparse
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 from auditor.tensors import Span
 
 

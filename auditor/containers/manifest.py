@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from auditor.containers.bounded_json import lfs_fault, parse_object
 from auditor.containers.index import shard_fault
-from auditor.containers.jsons import lfs_fault, parse_object
-from auditor.containers.words import described, named, quoted
 from auditor.errors import CheckpointError
+from auditor.messages import described, named, quoted
 
 PIPELINE = "model_index.json"  # of diffusers
 MODULES = "modules.json"  # of sentence-transformers

@@ -6,7 +6,7 @@ What CPython's unpickler in C does with an opcode is done here, or is a fault.
 from auditor.containers import pickle_arguments as arguments
 from auditor.containers.pickle_arguments import MAX_LONG, FaultError
 from auditor.containers.pickle_reader import Reader
-from auditor.containers.pickled import (
+from auditor.containers.pickle_values import (
     Call,
     Global,
     Group,

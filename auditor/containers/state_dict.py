@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from auditor.containers.pickled import Call, Global, Group, Pairs, is_text
+from auditor.containers.pickle_values import Call, Global, Group, Pairs, is_text
 from auditor.containers.torch_storages import Unreadable
 from auditor.containers.torch_tensors import View, attributes, tensor
-from auditor.containers.words import quoted
+from auditor.messages import quoted
 
 # Keys under which training scripts keep the model's state dict, the likeliest first: Lightning
 # and most others, then torch's own examples, then DeepSpeed, then restoration models (EMA first).

@@ -6,13 +6,13 @@ the storages. Only of the value torch gives the unpickler a persistent_load, whi
 
 from typing import NamedTuple
 
+from auditor.containers.partial_file import NeedsBytes, Sparse
+from auditor.containers.pickle_interpreter import follow
 from auditor.containers.pickle_reader import MAX_PICKLE
-from auditor.containers.pickled import Ran
-from auditor.containers.pickles import follow
-from auditor.containers.sparse import NeedsBytes, Sparse
+from auditor.containers.pickle_values import Ran
 from auditor.containers.torch_storages import Held, asked_keys, storages
-from auditor.containers.words import named, quoted
 from auditor.errors import CheckpointError
+from auditor.messages import named, quoted
 from auditor.tensors import Span
 
 MAGIC = 0x1950A86A20F9469CFC6C

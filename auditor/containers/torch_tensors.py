@@ -6,9 +6,9 @@ from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.pickled import Call, Global, Pairs, Persistent
+from auditor.containers.pickle_values import Call, Global, Pairs, Persistent
 from auditor.containers.torch_storages import DTYPES, Storage, Unreadable, storage
-from auditor.containers.words import quoted
+from auditor.messages import quoted
 
 _LARGEST = 2**63
 _MOST_DIMENSIONS = 64  # torch's own bound

@@ -8,9 +8,9 @@ neither, so that one file can be two archives. What can be read in two ways is r
 from struct import Struct
 from typing import NamedTuple
 
-from auditor.containers.sparse import Sparse
-from auditor.containers.words import named
+from auditor.containers.partial_file import Sparse
 from auditor.errors import CheckpointError
+from auditor.messages import named
 from auditor.tensors import Span
 
 _MARK, _MARK64, _MARK_LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
+from auditor.checkpoint.filenames import variant_of
+from auditor.checkpoint.named_files import based_weights, named_weights
+from auditor.checkpoint.selection import Part, Selection
+from auditor.checkpoint.snapshot import Component, FileHead, RepoFile, TextFile
+from auditor.checkpoint.unindexed_files import named_as_model, unnamed
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
-from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM, bounded
-from auditor.downloader.hints import based_weights, named_weights
-from auditor.downloader.reads import as_they_end, own_pool, part_of
-from auditor.downloader.selection import Part, Selection
-from auditor.downloader.snapshot import Component, FileHead, RepoFile, TextFile
-from auditor.downloader.standard import variant_of
-from auditor.downloader.unnamed import named_as_model, unnamed
+from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, bounded
+from auditor.downloader.parallel import as_they_end, own_pool, part_of
 from auditor.errors import CheckpointError, Reason, SourceError
 
 # Bytes of config.json. Those of the corpus and of the Hub's usual models have a few kB; a map

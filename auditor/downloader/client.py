@@ -11,8 +11,8 @@ import httpx2
 from huggingface_hub import get_session
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from auditor.downloader.refusals import OFFLINE
-from auditor.downloader.wire import (
+from auditor.downloader.http_errors import OFFLINE
+from auditor.downloader.transport import (
     UPGRADE,
     Address,
     BadAddressError,

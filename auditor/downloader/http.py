@@ -12,15 +12,13 @@ from typing import TypeVar
 
 import huggingface_hub
 
-from auditor.containers.words import quoted
-from auditor.downloader.body import Answer, Body, whole_number
-from auditor.downloader.governor import Governor, Turn, Unruled
-from auditor.downloader.patience import PassingError, Patience
-from auditor.downloader.refusals import failed, refused
-from auditor.downloader.request import HubModel
-from auditor.downloader.snapshot import Fetched
-from auditor.downloader.waiting import Talk
-from auditor.downloader.wire import (
+from auditor.checkpoint.snapshot import Fetched
+from auditor.downloader.http_errors import failed, refused
+from auditor.downloader.model_argument import HubModel
+from auditor.downloader.request_budget import Governor, Turn, Unruled
+from auditor.downloader.response_body import Answer, Body, whole_number
+from auditor.downloader.retry import PassingError, Patience
+from auditor.downloader.transport import (
     Address,
     BadAddressError,
     BrokenAnswerError,
@@ -30,7 +28,9 @@ from auditor.downloader.wire import (
     framing_fault,
     grace,
 )
+from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
+from auditor.messages import quoted
 from auditor.tensors import Span
 
 T = TypeVar("T")

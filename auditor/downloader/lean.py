@@ -20,7 +20,7 @@ from urllib.request import getproxies
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from auditor.downloader.wire import (
+from auditor.downloader.transport import (
     UPGRADE,
     Address,
     BadAddressError,

@@ -34,7 +34,7 @@ from auditor.reconciler.findings import (
 )
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.modules import ModuleRow
+from auditor.reconciler.module_rows import ModuleRow
 from auditor.report import Expected, KVCache, Observed, Report, Unaudited
 
 SCHEMA = 1

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from auditor.formats.component_table import component_table
-from auditor.formats.cut import cut
 from auditor.formats.module_table import expected_table, lines, stored_table
 from auditor.formats.printable import printable
+from auditor.formats.shortened import cut
 from auditor.reconciler.findings import (
     BadConfig,
     BadHeader,

@@ -13,7 +13,6 @@ from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
 
-from auditor.containers.words import named
 from auditor.layouts.packing import (
     PLAIN,
     Declared,
@@ -25,6 +24,7 @@ from auditor.layouts.packing import (
     Written,
 )
 from auditor.layouts.plain import is_float, learned
+from auditor.messages import named
 from auditor.tensors import StoredTensor
 
 __all__ = ["is_float", "learned", "unknown", "unpack", "written"]

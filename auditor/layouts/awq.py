@@ -17,6 +17,7 @@ From awq/modules of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from auditor.layouts._declared_settings import integer, texts
 from auditor.layouts._left_plain import unlisted
 from auditor.layouts._patterns import skipped
 from auditor.layouts._qweight import (
@@ -39,8 +40,7 @@ from auditor.layouts._qweight import (
     take,
     told,
 )
-from auditor.layouts._settings import integer, texts
-from auditor.layouts._words import Linear, columns, linear, named, tiles
+from auditor.layouts._qweight_sizes import Linear, columns, linear, named, tiles
 from auditor.layouts.packing import (
     FLOATS,
     Declared,

@@ -6,8 +6,8 @@ As transformers' integrations/eetq.py saves a linear of (out, in):
     X.weight_scales  F16 (out,), one for each output
 """
 
+from auditor.layouts._declared_settings import texts
 from auditor.layouts._patterns import skipped
-from auditor.layouts._settings import texts
 from auditor.layouts.packing import (
     FLOATS,
     Declared,

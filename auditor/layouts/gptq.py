@@ -20,6 +20,7 @@ GPTQModel 7.7.0 and qlinear_marlin.py of AutoGPTQ 0.7.1.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from auditor.layouts._declared_settings import integer
 from auditor.layouts._qweight import (
     CONV1D,
     GPTQ,
@@ -39,8 +40,7 @@ from auditor.layouts._qweight import (
     told,
     turned,
 )
-from auditor.layouts._settings import integer
-from auditor.layouts._words import Linear, linear, named, rows, tiles
+from auditor.layouts._qweight_sizes import Linear, linear, named, rows, tiles
 from auditor.layouts.packing import (
     FLOATS,
     Declared,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from auditor.layouts._settings import mapping
+from auditor.layouts._declared_settings import mapping
 from auditor.layouts.packing import (
     Declared,
     Implied,

@@ -12,9 +12,9 @@ X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are stored
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from auditor.layouts._declared_settings import texts
 from auditor.layouts._experts import AXES
 from auditor.layouts._patterns import skipped
-from auditor.layouts._settings import texts
 from auditor.layouts.packing import (
     Declared,
     Implied,

@@ -18,7 +18,7 @@ and g come from the config alone: from `config_for_layers`, by module, else from
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts._settings import mapping
+from auditor.layouts._declared_settings import mapping
 from auditor.layouts.packing import (
     Declared,
     Implied,

@@ -6,18 +6,17 @@ from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 
+from auditor.checkpoint.filenames import variant_of
+from auditor.checkpoint.selecting import is_readable
+from auditor.checkpoint.snapshot import FileHead, Snapshot
 from auditor.containers.index import Index, parse_index
-from auditor.containers.kinds import Table
 from auditor.containers.safetensors import Header, size_fault
-from auditor.containers.words import named, quoted
-from auditor.downloader.select import is_readable
-from auditor.downloader.snapshot import FileHead, Snapshot
-from auditor.downloader.standard import variant_of
-from auditor.downloader.words import listed
+from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
+from auditor.messages import listed, named, quoted
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
-from auditor.reconciler.unread import Unread
-from auditor.reconciler.unusual import name_notes
+from auditor.reconciler.unread_files import Unread
+from auditor.reconciler.unusual_names import name_notes
 from auditor.tensors import StoredTensor, natural_key
 
 _SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all

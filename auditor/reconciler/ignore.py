@@ -5,8 +5,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, assert_never, get_args
 
-from auditor.containers.words import quoted
 from auditor.errors import UsageError
+from auditor.messages import quoted
 from auditor.reconciler.findings import (
     AbsentPart,
     BadConfig,

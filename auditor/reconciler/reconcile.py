@@ -12,7 +12,7 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
 from auditor.layouts.packing import PLAIN, Behind, Unpacked
 from auditor.reconciler import packed
-from auditor.reconciler.copies import copied_of, duplicates, once
+from auditor.reconciler.duplicates import copied_of, duplicates, once
 from auditor.reconciler.findings import (
     Buffer,
     Finding,
@@ -26,14 +26,14 @@ from auditor.reconciler.findings import (
 )
 from auditor.reconciler.matching import Candidate, Hit, Step, match, places
 from auditor.reconciler.status import Fate
-from auditor.reconciler.strangers import (
+from auditor.reconciler.unexpected import (
     BUFFERS,
     Stranger,
     extra,
     findings_of_strangers,
     identify,
 )
-from auditor.reconciler.unread import Headless, Unread, unseen, whereabouts
+from auditor.reconciler.unread_files import Headless, Unread, unseen, whereabouts
 from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
 from auditor.walker import Counted, parent
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.downloader.heads import FIRST_READ
+from auditor.downloader.headers import FIRST_READ
 from auditor.sweep.workers.budget import WINDOW, spared
 
 

@@ -6,21 +6,21 @@ from contextlib import ExitStack
 from dataclasses import astuple, replace
 from functools import reduce
 
+from auditor.checkpoint.selecting import ADAPTER_CONFIG, select
+from auditor.checkpoint.selection import Selection as Files
 from auditor.downloader.hub import usable_token
-from auditor.downloader.listing import MAX_PAGES, PAGE
-from auditor.downloader.select import ADAPTER_CONFIG, select
-from auditor.downloader.selection import Selection as Files
-from auditor.downloader.waiting import Waits
+from auditor.downloader.model_list import MAX_PAGES, PAGE
+from auditor.downloader.waits import Waits
 from auditor.errors import SourceError
 from auditor.sweep.costs import Load
+from auditor.sweep.outcome_digest import versions
 from auditor.sweep.progress import Progress, Quiet
 from auditor.sweep.selection import Selection, Selector
 from auditor.sweep.settings import Settings
 from auditor.sweep.store.ledger import Found
 from auditor.sweep.store.reading import Store, Versions
-from auditor.sweep.versions import versions
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
+from auditor.sweep.workers.process_pool import CONTEXT
 
 _INDEX = re.compile(r"(?P<start>.+)\.(?P<ending>safetensors|bin)\.index(\.[^.]+)?\.json")
 _SHARD = re.compile(r"-\d{1,6}-of-\d{1,6}[.\w]*$")

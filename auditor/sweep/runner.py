@@ -9,8 +9,9 @@ from functools import cache, partial
 from typing import Protocol, Self
 
 from auditor.downloader.hub import endpoint, usable_token
-from auditor.downloader.waiting import Wait, Waits
+from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason
+from auditor.sweep.outcome_digest import versions
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
 from auditor.sweep.selection import Page, Selector
@@ -19,11 +20,10 @@ from auditor.sweep.store.ledger import Ledger, Waiting
 from auditor.sweep.store.pruning import prune
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
-from auditor.sweep.versions import versions
-from auditor.sweep.workers.alike import recorded
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT, Crew, Token
-from auditor.sweep.workers.work import Done
+from auditor.sweep.workers.one_model import Done
+from auditor.sweep.workers.process_pool import CONTEXT, Crew, Token
+from auditor.sweep.workers.same_headers import recorded
 
 _LOOK = 0.5  # seconds between looks at the budget and at processes that are stuck
 

@@ -9,15 +9,15 @@ from itertools import islice
 from threading import Event
 from typing import NamedTuple, Self
 
-from auditor.downloader import hub, listing
-from auditor.downloader.entries import Crowded, Entry
+from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
-from auditor.downloader.listing import PAGE
+from auditor.downloader.model_argument import HubModel, id_fault, parse_id
+from auditor.downloader.model_list import PAGE
+from auditor.downloader.model_list_page import Crowded, Entry
 from auditor.downloader.pools import threads
-from auditor.downloader.request import HubModel, id_fault, parse_id
-from auditor.downloader.waiting import Rest, Talk, Waits
+from auditor.downloader.waits import Rest, Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
@@ -25,7 +25,7 @@ from auditor.sweep.store.ledger import Found
 from auditor.sweep.store.reading import Planned
 from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.work import require_online, unaudited
+from auditor.sweep.workers.one_model import require_online, unaudited
 
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
@@ -141,7 +141,7 @@ class Selector:
             return self._session(HubModel(id="the list of models"), PAGE_BOUNDS)
 
         left = top
-        for page in listing.pages(session, query):
+        for page in model_list.pages(session, query):
             entries = page if left is None else page[:left]
             left = None if left is None else left - len(entries)
             found = [_found(entry) for entry in entries]

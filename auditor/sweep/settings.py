@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from auditor.containers.words import described, quoted
 from auditor.errors import UsageError
+from auditor.messages import described, quoted
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import Selection
 

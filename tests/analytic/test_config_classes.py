@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic.config_classes import Fault, Settled, library, of_model_type, settle, worded
-from auditor.analytic.config_classes.facts import of_name
+from auditor.analytic.config_classes.declarations import of_name
 from auditor.analytic.config_classes.faults import Blame, folded
-from auditor.analytic.config_classes.kinds import fits, needed
+from auditor.analytic.config_classes.field_types import fits, needed
 
 # What shapes no tensor is not worked out: of labels only how many there are is kept.
 LEFT = {"id2label", "label2id", "eos_token_id", "full_attn_idxs", "time_step_rank"}

@@ -8,8 +8,9 @@ from builders import Described, safetensors_bytes
 from checkpoints import config_bytes, expect, stored_by
 from hub import Hub, Sparse
 
-from auditor.downloader import FileHead, bundled
-from auditor.downloader.request import HubModel
+from auditor.checkpoint.snapshot import FileHead
+from auditor.downloader import bundled
+from auditor.downloader.model_argument import HubModel
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
 SINGLE_ID, SINGLE_ALIAS = "google-bert/bert-base-chinese", "bert-base-chinese"

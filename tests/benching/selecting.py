@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
+from auditor.sweep.outcome_digest import versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import Selection, Selector
 from auditor.sweep.store.ledger import Ledger
-from auditor.sweep.versions import versions
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
+from auditor.sweep.workers.process_pool import CONTEXT
 
 
 def main() -> None:

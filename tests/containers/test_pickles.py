@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_files import parsed
 
-from auditor.containers.imports import KNOWN, strange
-from auditor.containers.pickled import Call, Global, Pairs
-from auditor.containers.pickles import follow
+from auditor.containers.pickle_imports import KNOWN, strange
+from auditor.containers.pickle_interpreter import follow
+from auditor.containers.pickle_values import Call, Global, Pairs
 
 PROTOCOLS = range(6)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from auditor.checkpoint.filenames import Found, standard, variant_of, variants
+from auditor.checkpoint.model_folders import components, found_in, models
+from auditor.checkpoint.selecting import Selection, select, with_twins
+from auditor.checkpoint.selection import Part
 from auditor.containers.manifest import MODULES, PIPELINE
-from auditor.downloader.folders import components, found_in, models
-from auditor.downloader.select import Selection, select, with_twins
-from auditor.downloader.selection import Part
-from auditor.downloader.standard import Found, standard, variant_of, variants
 from auditor.errors import Reason, SourceError
 
 ONE, HALF = "model.safetensors", "model.fp16.safetensors"

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.gguf_sets import gguf_sets, siblings, tagged, the_one
-from auditor.downloader.request import HubModel, parse_id
-from auditor.downloader.select import Selection, describing, select, select_tagged
+from auditor.checkpoint.gguf_sets import gguf_sets, siblings, tagged, the_one
+from auditor.checkpoint.selecting import Selection, describing, select, select_tagged
+from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.errors import Reason, SourceError, UsageError
 
 QUANTS = ("IQ4_XS", "Q4_0", "Q4_K_M", "Q4_K_S", "Q4_K_XL", "Q8_0", "f16")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from raw_server import raw_server
 
 from auditor.downloader.lean import Lean
-from auditor.downloader.wire import BadAddressError, WireError
+from auditor.downloader.transport import BadAddressError, WireError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = b"Content-Length: 5\r\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.listing import Walk
+from auditor.downloader.model_list import Walk
 from auditor.errors import Reason, SourceError
 
 PAGE = st.frozensets(st.integers(0, 99).map(str), min_size=1, max_size=9)

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile, beside
-from auditor.downloader.select import Selection, is_weights, name_fault, select, with_twins
+from auditor.checkpoint.selecting import (
+    Selection,
+    beside,
+    is_weights,
+    name_fault,
+    select,
+    with_twins,
+)
+from auditor.checkpoint.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.errors import Reason, SourceError
 
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"

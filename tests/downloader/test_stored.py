@@ -10,10 +10,17 @@ from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile, dump, load
-from auditor.downloader.snapshot import Component
-from auditor.downloader.stored import is_snapshot, joined
-from auditor.downloader.storing import dump_own, dump_shared, fingerprint
+from auditor.checkpoint.snapshot import (
+    Component,
+    Fetched,
+    FileHead,
+    RepoFile,
+    Snapshot,
+    Source,
+    TextFile,
+)
+from auditor.checkpoint.snapshot_reader import is_snapshot, joined, load
+from auditor.checkpoint.snapshot_writer import dump, dump_own, dump_shared, fingerprint
 from auditor.errors import UsageError
 
 NAMES = st.from_regex(r"[a-z]{1,3}(/[a-zé]{1,3})?\.(json|safetensors)", fullmatch=True)

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from torch_files import legacy_bytes, lengths, read, state, torch_bytes, write_large
 
 from auditor import audit
-from auditor.audit import examine
-from auditor.containers.kinds import Table
-from auditor.containers.sparse import Part, Sparse
-from auditor.downloader import FileHead, Source, dump, fetch, load
-from auditor.downloader.heads import AHEAD, MOST_BYTES, MOST_READS, Received, read_parts
-from auditor.downloader.select import with_twins
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.selecting import with_twins
+from auditor.checkpoint.snapshot import FileHead, Source
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.containers.partial_file import Part, Sparse
+from auditor.containers.weight_formats import Table
+from auditor.downloader import fetch
+from auditor.downloader.headers import AHEAD, MOST_BYTES, MOST_READS, Received, read_parts
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -120,7 +123,7 @@ def test_a_file_that_asks_for_too_much_ends_in_a_fault(parse, monkeypatch):
     head = read_parts("a.bin", 10**12, receive, parse)
     assert len(received) <= MOST_READS
     assert sum(span.length for span in received) <= MOST_BYTES
-    monkeypatch.setattr("auditor.downloader.snapshot.parser", lambda _: parse)
+    monkeypatch.setattr("auditor.checkpoint.snapshot.parser", lambda _: parse)
     assert isinstance(head.parsed, CheckpointError)
     assert "too long or too scattered to be read: bytes" in str(head.parsed)
 

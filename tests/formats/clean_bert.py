@@ -3,7 +3,7 @@
 from formats.making import COMMIT, LAYER, expected, row, stored
 
 from auditor.analytic import Role, Symbol
-from auditor.downloader.snapshot import Fetched, Source
+from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.reconciler.findings import (
     Pair,
     Renamed,

@@ -3,7 +3,7 @@
 from formats.making import expected, row, stored
 
 from auditor.analytic import Role
-from auditor.downloader.snapshot import Fetched, Source
+from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.reconciler.findings import (
     AbsentPart,
     BadConfig,

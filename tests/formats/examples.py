@@ -5,14 +5,14 @@ from formats.every_kind import every_kind
 from formats.making import COMMIT, LAYER, row, stored
 
 from auditor.analytic import Symbol
-from auditor.downloader.snapshot import Fetched, Source
+from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.errors import Reason
 from auditor.reconciler.findings import (
     AbsentPart,
     Unexpected,
 )
 from auditor.reconciler.load_report import LoadReport, Mismatch
-from auditor.reconciler.modules import ModuleRow
+from auditor.reconciler.module_rows import ModuleRow
 from auditor.report import Expected, FileTally, Observed, Report, Unaudited
 
 

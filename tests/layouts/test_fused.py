@@ -15,8 +15,8 @@ from sharding import write
 
 from auditor import Report
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.audit import examine
-from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Piece, Unpacked
 

@@ -5,17 +5,17 @@ from checkpoints import expect, stored_by
 from reconciler.four_tensors import WHOLE, named
 
 from auditor.analytic import Config
-from auditor.downloader import RepoFile
-from auditor.reconciler.claims import (
-    drafting_notes,
-    listed_size_rule,
-    other_model_rule,
-    other_names_note,
-)
+from auditor.checkpoint.snapshot import RepoFile
 from auditor.reconciler.findings import (
     BadConfig,
     BadSize,
     WrongDtype,
+)
+from auditor.reconciler.other_model import (
+    drafting_notes,
+    listed_size_rule,
+    other_model_rule,
+    other_names_note,
 )
 from auditor.reconciler.reconcile import Family, reconcile
 

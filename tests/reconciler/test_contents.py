@@ -6,7 +6,7 @@ import pytest
 from builders import safetensors_bytes
 from reconciler.four_tensors import FILE
 
-from auditor.downloader import FileHead, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import FileHead, Snapshot, Source, TextFile
 from auditor.reconciler.contents import contents
 
 SHARDS = ("model-1.safetensors", "model-2.safetensors", "model-3.safetensors")

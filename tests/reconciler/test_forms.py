@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.memory import Group, grouped, in_model
+from auditor.analytic.in_memory import Group, grouped, in_model
 from auditor.reconciler.findings import Severity
-from auditor.reconciler.forms import as_stored
 from auditor.reconciler.reconcile import Family, reconcile
+from auditor.reconciler.stored_form import as_stored
 from auditor.walker import walk
 
 TINY = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2, "patch_size": 2}

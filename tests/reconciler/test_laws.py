@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic import Expectation, Role
-from auditor.reconciler.modules import compared
+from auditor.reconciler.module_rows import compared
 from auditor.reconciler.reconcile import Family, Reconciled, reconcile
 from auditor.walker import walk
 

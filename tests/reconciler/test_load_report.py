@@ -13,7 +13,7 @@ from auditor.analytic import Expectation, catalogue
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadHeader, Buffer, Finding, Unexpected, Unused
 from auditor.reconciler.load_report import LoadReport, Mismatch, Predicted
-from auditor.reconciler.predict import predict
+from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Family, Unread, reconcile
 from auditor.tensors import StoredTensor
 

@@ -8,6 +8,7 @@ from reconciler.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.containers.index import Index
+from auditor.reconciler.file_rules import implied_note, implied_rules
 from auditor.reconciler.findings import (
     BadIndex,
     BadSize,
@@ -16,10 +17,9 @@ from auditor.reconciler.findings import (
     WrongDtype,
     WrongTotal,
 )
+from auditor.reconciler.index_totals import holdings
 from auditor.reconciler.reconcile import Family, reconcile
-from auditor.reconciler.rules import implied_note, implied_rules
-from auditor.reconciler.totals import holdings
-from auditor.reconciler.unread import Unread
+from auditor.reconciler.unread_files import Unread
 
 
 def reconciled(names):

@@ -8,10 +8,10 @@ from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.containers.kinds import Table
-from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.containers.weight_formats import Table
 from auditor.reconciler.contents import contents
-from auditor.reconciler.sizes import stated_size_rule
+from auditor.reconciler.index_sizes import stated_size_rule
 from auditor.tensors import DTYPE_BITS
 
 INDEX = "model.safetensors.index.json"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.reconciler.totals import WIDTHS, Group, Holdings, pieces, summed
+from auditor.reconciler.index_totals import WIDTHS, Group, Holdings, pieces, summed
 
 
 def holding(learned: int, buffers=(), copies=()) -> Holdings:

@@ -14,7 +14,7 @@ from auditor.reconciler.findings import BadIndex, Buffer, Missing, Unexpected, W
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.ledger import Found, Ledger
 from auditor.sweep.store.reading import Planned
-from auditor.sweep.workers.alike import recorded
+from auditor.sweep.workers.same_headers import recorded
 
 ERROR = Missing(tensors=(expected("a", 2),), reason="it is not stored")
 WARNING = Unexpected(tensors=(stored("b", 2),), reason="no class has it")

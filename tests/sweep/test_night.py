@@ -14,9 +14,9 @@ from sweep_models import alarms, healthy, planted
 
 from auditor.errors import SourceError
 from auditor.sweep import runner
+from auditor.sweep.outcome_digest import versions
 from auditor.sweep.selection import Selection
 from auditor.sweep.store.reading import Store
-from auditor.sweep.versions import versions
 
 OURS = Selection(author="sweep")
 

@@ -14,8 +14,8 @@ from sweep_models import healthy
 
 from auditor.sweep import costs, planning, runner
 from auditor.sweep.costs import QUOTAS, Load, Quota, hours
+from auditor.sweep.outcome_digest import versions
 from auditor.sweep.selection import Selection
-from auditor.sweep.versions import versions
 from auditor.sweep.workers.budget import Budget
 
 OURS = Selection(author="sweep")

@@ -7,7 +7,7 @@ from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import Found, Refused, Selection, Selector
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
+from auditor.sweep.workers.process_pool import CONTEXT
 
 FILES = {"config.json": b"{}"}
 

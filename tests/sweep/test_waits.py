@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.sweep.workers.waits import News, Waits
+from auditor.sweep.workers.cluster_waits import News, Waits
 
 
 class Clock:

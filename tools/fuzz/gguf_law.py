@@ -27,7 +27,7 @@ from gguf_files import (
 )
 
 from auditor.containers.gguf import GgufHeader, parse
-from auditor.containers.sparse import Part, Sparse
+from auditor.containers.partial_file import Part, Sparse
 from auditor.errors import CheckpointError
 from fuzz.target import READ, REFUSED, Target, Verdict
 

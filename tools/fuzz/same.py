@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from auditor.containers.pickled import Call, Global, Group, Octets, Pairs, Persistent
+from auditor.containers.pickle_values import Call, Global, Group, Octets, Pairs, Persistent
 from fuzz.judges import Kept, Made
 
 

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.analytic.adapters import others, prompts
+from auditor.analytic.adapters import other_methods, prompts
 from auditor.analytic.adapters.base import Base, forms
 from auditor.analytic.adapters.ia3 import ia3
 from auditor.analytic.adapters.lora import Low, adalora, formula, lora
-from auditor.analytic.adapters.settings import FILE, Settings, read_settings, unchecked
-from auditor.analytic.adapters.targets import Targets
-from auditor.analytic.adapters.whole import (
+from auditor.analytic.adapters.saved_modules import (
     BELOW,
     BESIDE,
     biases,
@@ -23,6 +21,8 @@ from auditor.analytic.adapters.whole import (
     token_rows,
     words,
 )
+from auditor.analytic.adapters.settings import FILE, Settings, read_settings, unchecked
+from auditor.analytic.adapters.targets import Targets
 from auditor.analytic.blocks import MAX_TENSORS
 from auditor.analytic.expectation import (
     Expectation,
@@ -31,8 +31,8 @@ from auditor.analytic.expectation import (
     Role,
     Symbol,
 )
-from auditor.containers.words import quoted
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 
 __all__ = [
     "FILE",
@@ -58,11 +58,11 @@ _LORAS = MappingProxyType({"LORA": lora, "ADALORA": adalora})
 _LAYERS = MappingProxyType(
     {
         "IA3": ia3,
-        "LOHA": others.loha,
-        "VERA": others.vera,
-        "FOURIERFT": others.fourier,
-        "LN_TUNING": others.norms,
-        "TRAINABLE_TOKENS": others.rows,
+        "LOHA": other_methods.loha,
+        "VERA": other_methods.vera,
+        "FOURIERFT": other_methods.fourier,
+        "LN_TUNING": other_methods.norms,
+        "TRAINABLE_TOKENS": other_methods.rows,
     }
 )
 # The class of peft that puts it into the base, or beside it.

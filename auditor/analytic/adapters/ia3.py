@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from auditor.analytic.adapters.base import Base
 from auditor.analytic.adapters.patterns import UnsafeError
+from auditor.analytic.adapters.saved_modules import BELOW, tensor
 from auditor.analytic.adapters.settings import Names, Settings, unchecked
 from auditor.analytic.adapters.targets import Targets
-from auditor.analytic.adapters.whole import BELOW, tensor
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor
-from auditor.containers.words import quoted
+from auditor.messages import quoted
 
 
 def ia3(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:

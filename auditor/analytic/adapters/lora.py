@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.analytic.adapters.base import Base, Part, ends_in
+from auditor.analytic.adapters.saved_modules import BELOW, tensor
 from auditor.analytic.adapters.settings import Settings, unchecked
 from auditor.analytic.adapters.targets import Ranks, Targets
-from auditor.analytic.adapters.whole import BELOW, tensor
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
-from auditor.containers.words import described, quoted
 from auditor.errors import CheckpointError
+from auditor.messages import described, quoted
 
 # What changes the tensors in ways that are not written down here.
 _OTHER_TENSORS = (

@@ -5,8 +5,8 @@ What made them (an MLP, an LSTM, a projection) is left out on saving: the file h
 
 from collections.abc import Iterator
 
+from auditor.analytic.adapters.saved_modules import tensor
 from auditor.analytic.adapters.settings import Settings
-from auditor.analytic.adapters.whole import tensor
 from auditor.analytic.expectation import ExpectedTensor
 
 _EMBEDDINGS = "prompt_embeddings"

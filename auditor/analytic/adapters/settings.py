@@ -7,9 +7,9 @@ from types import MappingProxyType
 from auditor.analytic.adapters.patterns import Pattern, UnsafeError, pattern
 from auditor.analytic.config import Config
 from auditor.analytic.family import Family
-from auditor.containers.jsons import parse_object
-from auditor.containers.words import described, quoted
+from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import described, quoted
 
 FILE = "adapter_config.json"
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from auditor.analytic.adapters.base import Base, Part, ends_in
 from auditor.analytic.adapters.patterns import UnsafeError, suffixes
 from auditor.analytic.adapters.settings import Names, Settings, expression, unchecked
-from auditor.containers.words import quoted
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 
 # The first number below a name below a name, as peft looks for a layer's.
 _NUMBER = re.compile(r".*?\.[^.]*\.(\d+)\.", re.ASCII)

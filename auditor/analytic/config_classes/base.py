@@ -9,17 +9,17 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import layers, rope
-from auditor.analytic.config_classes.facts import (
+from auditor.analytic.config_classes.completed import WRONG, Hook, Settled, said
+from auditor.analytic.config_classes.declarations import (
     ConfigClass,
     Part,
     library,
     of_model_type,
     of_name,
 )
-from auditor.analytic.config_classes.kinds import fits
-from auditor.analytic.config_classes.settled import WRONG, Hook, Settled, said
+from auditor.analytic.config_classes.field_types import fits
 from auditor.analytic.families import FILES
-from auditor.containers.words import described
+from auditor.messages import described
 
 # What the constructor takes for itself.
 _TAKEN = ("torch_dtype", "name_or_path", "_commit_hash", "output_attentions", "per_layer_config")

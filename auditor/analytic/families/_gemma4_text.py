@@ -22,8 +22,8 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
+from auditor.analytic.config_classes.completed import WRONG, said
 from auditor.analytic.config_classes.rope import KEY
-from auditor.analytic.config_classes.settled import WRONG, said
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import decoder, gated_mlp, headed
 from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread

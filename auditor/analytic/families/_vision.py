@@ -4,8 +4,8 @@ from auditor.analytic.blocks import Conv, Linear, Module, Refused, sequential
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.parts import refused
-from auditor.containers.words import quoted
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 
 # No published model has more than 5. Widths may double from stage to stage, and 2**32 is no width.
 _MOST_STAGES = 32

@@ -22,8 +22,8 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes.completed import WRONG, said
 from auditor.analytic.config_classes.rope import KEY
-from auditor.analytic.config_classes.settled import WRONG, said
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
 from auditor.analytic.families._drafting import drafting

@@ -27,8 +27,8 @@ from auditor.analytic.families._timm import frozen_resnet
 from auditor.analytic.families._vision import by_stage, handed_on
 from auditor.analytic.families.resnet import RESNET, resnet_model
 from auditor.analytic.parts import activation, refused, shares
-from auditor.containers.words import quoted
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import quoted
 
 DETR = Family(
     model_type="detr",

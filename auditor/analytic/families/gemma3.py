@@ -8,7 +8,7 @@ from auditor.analytic.blocks import Linear, Module, Param, Refused, RMSNorm, mod
 from auditor.analytic.catalogue import Family, architecture, base_model, complete
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
-from auditor.analytic.config_classes.settled import WRONG
+from auditor.analytic.config_classes.completed import WRONG
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,

@@ -21,7 +21,7 @@ from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.families._gpt import causal_mask, language_model, score, span
 from auditor.analytic.families._heads import dropped, heads, labelled
 from auditor.analytic.parts import activation, dropout, refused, shares, unstored
-from auditor.containers.words import described
+from auditor.messages import described
 
 GPT_NEO = Family(
     model_type="gpt_neo",

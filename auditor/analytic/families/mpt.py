@@ -9,7 +9,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.config_classes.base import settled_part
-from auditor.analytic.config_classes.facts import Part
+from auditor.analytic.config_classes.declarations import Part
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._gpt import language_model, score, span
 from auditor.analytic.families._heads import behind_any, heads, labelled

@@ -18,7 +18,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.families._gpt import language_model, score
 from auditor.analytic.families._heads import heads
 from auditor.analytic.parts import dropout, refused, shares, unstored
-from auditor.containers.words import described
+from auditor.messages import described
 
 GPT = Family(
     model_type="openai-gpt",

@@ -17,6 +17,7 @@ mlx) are not read here. From auto_round/export and auto_round_extension/torch of
 
 from collections.abc import Iterator, Mapping
 
+from auditor.layouts._kv_scales import one_number
 from auditor.layouts._qweight import (
     CONV1D,
     GEMM,
@@ -36,8 +37,7 @@ from auditor.layouts._qweight import (
     told,
     turned,
 )
-from auditor.layouts._serving import one_number
-from auditor.layouts._words import columns, linear, named, rows
+from auditor.layouts._qweight_sizes import columns, linear, named, rows
 from auditor.layouts.auto_round.settings import BITS, PLAIN, Scheme, Schemes, declared_form, unread
 from auditor.layouts.packing import (
     Declared,

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from auditor.containers.words import described, named, quoted
+from auditor.layouts._declared_settings import integer, mapping
 from auditor.layouts._patterns import matched, searched
 from auditor.layouts._qweight import GEMM, GPTQ
-from auditor.layouts._settings import integer, mapping
 from auditor.layouts.packing import Declared, Ledger, Stored
+from auditor.messages import described, named, quoted
 
 BITS = (4, 8, 2, 3, 5, 6, 7)  # the likeliest first: the order decides where shapes do not
 PLAIN = (16, 32)  # bits of a layer that is left as it is

@@ -23,9 +23,9 @@ input_global_scale and their like, attention k_scale and v_scale.
 
 from collections.abc import Iterator, Mapping
 
+from auditor.layouts._kv_scales import CACHE, note_cache, one_number
 from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._scales import Grain, misfit, seen
-from auditor.layouts._serving import CACHE, note_cache, one_number
 from auditor.layouts.compressed_tensors import packs
 from auditor.layouts.compressed_tensors.schemes import UNSAID, Scheme, Schemes, flat, read
 from auditor.layouts.compressed_tensors.written import writes

@@ -10,11 +10,11 @@ Classes are not known here: a target that could be one matches everything, but o
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.containers.words import described
+from auditor.layouts._declared_settings import integer, mapping, sides, texts
 from auditor.layouts._patterns import begins, matched
 from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups
-from auditor.layouts._settings import integer, mapping, sides, texts
 from auditor.layouts.packing import Declared, Ledger
+from auditor.messages import described
 
 _EXPRESSION = "re:"
 _BITS = range(1, 17)

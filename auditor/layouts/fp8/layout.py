@@ -17,12 +17,11 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.containers.words import described
+from auditor.layouts._declared_settings import sides, texts
 from auditor.layouts._experts import AXES
+from auditor.layouts._kv_scales import note_cache
 from auditor.layouts._patterns import skipped
 from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups, misfit, seen
-from auditor.layouts._serving import note_cache
-from auditor.layouts._settings import sides, texts
 from auditor.layouts.fp8.written import FOUR_GROUP, of_activations, weight_and_scale
 from auditor.layouts.packing import (
     Declared,
@@ -37,6 +36,7 @@ from auditor.layouts.packing import (
     Written,
     below,
 )
+from auditor.messages import described
 from auditor.tensors import StoredTensor
 
 FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})

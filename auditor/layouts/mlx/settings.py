@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from auditor.containers.words import described, quoted
-from auditor.layouts._settings import integer
+from auditor.layouts._declared_settings import integer
 from auditor.layouts.packing import Declared, Ledger
+from auditor.messages import described, quoted
 
 AFFINE = "affine"
 _AFFINE_BITS = frozenset({1, 2, 3, 4, 5, 6, 8})

@@ -20,10 +20,10 @@ from math import prod
 from typing import NamedTuple
 
 from auditor.layouts._experts import AXES
+from auditor.layouts._kv_scales import CACHE, note_cache
 from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._patterns import globbed
 from auditor.layouts._scales import CHANNEL, Grain, groups, misfit, seen
-from auditor.layouts._serving import CACHE, note_cache
 from auditor.layouts.modelopt.settings import Settings, read
 from auditor.layouts.modelopt.written import written
 from auditor.layouts.packing import (

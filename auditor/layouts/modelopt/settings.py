@@ -8,9 +8,9 @@ MIXED_PRECISION, and `quantized_layers` says the algorithm of each module by nam
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from auditor.containers.words import described
-from auditor.layouts._settings import integer, mapping, texts
+from auditor.layouts._declared_settings import integer, mapping, texts
 from auditor.layouts.packing import Declared, Ledger
+from auditor.messages import described
 
 _SIZES = range(1, 1 << 24)  # of groups
 _KINDS = {  # an algorithm -> the kind of weights that it stores

@@ -25,8 +25,8 @@ from re import Pattern
 from re import compile as compiled
 from typing import Any
 
-from auditor.containers.words import described, quoted
 from auditor.errors import Reason, UsageError
+from auditor.messages import described, quoted
 from auditor.reconciler.ignore import KINDS
 from auditor.sweep.reporting.changes import Finding
 

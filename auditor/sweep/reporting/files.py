@@ -9,7 +9,7 @@ from typing import IO, Any
 from auditor.errors import UsageError
 from auditor.formats.as_csv import safe
 from auditor.sweep.reporting import changes
-from auditor.sweep.reporting.judged import Judged
+from auditor.sweep.reporting.model_entry import Judged
 from auditor.sweep.reporting.tables import (
     COLUMNS,
     Cell,

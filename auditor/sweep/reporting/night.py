@@ -8,11 +8,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from auditor.containers.words import quoted
 from auditor.errors import UsageError
+from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, Entry, read
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, rows
-from auditor.sweep.reporting.judged import judged
+from auditor.sweep.reporting.model_entry import judged
 from auditor.sweep.reporting.page import Page
 from auditor.sweep.reporting.sarif import Sarif
 from auditor.sweep.reporting.summary import Summary

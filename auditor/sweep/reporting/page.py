@@ -18,7 +18,7 @@ from auditor.formats.printable import printable
 from auditor.sweep.reporting.blocks import Block, Pool, ascii_json
 from auditor.sweep.reporting.changes import Change, Finding, Matched
 from auditor.sweep.reporting.heading import heading
-from auditor.sweep.reporting.judged import ALARMING, Judged, State
+from auditor.sweep.reporting.model_entry import ALARMING, Judged, State
 from auditor.sweep.reporting.tables import Outcome, part
 from auditor.sweep.reporting.tree import joined, tree
 

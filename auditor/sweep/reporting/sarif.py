@@ -16,7 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 from auditor.formats.printable import printable
 from auditor.reconciler.findings import Finding
 from auditor.sweep.reporting.changes import Change, Matched, identity
-from auditor.sweep.reporting.judged import ALARMING, Judged
+from auditor.sweep.reporting.model_entry import ALARMING, Judged
 from auditor.sweep.store.reading import Night
 
 VERSION = "2.1.0"

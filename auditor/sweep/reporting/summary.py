@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.judged import ALARMING, Judged, State
+from auditor.sweep.reporting.model_entry import ALARMING, Judged, State
 from auditor.sweep.reporting.tables import part
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms

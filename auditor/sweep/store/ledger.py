@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import astuple
 from typing import NamedTuple
 
-from auditor.containers.words import quoted
 from auditor.errors import UsageError
+from auditor.messages import quoted
 from auditor.sweep.store.opening import opened
 from auditor.sweep.store.packing import Kept, Shared, pack
 from auditor.sweep.store.reading import Night, Planned, Recorded, Versions, now

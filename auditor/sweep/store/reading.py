@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from auditor.containers.words import quoted
 from auditor.errors import StoreError, UsageError
+from auditor.messages import quoted
 from auditor.sweep.store.faults import FAULTS, told
 from auditor.sweep.store.opening import begin, opened_to_read, roll_back
 from auditor.sweep.store.packing import Kept, merged

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from contextlib import contextmanager, suppress
 from multiprocessing.context import BaseContext
 
-from auditor.downloader.governor import Turn
 from auditor.downloader.rate_limits import WINDOW, rate_limit
-from auditor.downloader.waiting import STEP, Wait
+from auditor.downloader.request_budget import Turn
+from auditor.downloader.waits import STEP, Wait
 from auditor.sweep.workers.windows import Window, opens, spared
 
 __all__ = ["WINDOW", "Budget", "spared"]

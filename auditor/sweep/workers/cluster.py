@@ -20,14 +20,14 @@ from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
-from auditor.containers.words import quoted
-from auditor.downloader.waiting import Wait
+from auditor.downloader.waits import Wait
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import quoted
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
-from auditor.sweep.workers.station import Batch, Refused, audit, terms
-from auditor.sweep.workers.waits import News, Waits
-from auditor.sweep.workers.work import Done, failed
+from auditor.sweep.workers.cluster_waits import News, Waits
+from auditor.sweep.workers.cluster_worker import Batch, Refused, audit, terms
+from auditor.sweep.workers.one_model import Done, failed
 
 # Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
 # seconds, beside which the 5 ms that Dask needs for a task are nothing.
