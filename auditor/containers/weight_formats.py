@@ -13,7 +13,7 @@ from auditor.tensors import StoredTensor
 # Endings in lower case -> the module of this package whose `parse(file, sparse)` reads such a
 # file. Modules are imported when the first such file is met.
 MODULES: Mapping[str, str] = MappingProxyType(
-    {".bin": "torchfile", ".pt": "torchfile", ".pth": "torchfile", ".ckpt": "torchfile"}
+    {".bin": "torch_file", ".pt": "torch_file", ".pth": "torch_file", ".ckpt": "torch_file"}
     | {".gguf": "gguf"}
 )
 
