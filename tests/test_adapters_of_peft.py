@@ -13,7 +13,7 @@ from safetensors import safe_open
 import auditor
 from auditor import Report
 from auditor.downloader import retry
-from auditor.reconciler.findings import MisShaped, Missing, Unexpected
+from auditor.reconciler.findings import Mismatched, Missing, Unexpected
 
 pytest.importorskip("peft", reason="writes the adapters")
 pytestmark = [
@@ -88,7 +88,7 @@ def test_each_tensor_of_an_adapter_is_missed_strange_and_mis_shaped_by_name(base
         renamed = {**without, f"{name}.default": (dtype, shape)}
         for tensors, expected in (
             (without, {Missing: {name}}),
-            (longer, {MisShaped: {name}}),
+            (longer, {Mismatched: {name}}),
             (renamed, {Missing: {name}, Unexpected: {f"{name}.default"}}),
         ):
             (folder / "adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))

@@ -15,7 +15,7 @@ import auditor
 from auditor.analytic import Config, Expectation, catalogue
 from auditor.errors import CheckpointError
 from auditor.oracle import client
-from auditor.reconciler.findings import Disputed
+from auditor.reconciler.findings import FormulaDisputed
 
 FNET = {
     "hidden_size": 8,
@@ -248,7 +248,7 @@ def test_where_they_differ_it_is_a_finding_and_the_closed_form_stands(monkeypatc
     report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
     assert isinstance(report, auditor.Report)
     assert (report.verdict, report.residual, report.expected) == ("findings", 0, alone.expected)
-    [found] = [finding for finding in report.findings if isinstance(finding, Disputed)]
+    [found] = [finding for finding in report.findings if isinstance(finding, FormulaDisputed)]
     assert found.names == ("bert.embeddings.word_embeddings.weight",)
     assert found.reason == "(21128, 768) by the closed form, (768, 21128) by transformers 5"
 

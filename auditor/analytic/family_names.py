@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from auditor.analytic.blocks import Block, Experts, Extra, Module, Repeat, Stack, Submodel
-from auditor.analytic.lookup import Names, number
+from auditor.analytic.lookup import NameLookup, number
 
 _DEEPEST = 128  # parts of a name; those of a tree have ten
 
@@ -15,10 +15,10 @@ class Union:
     is kept of parts that lead nowhere, so that strangers' names, however many, take no room.
     """
 
-    def __init__(self, classes: Iterable[Names | Mapping[str, object]]) -> None:
+    def __init__(self, classes: Iterable[NameLookup | Mapping[str, object]]) -> None:
         every = {id(names): names for names in classes}.values()
-        self._listed = tuple(names for names in every if not isinstance(names, Names))
-        self._start = _State(names.tree for names in every if isinstance(names, Names))
+        self._listed = tuple(names for names in every if not isinstance(names, NameLookup))
+        self._start = _State(names.tree for names in every if isinstance(names, NameLookup))
 
     def __contains__(self, name: str) -> bool:
         if any(name in listed for listed in self._listed):

@@ -26,7 +26,7 @@ class Taken(NamedTuple):
         return tuple(self.first.replace(first, target) for target in self.rule.targets)
 
 
-class Group(NamedTuple):
+class ConvertedGroup(NamedTuple):
     """Tensors on disk that one conversion takes together, and what it makes of them."""
 
     on_disk: tuple[ExpectedTensor, ...]
@@ -84,7 +84,7 @@ def taken_by(name: str, loading: Loading) -> Taken | None:
     return None
 
 
-def grouped(names: Mapping[str, ExpectedTensor], loading: Loading) -> dict[str, Group]:
+def grouped(names: Mapping[str, ExpectedTensor], loading: Loading) -> dict[str, ConvertedGroup]:
     """The groups of these tensors, by the first name that is made of them.
 
     Names have to be whole groups', for the shapes in memory follow from all of a group.
@@ -96,7 +96,7 @@ def grouped(names: Mapping[str, ExpectedTensor], loading: Loading) -> dict[str, 
             _, tensors = taken.setdefault(found.first, (found.rule, []))
             tensors.append((tensor, found.source))
     return {
-        first: Group(
+        first: ConvertedGroup(
             tuple(tensor for tensor, _ in tensors), dict(_made(first, rule, tensors, loading))
         )
         for first, (rule, tensors) in taken.items()

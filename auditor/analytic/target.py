@@ -32,21 +32,21 @@ class Classes(Protocol):
     def inside(self, model_type: str, /) -> Mapping[str, str]: ...
 
 
-class Kind(NamedTuple):
+class TypeAndConfig(NamedTuple):
     """A model type, and the config that its classes are built from."""
 
     model_type: str
     config: Config  # the whole, or one inside it
 
 
-class Choice(NamedTuple):
+class TargetChoice(NamedTuple):
     """The target class, and the class whose checkpoint this claims to be."""
 
     target: str
     declared: str
-    kind: Kind  # of the target
-    of_declared: Kind
-    around: Kind  # of the config as a whole, where it is one of several models
+    kind: TypeAndConfig  # of the target
+    of_declared: TypeAndConfig
+    around: TypeAndConfig  # of the config as a whole, where it is one of several models
     notes: tuple[str, ...]  # decisions that the reader should know of
     contradiction: str | None = None  # what the config says of itself that cannot all be true
     spares: tuple[str, ...] = ()  # modules of the base model that its loader has no use for
@@ -57,7 +57,7 @@ class Choice(NamedTuple):
         return self.kind.model_type
 
     @property
-    def kin(self) -> tuple[Kind, ...]:
+    def kin(self) -> tuple[TypeAndConfig, ...]:
         """Whose classes may use what the target does not, its own first."""
         return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
@@ -71,7 +71,7 @@ class Refusal(NamedTuple):
 
 def choose(
     config: Config, target: str | None, classes: Classes, loader: Loader | None = None
-) -> Choice | Refusal:
+) -> TargetChoice | Refusal:
     """The class is `target` where the caller has one, else the loader's, else architectures[0].
 
     A target may be an auto class. A config without architectures stands for its family's base
@@ -88,7 +88,7 @@ def choose(
         return Refusal(Reason.UNKNOWN_ARCHITECTURE, _unknown(config, wanted, classes))
     name, kind = declared
     stated = _stated(config, classes)
-    around = Kind(stated, config) if stated and classes.siblings(stated) else kind
+    around = TypeAndConfig(stated, config) if stated and classes.siblings(stated) else kind
     chosen = kind
     if asked is not None:
         of = classes.types(asked)
@@ -101,7 +101,7 @@ def choose(
         chosen = found
     built = classes.current(asked) if asked else name
     by_loader = loader if target is None else None
-    return Choice(
+    return TargetChoice(
         target=built,
         declared=built if by_loader else name,
         kind=chosen,
@@ -139,38 +139,40 @@ def _stated(config: Config, classes: Classes) -> str | None:
     return None if config.model_type is None else classes.current_type(config.model_type)
 
 
-def _declared(config: Config, named_first: str | None, classes: Classes) -> tuple[str, Kind] | None:
+def _declared(
+    config: Config, named_first: str | None, classes: Classes
+) -> tuple[str, TypeAndConfig] | None:
     """The declared class, else that of model_type, and its kind; None if neither is known."""
     stated = _stated(config, classes)
     having = classes.types(named_first) if named_first is not None else ()
     if named_first is None or not having:
         if stated is None or not classes.siblings(stated):
             return None
-        return classes.current(classes.base_class(stated)), Kind(stated, config)
+        return classes.current(classes.base_class(stated)), TypeAndConfig(stated, config)
     name = classes.current(named_first)
     if stated is None or stated in having:
-        return name, Kind(stated or having[0], config)
+        return name, TypeAndConfig(stated or having[0], config)
     within = _within(config, having, classes)
     if within is not None:
         return name, within
     if any(stated in classes.inside(each).values() for each in having):
-        return _language_model(stated, classes), Kind(stated, config)
+        return _language_model(stated, classes), TypeAndConfig(stated, config)
     raise CheckpointError(
         f"architectures names {named_first}, which is {' or '.join(having)}, "
         f"but model_type says {quoted(config.model_type or '')}"
     )
 
 
-def _within(config: Config, having: tuple[str, ...], classes: Classes) -> Kind | None:
+def _within(config: Config, having: tuple[str, ...], classes: Classes) -> TypeAndConfig | None:
     """The part of a config that is of one of these model types; of several the last, as there."""
     unsaid = classes.inside(_stated(config, classes) or "")
-    found: Kind | None = None
+    found: TypeAndConfig | None = None
     for key, value in config.values.items():
         if isinstance(value, Mapping):
             model_type = value.get("model_type") or unsaid.get(key)
             current = classes.current_type(model_type) if isinstance(model_type, str) else None
             if current in having:
-                found = Kind(current, config.nested(key))
+                found = TypeAndConfig(current, config.nested(key))
     return found
 
 
@@ -180,7 +182,7 @@ def _language_model(model_type: str, classes: Classes) -> str:
     return next((name for name in names if name.endswith("ForCausalLM")), names[0])
 
 
-def _notes(config: Config, known: str, chosen: Kind, classes: Classes) -> list[str]:
+def _notes(config: Config, known: str, chosen: TypeAndConfig, classes: Classes) -> list[str]:
     notes = []
     if chosen.config.path:
         part = chosen.config.path.removesuffix(".")

@@ -7,23 +7,23 @@ from auditor.analytic.blocks import (
     Experts,
     Extra,
     Module,
-    Refused,
     Repeat,
     Stack,
     Submodel,
+    Unbuildable,
     distinct,
 )
-from auditor.analytic.config_classes import Fault
+from auditor.analytic.config_classes import ConfigFault
 
 
-def refused(tree: Module) -> tuple[Fault, ...]:
+def refused(tree: Module) -> tuple[ConfigFault, ...]:
     """The faults of a tree, each once. Of layers that are repeated no times, nothing is built."""
     return tuple(dict.fromkeys(_faults(tree)))
 
 
-def _faults(block: Block) -> Iterator[Fault]:
+def _faults(block: Block) -> Iterator[ConfigFault]:
     match block:
-        case Refused(fault):
+        case Unbuildable(fault):
             yield fault
         case Module(children):
             for _, child in children:
@@ -49,7 +49,7 @@ def _without(tree: Module) -> Module:
 
 def _kept(block: Block) -> Block | None:  # noqa: PLR0911 - one for each kind of block
     match block:
-        case Refused():
+        case Unbuildable():
             return None
         case Module():
             return _without(block)

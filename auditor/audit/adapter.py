@@ -11,8 +11,8 @@ from typing import NamedTuple
 from auditor.analytic import Config, Expectation, catalogue, read_config
 from auditor.analytic.adapters import (
     FILE,
-    Base,
-    Settings,
+    AdaptedModel,
+    AdapterSettings,
     expect,
     forms,
     is_prompt,
@@ -22,13 +22,13 @@ from auditor.analytic.adapters import (
 )
 from auditor.analytic.adapters.settings import HEADS
 from auditor.analytic.auto_classes import AUTO_MODEL
-from auditor.analytic.target import Choice, Refusal
+from auditor.analytic.target import Refusal, TargetChoice
 from auditor.audit.expected import Implied, implied, siblings
-from auditor.checkpoint.snapshot import Base as BaseModel
+from auditor.checkpoint.snapshot import BaseModel
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import named, quoted
-from auditor.reconciler.reconcile import Family
+from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import StoredTensor
 
 
@@ -44,7 +44,7 @@ class _Answer(NamedTuple):
     """One way to read the settings, and how far the file is from it."""
 
     expectation: Expectation
-    base: Base
+    base: AdaptedModel
     labels: int | None  # of the head, where the file has another number than the base's config
     off: int  # tensors that either side lacks, or has in another shape
 
@@ -67,7 +67,7 @@ def adapted(
         answer = _best(_answers(settings, config, target, stored))
     except SourceError as error:
         return Refusal(error.reason, str(error))
-    family = Family(declared=answer.expectation, siblings=lambda: ())
+    family = FamilyExpectations(declared=answer.expectation, siblings=lambda: ())
     return Adapted(
         Implied(answer.expectation, family),
         tuple(_notes(answer, base)) if base else (),
@@ -75,7 +75,7 @@ def adapted(
     )
 
 
-def _base_config(settings: Settings, base: BaseModel | None) -> Config:
+def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
     """The config of the base; SourceError if it cannot be had, or does not describe a base."""
     if settings.base is None:
         detail = f"{FILE} names no base model: nothing says what its layers are"
@@ -99,7 +99,7 @@ def _base_config(settings: Settings, base: BaseModel | None) -> Config:
 
 
 def _answers(
-    settings: Settings,
+    settings: AdapterSettings,
     config: Config,
     target: str | None,
     stored: Mapping[str, tuple[int, ...] | None],
@@ -120,7 +120,7 @@ def _answers(
                 yield error
 
 
-def _classes(settings: Settings, config: Config, target: str | None) -> Iterator[str | None]:
+def _classes(settings: AdapterSettings, config: Config, target: str | None) -> Iterator[str | None]:
     """The classes that the base may have been, the likeliest first; None: the one it declares.
 
     Last what AutoModel builds: encoders of sentences are trained without the head of their base.
@@ -138,9 +138,9 @@ def _classes(settings: Settings, config: Config, target: str | None) -> Iterator
         yield AUTO_MODEL
 
 
-def _forms(config: Config, target: str | None) -> tuple[Base, ...]:
+def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
     """The base's modules by any of their names; SourceError where the class is not known."""
-    chosen: list[Choice] = []
+    chosen: list[TargetChoice] = []
     try:
         found = implied(config, target, chosen.append)
     except CheckpointError as error:
@@ -154,7 +154,7 @@ def _forms(config: Config, target: str | None) -> tuple[Base, ...]:
 
 
 def _answer(
-    settings: Settings, base: Base, stored: Mapping[str, tuple[int, ...] | None]
+    settings: AdapterSettings, base: AdaptedModel, stored: Mapping[str, tuple[int, ...] | None]
 ) -> _Answer:
     expectation = expect(settings, base)
     if not stored:  # a config alone: the likeliest answer is the first
@@ -166,8 +166,8 @@ def _answer(
 
 
 def _labels(
-    settings: Settings,
-    base: Base,
+    settings: AdapterSettings,
+    base: AdaptedModel,
     config: Config,
     stored: Mapping[str, tuple[int, ...] | None],
 ) -> int | None:
@@ -184,7 +184,7 @@ def _labels(
 
 
 def _relabelled(
-    settings: Settings,
+    settings: AdapterSettings,
     config: Config,
     target: str | None,
     labels: int,
@@ -229,7 +229,7 @@ def _notes(answer: _Answer, base: BaseModel) -> Iterator[str]:
         yield f"the stored head is for {answer.labels} labels; the base's config has another number"
 
 
-def _unchecked(answer: _Answer, settings: Settings) -> Iterator[str]:
+def _unchecked(answer: _Answer, settings: AdapterSettings) -> Iterator[str]:
     yield "the weights of the base: only its config is read"
     if is_prompt(settings):
         yield "whether the prompt fits the base: its shape is what the adapter's own settings say"

@@ -12,24 +12,24 @@ from auditor.containers.manifest import (
     MODULES,
     PIPELINE,
     SENTENCE,
-    Entry,
     Manifest,
+    ManifestEntry,
     parse_manifest,
 )
 from auditor.errors import CheckpointError
 from auditor.messages import named
-from auditor.reconciler.findings import AbsentPart, BadConfig, Beside, Finding
+from auditor.reconciler.findings import BadConfig, Finding, MissingComponent, OtherWeights
 from auditor.reconciler.other_weights import by_kind
 from auditor.tensors import natural_key
 
 ROOT = "."  # how the repository's own folder is called where it is one of several
 
 
-class Piece(NamedTuple):
+class ComponentAudit(NamedTuple):
     """One model of several: what was fetched of it, and what the manifest says of it."""
 
     folder: str  # "" for the repository's own
-    entry: Entry | None
+    entry: ManifestEntry | None
     snapshot: Snapshot
 
     @property
@@ -42,16 +42,16 @@ class Piece(NamedTuple):
         return tuple(file.name for file in self.snapshot.files if is_weights(file.name))
 
 
-class Pieces(NamedTuple):
+class ComponentAudits(NamedTuple):
     """A repository in pieces, and what is wrong with how it says which they are."""
 
-    pieces: tuple[Piece, ...]  # by folder, in natural order
+    pieces: tuple[ComponentAudit, ...]  # by folder, in natural order
     target: str | None  # the class of the whole
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
 
 
-def pieces(snapshot: Snapshot) -> Pieces:
+def pieces(snapshot: Snapshot) -> ComponentAudits:
     """The models of a snapshot of several, as snapshots of their own.
 
     A component that is declared, and whose weights nothing here reads, is one without a head.
@@ -62,13 +62,13 @@ def pieces(snapshot: Snapshot) -> Pieces:
     if snapshot.heads or snapshot.index:
         read[""] = _at_the_top(snapshot)
     found = [
-        Piece(folder, entries.get(folder), _own(snapshot, read.get(folder), folder, read))
+        ComponentAudit(folder, entries.get(folder), _own(snapshot, read.get(folder), folder, read))
         for folder in sorted({*read, *entries}, key=natural_key)
     ]
     kept = tuple(piece for piece in found if piece.folder in read or piece.weights)
     absent = tuple(_absent(manifest, found, read)) if manifest else ()
     partial = snapshot.partial and snapshot.commit is not None  # a cache, filled file by file
-    return Pieces(
+    return ComponentAudits(
         pieces=kept,
         target=manifest.target if manifest else None,
         findings=(*bad, *_beside(snapshot, kept), *(() if partial else absent)),
@@ -127,7 +127,7 @@ def _outside(files: Iterable[RepoFile], folders: Iterable[str]) -> Iterator[Repo
     return (file for file in files if not file.name.startswith(starts))
 
 
-def _beside(snapshot: Snapshot, kept: Iterable[Piece]) -> Iterator[Beside]:
+def _beside(snapshot: Snapshot, kept: Iterable[ComponentAudit]) -> Iterator[OtherWeights]:
     """Weights that no piece answers for; where the root is one, it answers for all the rest."""
     folders = [piece.folder for piece in kept]
     if "" not in folders:
@@ -136,8 +136,8 @@ def _beside(snapshot: Snapshot, kept: Iterable[Piece]) -> Iterator[Beside]:
 
 
 def _absent(
-    manifest: Manifest, found: Iterable[Piece], read: Collection[str]
-) -> Iterator[AbsentPart]:
+    manifest: Manifest, found: Iterable[ComponentAudit], read: Collection[str]
+) -> Iterator[MissingComponent]:
     """What the manifest declares and the repository has no files of, or no weights."""
     for piece in found:
         if piece.entry is None or not _needed(manifest, piece.entry) or piece.weights:
@@ -150,10 +150,10 @@ def _absent(
             reason = f"{what}{named(folder)}, and there are no weights in it"
         else:
             continue  # a tokenizer, a scheduler
-        yield AbsentPart(file=manifest.file, folders=(folder,), reason=reason)
+        yield MissingComponent(file=manifest.file, folders=(folder,), reason=reason)
 
 
-def _needed(manifest: Manifest, entry: Entry) -> bool:
+def _needed(manifest: Manifest, entry: ManifestEntry) -> bool:
     """Whether loading fails without the folder.
 
     Of sentence-transformers' modules many hold nothing, and git keeps no empty folder:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from auditor.analytic import Expectation, Role
-from auditor.audit.outcome import Case, unaudited
+from auditor.audit.outcome import ModelAudit, unaudited
 from auditor.errors import Reason
 from auditor.messages import named, quoted
 from auditor.reconciler.findings import Finding, Missing, Unexpected
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 def judged(
-    case: Case, outcome: Report | Unaudited, expectation: Expectation, custom: str
+    case: ModelAudit, outcome: Report | Unaudited, expectation: Expectation, custom: str
 ) -> Report | Unaudited:
     """The outcome, where the names are those of transformers' class; else that it is not compared.
 
@@ -35,7 +35,7 @@ def judged(
 
 
 def custom_code(
-    case: Case, custom: str, why: str, reason: Reason = Reason.CUSTOM_CODE
+    case: ModelAudit, custom: str, why: str, reason: Reason = Reason.CUSTOM_CODE
 ) -> Unaudited:
     """The expectation of a repository's own class is not known: what is stored is tallied."""
     case.know(target=custom.rpartition(".")[2], expected=None, kv_cache=None)

@@ -1,4 +1,4 @@
-"""Said: what a checkpoint says that it should hold. A value, made by `said`."""
+"""Declaration: what a checkpoint says that it should hold. A value, made by `said`."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from auditor.layouts.packing import Declared
 from auditor.reconciler.findings import Finding
 
 
-class Said(NamedTuple):
+class Declaration(NamedTuple):
     """A config, and what was said together with it."""
 
     config: Config

@@ -14,13 +14,13 @@ from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.config_classes import FaultyConfigError, worded
 from auditor.analytic.repository_loader import Loader
-from auditor.analytic.target import Choice, Classes, Refusal, choose
+from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
 from auditor.analytic.ties import heads_apart, untied
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
-from auditor.reconciler.findings import Disputed
+from auditor.reconciler.findings import FormulaDisputed
 from auditor.reconciler.formula_disputed import disputes
-from auditor.reconciler.reconcile import Family
+from auditor.reconciler.reconcile import FamilyExpectations
 
 if TYPE_CHECKING:
     from auditor.oracle.client import Oracle
@@ -40,7 +40,7 @@ def reasons(error: CheckpointError) -> tuple[str, ...]:
     return (str(error),)
 
 
-class Source(Classes, Protocol):
+class ExpectationSource(Classes, Protocol):
     """Who can say what a config implies for the classes that it knows."""
 
     def expect(
@@ -54,7 +54,7 @@ class Implied(NamedTuple):
     """What a config implies for the class that the audit is for."""
 
     expectation: Expectation
-    family: Family
+    family: FamilyExpectations
 
 
 def _oracle() -> "Oracle | None":
@@ -73,7 +73,7 @@ def siblings(model_type: str) -> tuple[str, ...]:
 def implied(  # noqa: PLR0913 - what is asked for, and what is known of the files
     config: Config,
     target: str | None,
-    chosen: Callable[[Choice], None],
+    chosen: Callable[[TargetChoice], None],
     *,
     loader: Loader | None = None,
     depth: int | None = None,
@@ -101,13 +101,13 @@ def implied(  # noqa: PLR0913 - what is asked for, and what is known of the file
 
 def _first(
     config: Config,
-    choosing: Callable[..., Choice | Refusal],
-    chosen: Callable[[Choice], None],
+    choosing: Callable[..., TargetChoice | Refusal],
+    chosen: Callable[[TargetChoice], None],
     depth: int | None,
 ) -> Implied | Refusal:
     """By the closed form; without a closed form, by the oracle."""
 
-    def asked(classes: Source) -> Choice | Refusal:
+    def asked(classes: ExpectationSource) -> TargetChoice | Refusal:
         return choosing(config, classes=classes)
 
     found = _by(catalogue, asked, chosen, depth)
@@ -125,7 +125,7 @@ def of_module(config: Config, kind: str) -> Implied | Refusal:
         detail = f"no closed form is known for {quoted(kind)} of sentence-transformers"
         return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
     expectation = sentence_transformers.expect(config, kind)
-    return Implied(expectation, Family(declared=expectation, siblings=lambda: ()))
+    return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
 def of_diffusers(config: Config) -> Refusal | None:
@@ -141,9 +141,9 @@ def of_diffusers(config: Config) -> Refusal | None:
 
 
 def _by(
-    source: Source,
-    asked: Callable[[Source], Choice | Refusal],
-    chosen: Callable[[Choice], None],
+    source: ExpectationSource,
+    asked: Callable[[ExpectationSource], TargetChoice | Refusal],
+    chosen: Callable[[TargetChoice], None],
     depth: int | None,
 ) -> Implied | Refusal:
     try:
@@ -163,11 +163,11 @@ def _by(
         each = (_siblings(source, kind.config, kind.model_type) for kind in choice.kin)
         return tuple(chain.from_iterable(each))
 
-    family = Family(declared=declared, siblings=siblings, spares=choice.spares)
+    family = FamilyExpectations(declared=declared, siblings=siblings, spares=choice.spares)
     return Implied(expectation, family)
 
 
-def _siblings(source: Source, config: Config, model_type: str) -> Iterator[Sibling]:
+def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Iterator[Sibling]:
     for name in source.siblings(model_type):
         try:
             yield source.sibling(config, name)
@@ -209,7 +209,7 @@ def _parameters(expectation: Expectation) -> frozenset[str]:
 class Opinion(NamedTuple):
     """What a second opinion came to."""
 
-    findings: tuple[Disputed, ...] = ()
+    findings: tuple[FormulaDisputed, ...] = ()
     unchecked: tuple[str, ...] = ()  # why there is no second opinion, a sentence each
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from auditor.analytic import Config
 from auditor.analytic.gguf_config import reconstructed
-from auditor.audit.declaration import Said
+from auditor.audit.declaration import Declaration
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.gguf import GgufHeader
 from auditor.layouts.packing import Declared
@@ -22,7 +22,7 @@ _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII | re.IGNORECASE)
 _METHOD = "gguf"
 
 
-def said(snapshot: Snapshot) -> Said | None:
+def said(snapshot: Snapshot) -> Declaration | None:
     """None: the snapshot has no GGUF file that can be read.
 
     Raises CheckpointError and SourceError as `reconstructed` does.
@@ -39,7 +39,7 @@ def said(snapshot: Snapshot) -> Said | None:
     where = f"the metadata of {named(first.file)}"
     beside = named(snapshot.config.name) if snapshot.config else None
     note = f"{where} say what the model is" + (f", {beside} is not asked" if beside else "")
-    return Said(
+    return Declaration(
         config=Config(values=MappingProxyType(values), checked=False),
         target=target,
         declared=Declared(method=_METHOD, settings=settings, where=where),

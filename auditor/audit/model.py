@@ -9,7 +9,7 @@ from auditor.analytic import Config
 from auditor.analytic.kv_cache import kv_cache
 from auditor.analytic.target import Refusal
 from auditor.audit.custom_code import custom_code, judged
-from auditor.audit.declaration import Said
+from auditor.audit.declaration import Declaration
 from auditor.audit.expected import (
     Implied,
     Opinion,
@@ -22,8 +22,8 @@ from auditor.audit.expected import (
 )
 from auditor.audit.outcome import (
     UNPACKED,
-    Case,
-    Packing,
+    ModelAudit,
+    PackedWeights,
     no_weights,
     report,
     unaudited,
@@ -32,7 +32,7 @@ from auditor.audit.outcome import (
 from auditor.audit.read_declaration import is_gguf, module_of, said, where
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.manifest import Entry
+from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.layouts import unknown, unpack, written
 from auditor.layouts.declared import declaration
@@ -53,7 +53,7 @@ def examine_model(  # noqa: PLR0913 - one keyword for each choice a caller has
     *,
     requested: str,
     target: str | None = None,
-    entry: Entry | None = None,
+    entry: ManifestEntry | None = None,
     depth: int | None = None,
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
@@ -64,7 +64,7 @@ def examine_model(  # noqa: PLR0913 - one keyword for each choice a caller has
     Without `weights` it is taken for a config alone.
     """
     held = snapshot if weights else replace(snapshot, heads=(), index=None, unopened=())
-    case = Case(snapshot, contents(held), depth, ignore, {}, [])
+    case = ModelAudit(snapshot, contents(held), depth, ignore, {}, [])
     case.know(
         requested=requested,
         model=snapshot.model,
@@ -81,7 +81,7 @@ def examine_model(  # noqa: PLR0913 - one keyword for each choice a caller has
 
 
 def _model(
-    case: Case, target: str | None, entry: Entry | None, *, oracle: bool
+    case: ModelAudit, target: str | None, entry: ManifestEntry | None, *, oracle: bool
 ) -> Report | Unaudited:
     """A model of transformers, or a module of sentence-transformers."""
     module = module_of(entry)
@@ -104,7 +104,7 @@ def _model(
 
 
 def _without(
-    case: Case, error: CheckpointError | SourceError, custom: str | None
+    case: ModelAudit, error: CheckpointError | SourceError, custom: str | None
 ) -> Report | Unaudited:
     """Nothing follows from the config; `custom` is the class of the repository's own code."""
     if isinstance(error, SourceError):
@@ -127,7 +127,7 @@ class _Expected(NamedTuple):
 
 
 def _expected(
-    case: Case, says: Said, target: str | None, module: str | None, *, oracle: bool
+    case: ModelAudit, says: Declaration, target: str | None, module: str | None, *, oracle: bool
 ) -> _Expected | Refusal:
     """Raises CheckpointError for a config from which nothing follows."""
     config, snapshot = says.config, case.snapshot
@@ -157,7 +157,7 @@ def _expected(
     return _Expected(config, found, declared, opinion)
 
 
-def _unindexed(snapshot: Snapshot, says: Said) -> tuple[BadIndex, ...]:
+def _unindexed(snapshot: Snapshot, says: Declaration) -> tuple[BadIndex, ...]:
     """That several files have no index; asked of the few models of which it may be true."""
     if snapshot.index is not None or len(snapshot.heads) == 1:
         return ()
@@ -169,7 +169,7 @@ def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
     return declaration(config.values, files)
 
 
-def _stored_names(case: Case) -> Collection[str] | None:
+def _stored_names(case: ModelAudit) -> Collection[str] | None:
     """The names of what is stored, in files that were read or not; None: nothing is here."""
     if case.found.empty:
         return None
@@ -177,14 +177,14 @@ def _stored_names(case: Case) -> Collection[str] | None:
     return {*(tensor.name for tensor in case.found.tensors), *hidden}
 
 
-def _of_diffusers(case: Case, config: Config) -> Refusal | None:
+def _of_diffusers(case: ModelAudit, config: Config) -> Refusal | None:
     found = of_diffusers(config)
     if found is not None:
         case.know(target=str(config.values["_class_name"]))
     return found
 
 
-def _compared(case: Case, found: _Expected) -> Report | Unaudited:
+def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
     config, declared, expected = found.config, found.declared, found.implied.expectation
     if case.found.empty:
         model = case.snapshot.model
@@ -208,13 +208,13 @@ def _compared(case: Case, found: _Expected) -> Report | Unaudited:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
     told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
-    packing = Packing(apart(unpacked, unseen, blind=case.found.blind), told, packed)
+    packing = PackedWeights(apart(unpacked, unseen, blind=case.found.blind), told, packed)
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
     implied = found.implied if packed else _as_stored(case, found.implied, names)
     return report(case, config.dtype, implied, packing, found.opinion)
 
 
-def _as_stored(case: Case, implied: Implied, names: Collection[str]) -> Implied:
+def _as_stored(case: ModelAudit, implied: Implied, names: Collection[str]) -> Implied:
     """The same in the form in which the tensors of these names are stored, disk's or memory's."""
     if not implied.expectation.loading.converters:
         return implied
@@ -227,7 +227,7 @@ def _as_stored(case: Case, implied: Implied, names: Collection[str]) -> Implied:
     return Implied(expectation, replace(family, declared=declared))
 
 
-def _adapter(case: Case, target: str | None) -> Report | Unaudited:
+def _adapter(case: ModelAudit, target: str | None) -> Report | Unaudited:
     """The same of an adapter: what it should hold follows from its config and its base's."""
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
@@ -246,7 +246,7 @@ def _adapter(case: Case, target: str | None) -> Report | Unaudited:
     return report(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
 
 
-def _unsaid(case: Case) -> Report | Unaudited:
+def _unsaid(case: ModelAudit) -> Report | Unaudited:
     """No file says what to expect, or the one that would is broken."""
     if is_gguf(case.snapshot):
         return without_expectation(case)

@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from auditor.analytic import Expectation
-from auditor.analytic.target import Choice
+from auditor.analytic.target import TargetChoice
 from auditor.audit.expected import Implied, Opinion
 from auditor.audit.read_declaration import where
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason
 from auditor.layouts import learned
-from auditor.layouts.packing import PLAIN, Apart, Unpacked, Written, apart
+from auditor.layouts.packing import PLAIN, Apart, Unpacked, WrittenTensor, apart
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.duplicates import once
@@ -38,18 +38,18 @@ MOST_MODULES = 120_000
 MOST_STRANGE_MODULES = 10_000
 
 
-class Packing(NamedTuple):
+class PackedWeights(NamedTuple):
     """How the weights are packed."""
 
     apart: Apart
-    written: Mapping[str, Written]  # what the layout stores, under names without a header
+    written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
     method: str | None = None  # by what they are packed; None: what is stored is the model's
 
 
-UNPACKED = Packing(apart(PLAIN, ()), MappingProxyType({}))
+UNPACKED = PackedWeights(apart(PLAIN, ()), MappingProxyType({}))
 
 
-class Case(NamedTuple):
+class ModelAudit(NamedTuple):
     """One snapshot under examination."""
 
     snapshot: Snapshot
@@ -62,12 +62,12 @@ class Case(NamedTuple):
     def know(self, **fields: Any) -> None:
         self.shared.update(fields)
 
-    def knowing(self, findings: tuple[Finding, ...]) -> "Case":
+    def knowing(self, findings: tuple[Finding, ...]) -> "ModelAudit":
         """The case with more that was found of its files."""
         found = replace(self.found, findings=(*self.found.findings, *findings))
         return self._replace(found=found) if findings else self
 
-    def know_choice(self, choice: Choice, said: tuple[str, ...]) -> None:
+    def know_choice(self, choice: TargetChoice, said: tuple[str, ...]) -> None:
         notes = (*said, *choice.notes)
         self.know(target=choice.target, model_type=choice.model_type, notes=notes)
         if choice.contradiction:
@@ -78,7 +78,7 @@ class Case(NamedTuple):
 
 
 def report(
-    case: Case, dtype: str | None, implied: Implied, packing: Packing, opinion: Opinion
+    case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
 ) -> Report:
     found, (expectation, family), packed = case.found, implied, packing.apart
     unpacked = packed.read
@@ -141,7 +141,9 @@ def report(
     )
 
 
-def _shallow(case: Case, names: Iterable[str], fates: int | None, most: int) -> Shallow | None:
+def _shallow(
+    case: ModelAudit, names: Iterable[str], fates: int | None, most: int
+) -> Shallow | None:
     """How deep modules of those fates are listed, which is said where it is not all the way."""
     depth = depth_within(names, most)
     if depth is None:
@@ -163,12 +165,14 @@ def _dtypes(
         yield from dtype_rule(reconciled, dtype, dtypes)
 
 
-def contradictions(case: Case) -> Iterator[Finding]:
+def contradictions(case: ModelAudit) -> Iterator[Finding]:
     for reason in case.contradictions:
         yield BadConfig(file=where(case.snapshot), reason=reason)
 
 
-def _other_model(case: Case, reconciled: Reconciled, expectation: Expectation) -> Iterator[Finding]:
+def _other_model(
+    case: ModelAudit, reconciled: Reconciled, expectation: Expectation
+) -> Iterator[Finding]:
     total = case.found.index.total_size if case.found.index else None
     if note := other_names_note(reconciled, expectation, total):
         case.know(notes=(*case.shared.get("notes", ()), note))
@@ -203,32 +207,34 @@ def _twins(snapshot: Snapshot, found: Contents) -> Iterator[str]:
 # --- there is nothing to compare ---------------------------------------------------------------
 
 
-def no_weights(case: Case, expectation: Expectation, detail: str, *findings: Finding) -> Unaudited:
+def no_weights(
+    case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
+) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
     case.know(modules=expected_only(expectation, depth=case.depth))
     _know_findings(case, *contradictions(case), *findings)
     return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **case.shared)
 
 
-def without_expectation(case: Case, *bad: BadConfig) -> Report:
+def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
     """The config is broken: what is stored is tallied, and compared with nothing."""
     _know_findings(case, *bad, *contradictions(case), *_of_files(case, _know_stored(case)))
     unchecked = ("everything: the config does not say what to expect",)
     return Report(unchecked=unchecked, residual=None, **case.shared)
 
 
-def unaudited(case: Case, reason: Reason, detail: str) -> Unaudited:
+def unaudited(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
     """Nothing can be expected; what is stored is tallied all the same."""
     _know_findings(case, *contradictions(case), *_of_files(case, _know_stored(case)))
     return Unaudited(reason=reason, detail=detail, **case.shared)
 
 
-def _know_findings(case: Case, *findings: Finding) -> None:
+def _know_findings(case: ModelAudit, *findings: Finding) -> None:
     stand, left_out = split(findings, case.ignore)
     case.know(findings=in_order(stand), ignored=in_order(left_out))
 
 
-def _of_files(case: Case, walked: Walk) -> Iterator[Finding]:
+def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     """What the files contradict by themselves, whatever the architecture."""
     found, snapshot = case.found, case.snapshot
     yield from found.findings
@@ -238,7 +244,7 @@ def _of_files(case: Case, walked: Walk) -> Iterator[Finding]:
     yield from besides(snapshot)
 
 
-def _know_stored(case: Case) -> Walk:
+def _know_stored(case: ModelAudit) -> Walk:
     """What is stored, as far as headers tell what is learned."""
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)

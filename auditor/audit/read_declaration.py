@@ -7,10 +7,10 @@ from types import MappingProxyType
 from auditor.analytic import Config, catalogue, read_config
 from auditor.analytic.custom_code import custom_class
 from auditor.analytic.repository_loader import of_pipeline, of_sentence_transformers
-from auditor.audit.declaration import Said
+from auditor.audit.declaration import Declaration
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.bounded_json import parse_object
-from auditor.containers.manifest import SENTENCE, TRANSFORMERS, Entry
+from auditor.containers.manifest import SENTENCE, TRANSFORMERS, ManifestEntry
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 from auditor.reconciler.findings import BadConfig
@@ -28,14 +28,14 @@ def where(snapshot: Snapshot) -> str:
     return min((head.name for head in snapshot.heads), default="config.json")
 
 
-def module_of(entry: Entry | None) -> str | None:
+def module_of(entry: ManifestEntry | None) -> str | None:
     """The class of a module of sentence-transformers; None: it is a model of transformers."""
     if entry is None or entry.library != SENTENCE or entry.kind in TRANSFORMERS:
         return None
     return entry.kind
 
 
-def said(snapshot: Snapshot, entry: Entry | None = None) -> Said | None:
+def said(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
     """None: no file says it, or none that can be read.
 
     `entry` is what the manifest of a repository of several models says of this one.
@@ -50,12 +50,12 @@ def said(snapshot: Snapshot, entry: Entry | None = None) -> Said | None:
         return None
     config = read_config(snapshot.config.name, snapshot.config.content)
     if module_of(entry) is not None:
-        return Said(config)
+        return Declaration(config)
     found = _under(config, entry, snapshot.settings)
     return _with_custom_class(found)
 
 
-def _with_custom_class(says: Said) -> Said:
+def _with_custom_class(says: Declaration) -> Declaration:
     """Whose class it is, where auto_map says that the repository has code of its own."""
     config = says.config
     asked = says.loader.asks if says.loader else next(iter(config.architectures), None)
@@ -68,20 +68,20 @@ def _with_custom_class(says: Said) -> Said:
     return says._replace(custom_class=custom)
 
 
-def _under(config: Config, entry: Entry | None, settings: TextFile | None) -> Said:
+def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:
     """The config as the software reads it that the manifest is of, and what that loads."""
     match entry:
-        case Entry(library="transformers", kind=kind):
-            return Said(config, loader=of_pipeline(kind))
-        case Entry(library="sentence_transformers", kind=kind):
+        case ManifestEntry(library="transformers", kind=kind):
+            return Declaration(config, loader=of_pipeline(kind))
+        case ManifestEntry(library="sentence_transformers", kind=kind):
             try:
                 values = parse_object(settings.content, settings.name) if settings else {}
             except CheckpointError as error:
                 bad = BadConfig(file=settings.name if settings else "", reason=str(error))
                 return _under(config, entry, None)._replace(findings=(bad,))
             loader = of_sentence_transformers(kind, config.model_type, values)
-            return Said(_overlaid(config, values), loader=loader)
-    return Said(config)
+            return Declaration(_overlaid(config, values), loader=loader)
+    return Declaration(config)
 
 
 def _overlaid(config: Config, settings: Mapping[str, object]) -> Config:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from auditor.audit.components import ROOT, Piece, Pieces, pieces
+from auditor.audit.components import ROOT, ComponentAudit, ComponentAudits, pieces
 from auditor.audit.guard import outcome_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason, UsageError
@@ -43,7 +43,10 @@ def examine_repository(
 
 
 def _guarded_part(
-    piece: Piece, one: Callable[..., Report | Unaudited], requested: str, target: str | None
+    piece: ComponentAudit,
+    one: Callable[..., Report | Unaudited],
+    requested: str,
+    target: str | None,
 ) -> Report | Unaudited:
     def crashed(detail: str) -> Unaudited:
         return Unaudited(
@@ -60,7 +63,10 @@ def _guarded_part(
 
 
 def _part(
-    piece: Piece, one: Callable[..., Report | Unaudited], requested: str, target: str | None
+    piece: ComponentAudit,
+    one: Callable[..., Report | Unaudited],
+    requested: str,
+    target: str | None,
 ) -> Report | Unaudited:
     snapshot, entry = piece.snapshot, piece.entry
     if not (snapshot.heads or snapshot.index) and (unread := piece.weights):
@@ -83,7 +89,7 @@ def _part(
 
 def whole(
     snapshot: Snapshot,
-    of: Pieces,
+    of: ComponentAudits,
     parts: tuple[Report | Unaudited, ...],
     *,
     requested: str,

@@ -32,21 +32,21 @@ _VARIANT = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundWeights:
     """The weights of one folder: never both a file and an index."""
 
     weights: str | None = None
     index: str | None = None
 
 
-def standard(names: Collection[str], variant: str | None = None) -> Found | None:
+def standard(names: Collection[str], variant: str | None = None) -> FoundWeights | None:
     """What is loaded of the names in one folder; None: nothing of that variant is there."""
     for weights in _WEIGHTS:
         one, index = _varied(weights, variant), _varied(f"{weights}{_INDEX}", variant)
         if one in names:
-            return Found(weights=one)
+            return FoundWeights(weights=one)
         if index in names:
-            return Found(index=index)
+            return FoundWeights(index=index)
     return None
 
 

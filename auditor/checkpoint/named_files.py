@@ -9,7 +9,7 @@ a base name is that of a file in the same folder, never a path.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from auditor.checkpoint.filenames import Found
+from auditor.checkpoint.filenames import FoundWeights
 from auditor.checkpoint.snapshot import TextFile
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import shard_fault
@@ -23,7 +23,7 @@ _INDEX = ".index.json"
 _LONGEST = 200  # characters of a base name
 
 
-def named_weights(config: TextFile | None, names: Collection[str]) -> Found | None:
+def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeights | None:
     """The file that transformers would load by the config's own word, where it is there.
 
     The config stands in its own folder, and names files from there.
@@ -36,17 +36,17 @@ def named_weights(config: TextFile | None, names: Collection[str]) -> Found | No
     path = f"{config.name[: config.name.rfind('/') + 1]}{name}"
     if path not in names:
         return None
-    return Found(index=path) if path.endswith(_INDEX) else Found(weights=path)
+    return FoundWeights(index=path) if path.endswith(_INDEX) else FoundWeights(weights=path)
 
 
-def based_weights(config: TextFile, names: Collection[str]) -> Found | None:
+def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | None:
     """The file whose base name a config of AutoGPTQ gives, or implies, where it is there."""
     for base in _bases(_values(config)):
         for ending in _ENDINGS:
             if f"{base}{ending}{_INDEX}" in names:
-                return Found(index=f"{base}{ending}{_INDEX}")
+                return FoundWeights(index=f"{base}{ending}{_INDEX}")
             if f"{base}{ending}" in names:
-                return Found(weights=f"{base}{ending}")
+                return FoundWeights(weights=f"{base}{ending}")
     return None
 
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from auditor.checkpoint.filenames import Found, standard, variant_of, variants
+from auditor.checkpoint.filenames import FoundWeights, standard, variant_of, variants
 from auditor.checkpoint.gguf_sets import tagged, the_one
 from auditor.checkpoint.model_folders import components, models, twins_in, with_part_twins
-from auditor.checkpoint.selection import CONFIG, Chooser, Part, Selection
+from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.weight_formats import MODULES as FORMATS
@@ -56,7 +56,7 @@ _PAPERWORK = ("readme", "license", "licence", "notice", "use_policy")
 _LONGEST_NAME = 4096  # characters; PATH_MAX of Linux
 
 
-def select(names: Collection[str], where: str, variant: str | None = None) -> Selection:
+def select(names: Collection[str], where: str, variant: str | None = None) -> FileSelection:
     """What `from_pretrained` would load: safetensors, else torch files; alone, else by an index.
 
     Of a pipeline every component's; otherwise the repository's own, and those of the modules that
@@ -72,7 +72,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Se
     manifest = MODULES if MODULES in names else None
     parts = components(names, MODULES, variant) if manifest else ()
     if root:
-        return Selection(
+        return FileSelection(
             config=config,
             **vars(root),
             packing=next((name for name in declared.FILES if name in names), None),
@@ -82,13 +82,13 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Se
         )
     adapter = next((weights for weights in ADAPTERS if weights in names), None)
     if adapter and ADAPTER_CONFIG in names:
-        return Selection(config=ADAPTER_CONFIG, weights=adapter)
+        return FileSelection(config=ADAPTER_CONFIG, weights=adapter)
     if piece := next((weights for weights in PIECES if weights in names), None):
-        return Selection(config=None, weights=piece)
+        return FileSelection(config=None, weights=piece)
 
-    def rest() -> Selection:
+    def rest() -> FileSelection:
         if shards := the_one(names, where):
-            return Selection(config=config, shards=shards)
+            return FileSelection(config=config, shards=shards)
         if chosen := parts or models(names, variant):
             return _of_parts(chosen, manifest, where, variant)
         return _unusual(names, where, config)
@@ -97,11 +97,11 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Se
     if not hints:
         return rest()
     try:
-        otherwise: Selection | SourceError = rest()
+        otherwise: FileSelection | SourceError = rest()
     except SourceError as error:
         otherwise = error
     packing = next((name for name in declared.FILES if name in names), None)
-    return Selection(
+    return FileSelection(
         config=config,
         packing=packing,
         hints=hints,
@@ -119,19 +119,19 @@ def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
     return (*packing, *((config,) if config else ()))
 
 
-def _unusual(names: Collection[str], where: str, config: str | None) -> Selection:
+def _unusual(names: Collection[str], where: str, config: str | None) -> FileSelection:
     """What only some loaders find: accelerate a lone index, mlx_lm all of model*.safetensors."""
     inside = {name for name in names if "/" not in name}
     indexes = [name for name in inside if name.endswith(_INDEXES)]
     if len(indexes) == 1:
-        return Selection(config=config, index=indexes[0])
+        return FileSelection(config=config, index=indexes[0])
     shards = tuple(sorted(name for name in inside if _MLX.fullmatch(name)))
     if shards and config:
-        return Selection(config=config, shards=shards)
+        return FileSelection(config=config, shards=shards)
     raise _nothing(names, where)
 
 
-def _root(names: set[str], where: str, variant: str | None) -> Found | None:
+def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
     """The weights beside the folders; the only variant, where there is nothing else."""
     if found := standard(names, variant):
         return found
@@ -148,14 +148,14 @@ def _root(names: set[str], where: str, variant: str | None) -> Found | None:
 
 
 def _of_parts(
-    parts: tuple[Part, ...], manifest: str | None, where: str, variant: str | None
-) -> Selection:
+    parts: tuple[SelectedComponent, ...], manifest: str | None, where: str, variant: str | None
+) -> FileSelection:
     """A component without the variant is taken as it is; one of them at least has to have it."""
     if variant is not None:
         chosen = (part.selection.weights or part.selection.index for part in parts)
         if variant not in {variant_of(name) for name in chosen if name}:
             raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, ()))
-    return Selection(config=None, manifest=manifest, parts=parts)
+    return FileSelection(config=None, manifest=manifest, parts=parts)
 
 
 def _no_variant(where: str, variant: str, others: tuple[str, ...]) -> str:
@@ -163,40 +163,40 @@ def _no_variant(where: str, variant: str, others: tuple[str, ...]) -> str:
     return f"{where} has no weights of the variant {quoted(variant)}{there}"
 
 
-def select_tagged(names: Collection[str], where: str, tag: str) -> Selection:
+def select_tagged(names: Collection[str], where: str, tag: str) -> FileSelection:
     """The GGUF model that a tag means, whatever other weights there are."""
     config = CONFIG if CONFIG in names else None
-    return Selection(config=config, shards=tagged(names, where, tag))
+    return FileSelection(config=config, shards=tagged(names, where, tag))
 
 
-def with_twins(names: Collection[str], where: str, choose: Chooser = select) -> Selection:
+def with_twins(names: Collection[str], where: str, choose: Chooser = select) -> FileSelection:
     """What `choose` chooses; and where that is safetensors, the torch files that stand beside."""
     return _twinned(choose(names, where), names)
 
 
-def _twinned(selection: Selection, names: Collection[str]) -> Selection:
-    if isinstance(selection.otherwise, Selection):
+def _twinned(selection: FileSelection, names: Collection[str]) -> FileSelection:
+    if isinstance(selection.otherwise, FileSelection):
         selection = replace(selection, otherwise=_twinned(selection.otherwise, names))
-    root = Found(weights=selection.weights, index=selection.index)
+    root = FoundWeights(weights=selection.weights, index=selection.index)
     inside = (name for name in names if "/" not in name)
     return with_part_twins(replace(selection, twins=twins_in(inside, root)), names)
 
 
-def config_alone(names: Collection[str], where: str) -> Selection:
+def config_alone(names: Collection[str], where: str) -> FileSelection:
     """The config, whatever weights there are, if any; of a repository without one an adapter's."""
     for config in (CONFIG, ADAPTER_CONFIG):
         if config in names:
-            return Selection(config=config)
+            return FileSelection(config=config)
     ending = f"/{CONFIG}"
     folders = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
     inside = f"; there is one in {listed(folders)}: name such a folder" if folders else ""
     raise SourceError(Reason.NO_CONFIG, f"{where} has no {CONFIG}{inside}")
 
 
-def describing(names: Collection[str], where: str) -> Selection:
+def describing(names: Collection[str], where: str) -> FileSelection:
     """What says what a model is: its config, or else the GGUF files whose metadata do."""
     if {CONFIG, ADAPTER_CONFIG}.isdisjoint(names) and (shards := the_one(names, where)):
-        return Selection(config=None, shards=shards)
+        return FileSelection(config=None, shards=shards)
     return config_alone(names, where)
 
 

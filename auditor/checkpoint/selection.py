@@ -1,4 +1,4 @@
-"""Selection: which files of one listing an audit reads. A value, made by `select`."""
+"""FileSelection: which files of one listing an audit reads. A value, made by `select`."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ CONFIG = "config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class FileSelection:
     """The files of one listing that an audit reads; never both `weights` and `index`."""
 
     config: str | None
@@ -22,17 +22,17 @@ class Selection:
     # Of no usual name, and perhaps of one that these files give, which are read first: config.json,
     # quantize_config.json. Where they give none, `otherwise` holds: what else is read, or why not.
     hints: tuple[str, ...] = ()
-    otherwise: "Selection | SourceError | None" = None
+    otherwise: "FileSelection | SourceError | None" = None
     twins: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
     manifest: str | None = None  # says which of the parts are read; None: all of them
-    parts: tuple["Part", ...] = ()  # models in folders of their own, sorted by folder
+    parts: tuple["SelectedComponent", ...] = ()  # models in folders of their own, sorted by folder
 
 
-class Part(NamedTuple):
+class SelectedComponent(NamedTuple):
     """One model of several in a repository."""
 
     folder: str
-    selection: Selection  # of names in that folder
+    selection: FileSelection  # of names in that folder
 
 
-Chooser = Callable[[Collection[str], str], Selection]  # of the names, and where they are
+Chooser = Callable[[Collection[str], str], FileSelection]  # of the names, and where they are

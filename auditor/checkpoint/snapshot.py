@@ -5,7 +5,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from auditor.containers.bounded_json import lfs_pointer_size
-from auditor.containers.partial_file import NeedsBytes, Part, Sparse
+from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile
 from auditor.containers.safetensors import Header, parse_header
 from auditor.containers.weight_formats import Table, parser
 from auditor.errors import CheckpointError, Reason
@@ -32,7 +32,7 @@ class RepoFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileHead:
+class WeightHeader:
     """What is read of one weight file: its header, and nothing of the data.
 
     Of a safetensors file `head` has the 8-byte length and the header. Where the declared length
@@ -43,7 +43,7 @@ class FileHead:
     name: str
     size: int | None  # of the whole file, in bytes
     head: bytes = b""
-    parts: tuple[Part, ...] = ()  # sorted, none touching another; no safetensors file has any
+    parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
     # What `parsed` is, where the reader had to find it out; a torch file takes long to parse twice.
     known: Table | CheckpointError | None = field(default=None, compare=False, repr=False)
 
@@ -67,7 +67,7 @@ class FileHead:
             parse = parser(self.name)
             if parse is None:
                 return parse_header(self.name, self.head)
-            return parse(self.name, Sparse(self.size or 0, self.parts))
+            return parse(self.name, PartialFile(self.size or 0, self.parts))
         except CheckpointError as error:
             return error
         except NeedsBytes as lacking:
@@ -86,7 +86,7 @@ class TextFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Base:
+class BaseModel:
     """The model that an adapter is for: its config, or why that is not to be had."""
 
     model: str  # the Hub id after renames, or as the adapter names it
@@ -113,8 +113,8 @@ class Component:
     folder: str
     config: TextFile | None = None
     index: TextFile | None = None
-    heads: tuple[FileHead, ...] = ()
-    twins: tuple[FileHead, ...] = ()
+    heads: tuple[WeightHeader, ...] = ()
+    twins: tuple[WeightHeader, ...] = ()
     unopened: tuple[str, ...] = ()
     settings: TextFile | None = None
 
@@ -132,10 +132,10 @@ class Snapshot:
     index: TextFile | None = None
     packing: TextFile | None = None  # says how the weights are packed: quantize_config.json
     settings: TextFile | None = None  # says how it is loaded: sentence_bert_config.json
-    heads: tuple[FileHead, ...] = ()  # sorted by name; the weight files that were opened
-    twins: tuple[FileHead, ...] = ()  # sorted by name; the same weights in another format
+    heads: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
+    twins: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights in another format
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
-    base: Base | None = None  # of an adapter
+    base: BaseModel | None = None  # of an adapter
     manifest: TextFile | None = None  # says which components there are, or should be
     components: tuple[Component, ...] = ()  # sorted by folder; models in folders of their own
     partial: bool = False  # a copy that need not be whole (a folder, a cache), not the repo itself

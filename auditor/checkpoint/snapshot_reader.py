@@ -11,16 +11,16 @@ from itertools import pairwise
 
 from auditor.checkpoint.selecting import name_fault
 from auditor.checkpoint.snapshot import (
-    Base,
+    BaseModel,
     Component,
-    FileHead,
     RepoFile,
     Snapshot,
     Source,
     TextFile,
+    WeightHeader,
 )
 from auditor.containers.bounded_json import Loaded, load_object
-from auditor.containers.partial_file import Part
+from auditor.containers.partial_file import FilePart
 from auditor.errors import CheckpointError, Reason, UsageError
 from auditor.messages import described, listed, quoted
 
@@ -152,7 +152,7 @@ def _loaded_component(entry: object) -> Component:
     )
 
 
-def _heads(entries: object) -> tuple[FileHead, ...]:
+def _heads(entries: object) -> tuple[WeightHeader, ...]:
     return tuple(_file_head(entry) for entry in _list(entries, "heads"))
 
 
@@ -170,12 +170,12 @@ def _text_file(entry: object, what: str) -> TextFile | None:
     return TextFile(name=name, content=_decoded(fields["base64"], what))
 
 
-def _base(entry: object) -> Base:
+def _base(entry: object) -> BaseModel:
     fields = _object(entry, BASE, _BASE_KEYS)
     reason = fields["reason"]
     if reason is not None and reason not in tuple(Reason):
         raise _FaultError(f"{BASE}: expected a reason, found {described(reason)}")
-    return Base(
+    return BaseModel(
         model=_string(fields["model"], BASE),
         commit=_commit(fields["commit"]),
         origin=_string(fields["origin"], BASE),
@@ -185,23 +185,25 @@ def _base(entry: object) -> Base:
     )
 
 
-def _file_head(entry: object) -> FileHead:
+def _file_head(entry: object) -> WeightHeader:
     fields = _object(entry, "heads", *_HEAD_KEYS)
     name, size = _name(fields["name"]), _size(fields["size"])
     if "base64" in fields:
-        return FileHead(name=name, size=size, head=_decoded(fields["base64"], "heads"))
+        return WeightHeader(name=name, size=size, head=_decoded(fields["base64"], "heads"))
     if "parts" in fields:
-        return FileHead(name=name, size=size, parts=_parts(fields["parts"]))
+        return WeightHeader(name=name, size=size, parts=_parts(fields["parts"]))
     length = _number(fields["length"], "length").to_bytes(LENGTH, "little")
-    return FileHead(name=name, size=size, head=length + _string(fields["header"], "heads").encode())
+    return WeightHeader(
+        name=name, size=size, head=length + _string(fields["header"], "heads").encode()
+    )
 
 
-def _parts(entries: object) -> tuple[Part, ...]:
+def _parts(entries: object) -> tuple[FilePart, ...]:
     """Parts of a file as Sparse has them: in order, none empty, none touching another."""
-    found: list[Part] = []
+    found: list[FilePart] = []
     for entry in _list(entries, "parts"):
         fields = _object(entry, "parts", _PART_KEYS)
-        part = Part(_number(fields["start"], "start"), _decoded(fields["base64"], "parts"))
+        part = FilePart(_number(fields["start"], "start"), _decoded(fields["base64"], "parts"))
         if not part.data or (found and part.start <= found[-1].stop):
             raise _FaultError("parts: one is empty, or begins where another has not ended")
         found.append(part)

@@ -5,7 +5,7 @@ import gzip
 import json
 from hashlib import sha256
 
-from auditor.checkpoint.snapshot import Component, FileHead, Snapshot, TextFile
+from auditor.checkpoint.snapshot import Component, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import (
     BASE,
     COMPONENTS,
@@ -17,7 +17,7 @@ from auditor.checkpoint.snapshot_reader import (
     TWINS,
     VERSION,
 )
-from auditor.containers.partial_file import Part
+from auditor.containers.partial_file import FilePart
 
 
 def dump(snapshot: Snapshot, path: str = "", *, indent: int | None = 1) -> bytes:
@@ -117,7 +117,7 @@ def _text(file: TextFile | None) -> dict[str, object] | None:
         return {"name": file.name, "base64": base64.b64encode(file.content).decode()}
 
 
-def _head(head: FileHead) -> dict[str, object]:
+def _head(head: WeightHeader) -> dict[str, object]:
     """The header as text, for people and for diffs; whatever is not a header as base64."""
     known: dict[str, object] = {"name": head.name, "size": head.size}
     if head.parts:
@@ -131,5 +131,5 @@ def _head(head: FileHead) -> dict[str, object]:
     return known | {"length": int.from_bytes(head.head[:LENGTH], "little"), "header": text}
 
 
-def _part(part: Part) -> dict[str, object]:
+def _part(part: FilePart) -> dict[str, object]:
     return {"start": part.start, "base64": base64.b64encode(part.data).decode()}

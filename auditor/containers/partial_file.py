@@ -22,7 +22,7 @@ class NeedsBytes(Exception):  # noqa: N818 - no error: it asks for more
         self.span = span
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Bytes of a file from `start` on."""
 
     start: int
@@ -34,11 +34,11 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sparse:
+class PartialFile:
     """Parts of a file, sorted, none touching another; and its whole size in bytes."""
 
     size: int
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
     def read(self, span: Span) -> bytes:
         """Exactly the span's bytes; NeedsBytes where they are not here.
@@ -57,13 +57,13 @@ class Sparse:
         raise NeedsBytes(span)
 
 
-def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+def joined(parts: Iterable[FilePart]) -> tuple[FilePart, ...]:
     """The parts sorted, those that overlap or touch made one."""
-    found: list[Part] = []
+    found: list[FilePart] = []
     for part in sorted(parts):
         if found and part.start <= found[-1].stop:
             last = found[-1]
-            found[-1] = Part(last.start, last.data + part.data[last.stop - part.start :])
+            found[-1] = FilePart(last.start, last.data + part.data[last.stop - part.start :])
         else:
             found.append(part)
     return tuple(found)

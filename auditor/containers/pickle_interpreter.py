@@ -11,7 +11,7 @@ from auditor.containers import pickle_arguments as arguments
 from auditor.containers.pickle_arguments import FaultError
 from auditor.containers.pickle_machine import MAX_OPCODES, Machine
 from auditor.containers.pickle_reader import TruncatedError
-from auditor.containers.pickle_values import Group, Octets, Pairs, Ran
+from auditor.containers.pickle_values import Octets, PickledDict, PickledSet, Ran
 
 
 def follow(data: bytes, start: int = 0) -> Ran:
@@ -111,13 +111,13 @@ _STEPS: dict[int, _Step] = {
     ord("l"): lambda m: m.push(m.to_mark()),
     ord("a"): lambda m: m.append([m.pop()]),
     ord("e"): lambda m: m.append(m.to_mark()),
-    ord("}"): lambda m: m.push(Pairs([])),
-    ord("d"): lambda m: m.push(Pairs(m.paired(m.to_mark()))),
+    ord("}"): lambda m: m.push(PickledDict([])),
+    ord("d"): lambda m: m.push(PickledDict(m.paired(m.to_mark()))),
     ord("s"): Machine.set_item,
     ord("u"): lambda m: m.set_items(m.to_mark()),
-    0x8F: lambda m: m.push(Group([], frozen=False)),
+    0x8F: lambda m: m.push(PickledSet([], frozen=False)),
     0x90: lambda m: m.add(m.to_mark()),
-    0x91: lambda m: m.push(Group(m.hashed(m.to_mark()), frozen=True)),
+    0x91: lambda m: m.push(PickledSet(m.hashed(m.to_mark()), frozen=True)),
     # what would be imported and called
     ord("c"): lambda m: m.push(m.named_global()),
     0x93: Machine.stacked_global,

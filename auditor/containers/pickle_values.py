@@ -18,14 +18,14 @@ class Global:
 
 
 @dataclass(slots=True, eq=False)
-class Pairs:
+class PickledDict:
     """A dict, as it was filled: a key may be anything, and may be there twice."""
 
     pairs: list[tuple[object, object]]
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class PickledSet:
     """A set, as it was filled."""
 
     items: list[object]
@@ -74,8 +74,8 @@ class Ran:
 _KINDS: dict[type, str] = {
     Global: "an import",
     Persistent: "a storage",
-    Pairs: "a dict",
-    Group: "a set",
+    PickledDict: "a dict",
+    PickledSet: "a set",
     Octets: "a bytearray",
     Call: "what a call returns",
 }

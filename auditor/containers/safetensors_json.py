@@ -25,7 +25,7 @@ _LARGEST = 308  # 1e308 is the largest power of ten that an f64 holds
 _POWERS = tuple(float(f"1e{power}") for power in range(_LARGEST + 1))
 
 
-class Pairs(list[tuple[str, Any]]):
+class JsonObject(list[tuple[str, Any]]):
     """A JSON object as written: every key with its value, in order, repeated ones too."""
 
 
@@ -43,7 +43,7 @@ def read(file: str, content: bytes) -> tuple[dict[str, str], dict[str, dict[str,
     return (_metadata(file, metadata[0]) if metadata else {}), entries
 
 
-def _load(file: str, content: bytes) -> Pairs:
+def _load(file: str, content: bytes) -> JsonObject:
     what = f"the header of {named(file)}"
     try:
         text = content.decode()
@@ -52,7 +52,7 @@ def _load(file: str, content: bytes) -> Pairs:
     try:
         top = json.loads(
             text,
-            object_pairs_hook=Pairs,
+            object_pairs_hook=JsonObject,
             parse_int=_integer,
             parse_float=_float,
             parse_constant=_no_constant,
@@ -61,7 +61,7 @@ def _load(file: str, content: bytes) -> Pairs:
         raise CheckpointError(syntax_fault(what, error)) from None
     except _NumberError as error:
         raise CheckpointError(f"{what} is not JSON as the format has it: {error}") from None
-    if not isinstance(top, Pairs):
+    if not isinstance(top, JsonObject):
         raise CheckpointError(f"{what} is {described(top)}, not a JSON object")
     if "\\u" in text and (fault := escape_fault(top)):
         raise CheckpointError(f"{what} {fault}")
@@ -72,7 +72,7 @@ def _metadata(file: str, value: object) -> dict[str, str]:
     where = f"{named(file)}: {METADATA}"
     if value is None:
         return {}
-    if not isinstance(value, Pairs):
+    if not isinstance(value, JsonObject):
         raise CheckpointError(f"{where} is {described(value)}, not an object")
     for key, text in value:
         if not isinstance(text, str):
@@ -81,7 +81,7 @@ def _metadata(file: str, value: object) -> dict[str, str]:
 
 
 def _entry(tensor: str, value: object) -> dict[str, Any]:
-    if isinstance(value, Pairs):
+    if isinstance(value, JsonObject):
         fields = _fields(tensor, value)
     elif isinstance(value, list):
         if len(value) != len(FIELDS):
@@ -98,7 +98,7 @@ def _entry(tensor: str, value: object) -> dict[str, Any]:
     return fields
 
 
-def _fields(tensor: str, value: Pairs) -> dict[str, Any]:
+def _fields(tensor: str, value: JsonObject) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for key, field in value:
         if key in fields:
@@ -114,7 +114,7 @@ def _fields(tensor: str, value: Pairs) -> dict[str, Any]:
 def _dtype(tensor: str, value: object) -> str:
     """The dtype's name, which serde also takes as `{"F32": null}`."""
     name = value
-    if isinstance(value, Pairs) and len(value) == 1 and value[0][1] is None:
+    if isinstance(value, JsonObject) and len(value) == 1 and value[0][1] is None:
         name = value[0][0]
     if not isinstance(name, str):
         raise CheckpointError(f"{tensor}: dtype is {described(value)}, not a dtype's name")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from auditor.containers import zip_directory
-from auditor.containers.partial_file import Sparse
+from auditor.containers.partial_file import PartialFile
 from auditor.containers.pickle_reader import MAX_PICKLE
 from auditor.containers.torch_storages import Held, Storage
 from auditor.errors import CheckpointError
@@ -28,9 +28,9 @@ class TorchArchive:
 
     zip: zip_directory.Archive
     folder: bytes  # with the slash
-    data: zip_directory.Entry  # of the pickle
+    data: zip_directory.ZipEntry  # of the pickle
 
-    def pickle(self, sparse: Sparse) -> bytes:
+    def pickle(self, sparse: PartialFile) -> bytes:
         return zip_directory.content(self.zip, self.data, sparse, MAX_PICKLE)
 
     def held(self, storages: Mapping[str, Storage]) -> Held:
@@ -52,7 +52,7 @@ class TorchArchive:
         return Held(spans, faults)
 
 
-def open_archive(file: str, sparse: Sparse) -> TorchArchive:
+def open_archive(file: str, sparse: PartialFile) -> TorchArchive:
     """The archive; raises CheckpointError where torch opens none, or could open another."""
     archive = zip_directory.directory(file, sparse)
     first = next(iter(archive.entries.values()), None)
@@ -91,7 +91,7 @@ def _text(folder: bytes) -> str:
     return folder.decode("utf-8", "backslashreplace")
 
 
-def _data_start(entry: zip_directory.Entry) -> int:
+def _data_start(entry: zip_directory.ZipEntry) -> int:
     """Where torch's writer lets an entry's data begin, as far as the directory tells.
 
     Behind a field of padding, and 64-bit sizes where they are needed, at the next multiple of 64.

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from auditor.containers.bounded_json import lfs_fault
 from auditor.containers.magic import identity
-from auditor.containers.partial_file import Sparse
+from auditor.containers.partial_file import PartialFile
 from auditor.containers.pickle_imports import strange
 from auditor.containers.pickle_interpreter import follow
 from auditor.containers.pickle_values import Ran
@@ -20,8 +20,8 @@ from auditor.containers.state_dict import StateDict, is_dict, state_dict
 from auditor.containers.torch_archive import open_archive
 from auditor.containers.torch_legacy import read_legacy
 from auditor.containers.torch_storages import Held, Storage, storages, unmade
-from auditor.containers.torch_tensors import View
-from auditor.containers.weight_formats import Fault, Table
+from auditor.containers.torch_tensors import TensorView
+from auditor.containers.weight_formats import Table, TensorFault
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import Span, StoredTensor, natural_key
@@ -30,7 +30,7 @@ _MOST_FAULTS = 20  # of one file; more are counted
 _TAR = slice(257, 262)
 
 
-def parse(file: str, sparse: Sparse) -> Table:
+def parse(file: str, sparse: PartialFile) -> Table:
     """The tensors of a file of torch.save; raises CheckpointError for any other file."""
     if sparse.size == 0:
         raise CheckpointError(f"{named(file)} is empty: 0 bytes")
@@ -47,13 +47,13 @@ def parse(file: str, sparse: Sparse) -> Table:
     raise CheckpointError(f"{named(file)} {_other(head)}")
 
 
-def _zipped(file: str, sparse: Sparse) -> Table:
+def _zipped(file: str, sparse: PartialFile) -> Table:
     archive = open_archive(file, sparse)
     ran = follow(archive.pickle(sparse))
     return _table(file, ran, archive.held(storages(ran)), legacy=False)
 
 
-def _legacy(file: str, sparse: Sparse) -> Table:
+def _legacy(file: str, sparse: PartialFile) -> Table:
     read = read_legacy(file, sparse)
     if read.broken:
         lines = dict.fromkeys(line for ran in read.runs for line in strange(ran))
@@ -99,13 +99,13 @@ def _table(file: str, ran: Ran, held: Held, *, legacy: bool) -> Table:
     )
 
 
-def _span(view: View, held: Held) -> Span:
+def _span(view: TensorView, held: Held) -> Span:
     """Where the tensor's bytes begin, and as many as it has: strides may spread them wider."""
     start = held.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 
 
-def _shared(tensors: Mapping[str, View]) -> Mapping[str, str]:
+def _shared(tensors: Mapping[str, TensorView]) -> Mapping[str, str]:
     first: dict[tuple[str, int, int, int], str] = {}
     shared: dict[str, str] = {}
     for name in sorted(tensors, key=natural_key):
@@ -115,40 +115,44 @@ def _shared(tensors: Mapping[str, View]) -> Mapping[str, str]:
     return MappingProxyType(shared)
 
 
-def _faults(found: StateDict, held: Held, first: Mapping[str, Storage]) -> Iterator[Fault]:
+def _faults(found: StateDict, held: Held, first: Mapping[str, Storage]) -> Iterator[TensorFault]:
     """`first`: of each key the storage that torch makes, and gives for the key ever after."""
     for name, reason in found.unreadable.items():
-        yield Fault((name,), f"tensor {quoted(name)} {reason}")
+        yield TensorFault((name,), f"tensor {quoted(name)} {reason}")
     for name, view in found.tensors.items():
         storage, tensor = view.storage, f"tensor {quoted(name)}"
         made = first.get(storage.key, storage)
         if storage.key in held.faults:
-            yield Fault((name,), f"{tensor}: {held.faults[storage.key]}")
+            yield TensorFault((name,), f"{tensor}: {held.faults[storage.key]}")
         elif made != storage:
             two = f"as {made.said} and as {storage.said}"
-            yield Fault((name,), f"{tensor}: its storage {quoted(made.key)} is declared {two}")
+            yield TensorFault(
+                (name,), f"{tensor}: its storage {quoted(made.key)} is declared {two}"
+            )
         elif view.stop > storage.length:
-            yield Fault((name,), f"{tensor} {_overrun(view)}")
+            yield TensorFault((name,), f"{tensor} {_overrun(view)}")
 
 
-def _unmade(ran: Ran, found: StateDict, *, legacy: bool) -> Iterator[Fault]:
+def _unmade(ran: Ran, found: StateDict, *, legacy: bool) -> Iterator[TensorFault]:
     """What torch refuses to make, beside the tensors that are known for it already."""
     for reason in unmade(ran, legacy=legacy):
         if reason not in found.unreadable.values():
-            yield Fault((), f"a value beside its tensors {reason}")
+            yield TensorFault((), f"a value beside its tensors {reason}")
 
 
-def _overrun(view: View) -> str:
+def _overrun(view: TensorView) -> str:
     return (
         f"{view.dtype} {view.shape} reaches to byte {view.stop:,} of its storage "
         f"{quoted(view.storage.key)}, which has {view.storage.length:,}"
     )
 
 
-def _limited(file: str, faults: list[Fault]) -> tuple[Fault, ...]:
-    shown = [Fault(names, f"{named(file)}: {reason}") for names, reason in faults[:_MOST_FAULTS]]
+def _limited(file: str, faults: list[TensorFault]) -> tuple[TensorFault, ...]:
+    shown = [
+        TensorFault(names, f"{named(file)}: {reason}") for names, reason in faults[:_MOST_FAULTS]
+    ]
     rest = faults[_MOST_FAULTS:]
     if rest:
         names = tuple(name for fault in rest for name in fault.names)
-        shown.append(Fault(names, f"{named(file)}: {len(rest):,} more faults of such kinds"))
+        shown.append(TensorFault(names, f"{named(file)}: {len(rest):,} more faults of such kinds"))
     return tuple(shown)

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.partial_file import Sparse
+from auditor.containers.partial_file import PartialFile
 from auditor.tensors import StoredTensor
 
 # Endings in lower case -> the module of this package whose `parse(file, sparse)` reads such a
@@ -18,7 +18,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
 )
 
 
-class Fault(NamedTuple):
+class TensorFault(NamedTuple):
     """Tensors that cannot be what the file says of them."""
 
     names: tuple[str, ...]
@@ -32,7 +32,7 @@ class Table:
     file: str  # path inside the repo, "/" between folders
     tensors: tuple[StoredTensor, ...]  # sorted by name
     size_faults: tuple[str, ...] = ()  # why the file cannot have the size it has
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[TensorFault, ...] = ()
     notes: tuple[str, ...] = ()  # what a reader should know of how it was read, one line each
     # A tensor -> the one that is stored as the very same bytes, first in natural order.
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -40,7 +40,7 @@ class Table:
     broken: str | None = None  # why its tensors cannot be known, and yet it has `imports`
 
 
-Parse = Callable[[str, Sparse], Table]
+Parse = Callable[[str, PartialFile], Table]
 
 
 def parser(file: str) -> Parse | None:

@@ -13,7 +13,7 @@ from struct import Struct
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.partial_file import Sparse
+from auditor.containers.partial_file import PartialFile
 from auditor.containers.zip_end import End, find_end
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
@@ -41,7 +41,7 @@ _FOLDER = (
 _LONGEST_NAME = 511  # bytes; where torch lists names it cuts longer ones
 
 
-class Entry(NamedTuple):
+class ZipEntry(NamedTuple):
     """One entry as the directory has it."""
 
     name: str
@@ -63,15 +63,15 @@ class Archive:
     """The directory of one archive."""
 
     file: str
-    entries: Mapping[str, Entry]  # in the order of the directory
-    _places: Mapping[bytes, Entry]  # by what the name is compared by
+    entries: Mapping[str, ZipEntry]  # in the order of the directory
+    _places: Mapping[bytes, ZipEntry]  # by what the name is compared by
 
-    def find(self, raw: bytes) -> Entry | None:
+    def find(self, raw: bytes) -> ZipEntry | None:
         """The entry of that name, which is compared as torch does: without case, byte by byte."""
         return self._places.get(raw.lower())
 
 
-def directory(file: str, sparse: Sparse) -> Archive:
+def directory(file: str, sparse: PartialFile) -> Archive:
     """The entries of the archive that ends at the file's end; raises CheckpointError for a lie."""
     end = find_end(file, sparse)
     if end.length > MAX_DIRECTORY or end.entries > MAX_ENTRIES:
@@ -80,8 +80,8 @@ def directory(file: str, sparse: Sparse) -> Archive:
         raise CheckpointError(f"{named(file)} has a zip directory of {size}; {most}")
     content = sparse.read(Span(end.start, end.start + end.length))
     found = _bounded(file, list(_entries(file, content, end)), end.start)
-    places: dict[bytes, Entry] = {}
-    names: dict[str, Entry] = {}
+    places: dict[bytes, ZipEntry] = {}
+    names: dict[str, ZipEntry] = {}
     for entry in found:
         if entry.name in names or entry.raw.lower() in places:
             raise CheckpointError(
@@ -92,7 +92,7 @@ def directory(file: str, sparse: Sparse) -> Archive:
     return Archive(file=file, entries=MappingProxyType(names), _places=MappingProxyType(places))
 
 
-def content(archive: Archive, entry: Entry, sparse: Sparse, most: int) -> bytes:
+def content(archive: Archive, entry: ZipEntry, sparse: PartialFile, most: int) -> bytes:
     """The bytes of an entry, unpacked; raises CheckpointError where it has more than `most`."""
     where = f"{named(archive.file)}: the entry {quoted(entry.name)}"
     if max(entry.size, entry.packed) > most:
@@ -115,7 +115,7 @@ def content(archive: Archive, entry: Entry, sparse: Sparse, most: int) -> bytes:
     return unpacked
 
 
-def _entries(file: str, content: bytes, end: End) -> Iterator[Entry]:
+def _entries(file: str, content: bytes, end: End) -> Iterator[ZipEntry]:
     """The directory's entries, which must be as many as declared and fill it."""
     at = 0
     for _ in range(end.entries):
@@ -133,7 +133,7 @@ def _entries(file: str, content: bytes, end: End) -> Iterator[Entry]:
         )
 
 
-def _entry(file: str, content: bytes, at: int) -> tuple[Entry, int]:
+def _entry(file: str, content: bytes, at: int) -> tuple[ZipEntry, int]:
     """One entry, and where the next begins."""
     fields = _CENTRAL.unpack_from(content, at)
     _, _, _, flags, method, _, _, _, packed, size, *lengths, disk, _, attributes, header = fields
@@ -155,7 +155,7 @@ def _entry(file: str, content: bytes, at: int) -> tuple[Entry, int]:
         raise CheckpointError(
             f"{where} is stored as it is, with {packed:,} bytes in the file and {size:,} outside it"
         )
-    return Entry(name, raw, header, method, packed, size, 0), ends[3]
+    return ZipEntry(name, raw, header, method, packed, size, 0), ends[3]
 
 
 def _name(file: str, raw: bytes, flags: int) -> str:
@@ -198,7 +198,7 @@ def _wide(where: str, extra: bytes, narrow: tuple[int, int, int]) -> tuple[int, 
     return size, packed, header
 
 
-def _bounded(file: str, entries: list[Entry], directory_start: int) -> list[Entry]:
+def _bounded(file: str, entries: list[ZipEntry], directory_start: int) -> list[ZipEntry]:
     """The entries, in their order; none may reach into what follows it in the file."""
     ordered = sorted(range(len(entries)), key=lambda number: entries[number].header)
     found = entries[:]
@@ -221,7 +221,7 @@ def _bounded(file: str, entries: list[Entry], directory_start: int) -> list[Entr
     return found
 
 
-def _data_start(where: str, entry: Entry, sparse: Sparse) -> int:
+def _data_start(where: str, entry: ZipEntry, sparse: PartialFile) -> int:
     """Where an entry's data begins, by its local header, which must say what the directory does."""
     local = sparse.read(Span(entry.header, entry.header + _LOCAL.size))
     mark, _, flags, method, _, _, _, packed, size, name_length, extra_length = _LOCAL.unpack(local)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.selection import CONFIG
-from auditor.checkpoint.snapshot import Base, Fetched, Snapshot, Source
+from auditor.checkpoint.snapshot import BaseModel, Fetched, Snapshot, Source
 from auditor.containers.bounded_json import parse_object
 from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
@@ -41,19 +41,21 @@ def with_base(
             at = f"@{revision}" if revision else ""
             found = from_id(parse_id(f"{named}{at}"))
     except SourceError as error:
-        base = Base(model=named, reason=error.reason, detail=str(error))
+        base = BaseModel(model=named, reason=error.reason, detail=str(error))
         return replace(snapshot, base=base)
     except UsageError as error:
-        base = Base(model=named, reason=Reason.NOT_FOUND, detail=str(error))
+        base = BaseModel(model=named, reason=Reason.NOT_FOUND, detail=str(error))
         return replace(snapshot, base=base)
     return replace(snapshot, base=_base(found), fetched=_sum(snapshot.fetched, found.fetched))
 
 
-def _base(found: Snapshot) -> Base:
+def _base(found: Snapshot) -> BaseModel:
     if found.config is None or found.config.name != CONFIG:
         detail = f"{found.model} has no {CONFIG}: it is no whole model itself"
-        return Base(model=found.model, reason=Reason.NO_CONFIG, detail=detail)
-    return Base(model=found.model, commit=found.commit, origin=found.origin, config=found.config)
+        return BaseModel(model=found.model, reason=Reason.NO_CONFIG, detail=detail)
+    return BaseModel(
+        model=found.model, commit=found.commit, origin=found.origin, config=found.config
+    )
 
 
 def _sum(one: Fetched, other: Fetched) -> Fetched:

@@ -18,7 +18,7 @@ from auditor.downloader.transport import (
     BadAddressError,
     BrokenAnswerError,
     TooLateError,
-    WireError,
+    TransportError,
     grace,
     patience,
 )
@@ -87,7 +87,7 @@ def _translated() -> Iterator[None]:
     except httpx2.RemoteProtocolError as error:
         raise BrokenAnswerError(UPGRADE if _UPGRADE in str(error) else str(error)) from error
     except httpx2.HTTPError as error:
-        raise WireError(str(error)) from error
+        raise TransportError(str(error)) from error
 
 
 class _Call:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from auditor.checkpoint.snapshot import FileHead
-from auditor.containers.partial_file import NeedsBytes, Part, Sparse, joined
+from auditor.checkpoint.snapshot import WeightHeader
+from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, joined
 from auditor.containers.safetensors import header_span
 from auditor.containers.weight_formats import Parse, Table, parser
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -58,7 +58,7 @@ MODEL = Bound("one model", 48 * 1024 * 1024, 250_000)
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
-def bounded(heads: Iterable[FileHead]) -> Iterator[FileHead]:
+def bounded(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
     """The heads, as long as all of them together can be read; else SourceError(too-large)."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
@@ -94,7 +94,7 @@ class Received(NamedTuple):
 Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
 
 
-def read_file(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> FileHead:
+def read_file(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
     """What an audit needs of a weight file, in as few reads as its format allows."""
     parse = parser(name)
     if parse is None:
@@ -102,7 +102,7 @@ def read_file(name: str, size: int | None, read: Read, first: int = FIRST_READ) 
     return read_parts(name, size, read, parse)
 
 
-def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> FileHead:
+def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
     """The 8-byte length and the header: in one read where they fit in `first` bytes, else in two.
 
     Where the length cannot be credible nothing more is read: the bytes that show it are kept.
@@ -117,43 +117,43 @@ def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) 
         return stop
 
     if size == 0:
-        return FileHead(name=name, size=0, head=b"")
+        return WeightHeader(name=name, size=0, head=b"")
     data, total = read(Span(0, first if size is None else min(size, first)), end)
     stop = end(data, total)
     if stop > len(data):
         data += read(Span(len(data), stop), end).data
-    return FileHead(name=name, size=total, head=data[:stop])
+    return WeightHeader(name=name, size=total, head=data[:stop])
 
 
-def read_parts(name: str, size: int | None, read: Read, parse: Parse) -> FileHead:
+def read_parts(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:
     """The bytes that `parse` reads of a file, fetched as it asks for them; and none of the others.
 
     Ends early where the file asks for more reads or bytes than any true one needs: then
-    `FileHead.parsed` says so. Raises SourceError where nothing tells the file's size.
+    `WeightHeader.parsed` says so. Raises SourceError where nothing tells the file's size.
     """
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FilePart, ...] = ()
     if size is None:
         data, size = read(Span(0, AHEAD), _as_asked)
         if size is None:
             detail = f"nothing says how many bytes {quoted(name)} has, so its end cannot be read"
             raise SourceError(Reason.BAD_RESPONSE, detail)
-        parts = (Part(0, data),)
+        parts = (FilePart(0, data),)
     for _ in range(MOST_READS):
         seen = _Recorded(size, parts)
         found = _tried(name, parse, seen)
         if not isinstance(found, Span):
-            return FileHead(name=name, size=size, parts=seen.used(), known=found)
+            return WeightHeader(name=name, size=size, parts=seen.used(), known=found)
         span = _ahead(found, seen)
         if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
             break
-        parts = joined((*parts, Part(span.start, read(span, _as_asked).data)))
-    return FileHead(name=name, size=size, parts=seen.used())
+        parts = joined((*parts, FilePart(span.start, read(span, _as_asked).data)))
+    return WeightHeader(name=name, size=size, parts=seen.used())
 
 
-class _Recorded(Sparse):
+class _Recorded(PartialFile):
     """Some of the bytes of a file, and which of them were read."""
 
-    def __init__(self, size: int, parts: tuple[Part, ...]) -> None:
+    def __init__(self, size: int, parts: tuple[FilePart, ...]) -> None:
         super().__init__(size, parts)
         self._read: set[Span] = set()
 
@@ -162,7 +162,7 @@ class _Recorded(Sparse):
         self._read.add(span)
         return data
 
-    def used(self) -> tuple[Part, ...]:
+    def used(self) -> tuple[FilePart, ...]:
         """The bytes that were read, as they lie; spans are joined first, for there may be many."""
         spans: list[Span] = []
         for span in sorted(self._read):
@@ -170,7 +170,7 @@ class _Recorded(Sparse):
                 spans[-1] = Span(spans[-1].start, max(span.stop, spans[-1].stop))
             elif span.length:
                 spans.append(span)
-        return tuple(Part(span.start, super(_Recorded, self).read(span)) for span in spans)
+        return tuple(FilePart(span.start, super(_Recorded, self).read(span)) for span in spans)
 
 
 def _as_asked(data: bytes, _size: int | None) -> int:
@@ -178,7 +178,7 @@ def _as_asked(data: bytes, _size: int | None) -> int:
     return len(data)
 
 
-def _tried(name: str, parse: Parse, sparse: Sparse) -> Table | CheckpointError | Span:
+def _tried(name: str, parse: Parse, sparse: PartialFile) -> Table | CheckpointError | Span:
     """What a parser makes of the bytes that are here; a span: those that it lacks."""
     try:
         return parse(name, sparse)
@@ -188,7 +188,7 @@ def _tried(name: str, parse: Parse, sparse: Sparse) -> Table | CheckpointError |
         return needs.span
 
 
-def _ahead(span: Span, sparse: Sparse) -> Span:
+def _ahead(span: Span, sparse: PartialFile) -> Span:
     """What to read next: the part of the span that is not here, AHEAD bytes if the file has them.
 
     At the end of the file these lie before the span: the directory of a zip archive does.

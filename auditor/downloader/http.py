@@ -23,8 +23,8 @@ from auditor.downloader.transport import (
     BadAddressError,
     BrokenAnswerError,
     Reply,
-    Wire,
-    WireError,
+    Transport,
+    TransportError,
     framing_fault,
     grace,
 )
@@ -60,7 +60,7 @@ class Session:
         token: str | None,
         say: Callable[[str], None],
         *,
-        wire: Wire | None = None,
+        wire: Transport | None = None,
         governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
         silence: float | None = None,
         over: Event | None = None,
@@ -174,7 +174,7 @@ class Session:
         self._governor.check(self._bytes)
 
 
-def _client() -> Wire:
+def _client() -> Transport:
     from auditor.downloader.client import HubClient  # noqa: PLC0415 - 70 ms that a sweep is spared
 
     return HubClient()
@@ -252,7 +252,7 @@ def _translated(url: str, since: float) -> Iterator[None]:
     """Errors of the wire, as what they mean to an audit that has asked since then."""
     try:
         yield
-    except WireError as error:
+    except TransportError as error:
         found = failed(url, error)
         _note_silence(found, since)
         raise found from error

@@ -13,7 +13,7 @@ from auditor.downloader.transport import (
     BrokenAnswerError,
     Reply,
     TooLateError,
-    WireError,
+    TransportError,
 )
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -44,7 +44,7 @@ def refused(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> Sour
     return SourceError(Reason.BAD_RESPONSE, detail)
 
 
-def failed(url: str, error: WireError) -> SourceError | UsageError:
+def failed(url: str, error: TransportError) -> SourceError | UsageError:
     """The error for a request that got no answer, or lost it half-way."""
     if isinstance(error, BadAddressError):
         return UsageError(f"{quoted(url)} cannot be asked for: {error}")

@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from auditor.checkpoint.selecting import name_fault, select
 from auditor.checkpoint.selection import Chooser
-from auditor.checkpoint.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.assemble import assemble
@@ -121,7 +121,7 @@ class _HubFiles:
         content = self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
         return TextFile(name=file.name, content=content)
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> FileHead:
+    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
             # The redirect's target is asked for anew: its signature holds for this range alone.
             return self._session.get(

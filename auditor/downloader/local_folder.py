@@ -20,8 +20,8 @@ from auditor.checkpoint.selecting import (
     select,
     with_twins,
 )
-from auditor.checkpoint.selection import CONFIG, Chooser, Selection
-from auditor.checkpoint.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
 from auditor.containers.manifest import MANIFESTS
 from auditor.containers.weight_formats import parser
@@ -99,7 +99,7 @@ def _file(path: Path) -> Snapshot:
         kinds = "(.safetensors, .bin, .pt, .pth, .ckpt, .gguf)"
         detail = f"is no config (.json), no weights {kinds}, no index and no snapshot"
         raise UsageError(f"{quoted(str(path))} {detail}")
-    return _alone(path, Selection(config=path.name))
+    return _alone(path, FileSelection(config=path.name))
 
 
 def _weight_file(path: Path) -> Snapshot:
@@ -111,23 +111,23 @@ def _weight_file(path: Path) -> Snapshot:
         raise UsageError(f"{quoted(str(path))} {detail}")
     name = ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG
     config = name if os.path.lexists(path.parent / name) else None
-    return _alone(path, Selection(config=config, weights=path.name))
+    return _alone(path, FileSelection(config=config, weights=path.name))
 
 
-def _with_siblings(name: str, names: Collection[str], _where: str) -> Selection:
+def _with_siblings(name: str, names: Collection[str], _where: str) -> FileSelection:
     """The GGUF model that one of its shards is of."""
     config = CONFIG if CONFIG in names else None
-    return Selection(config=config, shards=gguf_sets.siblings(name, names))
+    return FileSelection(config=config, shards=gguf_sets.siblings(name, names))
 
 
 def _by_index(path: Path) -> Snapshot:
     _must_be_a_file(path)
     config = CONFIG if os.path.lexists(path.parent / CONFIG) else None
-    selection = Selection(config=config, index=path.name)
+    selection = FileSelection(config=config, index=path.name)
     return _folder(path.parent, lambda _names, _where: selection)
 
 
-def _alone(path: Path, selection: Selection) -> Snapshot:
+def _alone(path: Path, selection: FileSelection) -> Snapshot:
     """The snapshot of one file, and of the config beside it where the selection has one."""
     names = sorted(name for name in (selection.config, selection.weights) if name)
     files = tuple(_entry(path.parent, path.parent / name) for name in names)
@@ -150,7 +150,7 @@ class _Files:
     def text(self, file: RepoFile, limit: int) -> TextFile:
         return TextFile(name=file.name, content=read_all(self._folder / file.name, limit))
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> FileHead:
+    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with opened(self._folder / file.name) as part:
             return read_file(file.name, part.size, lambda span, _: part.read(span), first)
 

@@ -29,7 +29,7 @@ _NEXT = re.compile(r'<([^<>]{1,8192})>\s*;\s*rel="next"')
 _EMPTY = re.compile(rb"\s*\[\s*\]\s*")
 
 
-class Walk:
+class ListWalk:
     """What was seen of a list that is read page by page: enough to tell whether it ever ends.
 
     Digests, 30,000 of addresses and as many of pages, and the ids of one page.
@@ -78,7 +78,7 @@ def pages(
     not try the first page twice, and reads bodies of any length.
     """
     address: str | None = f"{endpoint()}/api/models?{urlencode(list(query))}"
-    walk = Walk()
+    walk = ListWalk()
     while address is not None:
         walk.turn(address)
         content, address = session().get(address, _page)

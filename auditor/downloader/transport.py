@@ -19,19 +19,19 @@ _PLAIN_PATH = re.compile(rf"/(?!/){_PATH}")
 _CLIMBS = "/."
 
 
-class WireError(Exception):
+class TransportError(Exception):
     """No answer, or a part of one: there is no connection, or none any more."""
 
 
-class TooLateError(WireError):
+class TooLateError(TransportError):
     """It did not come in time."""
 
 
-class BrokenAnswerError(WireError):
+class BrokenAnswerError(TransportError):
     """It is no HTTP, or ends before its end."""
 
 
-class BadAddressError(WireError):
+class BadAddressError(TransportError):
     """Nothing can be asked for there."""
 
 
@@ -109,7 +109,7 @@ class Reply(Protocol):
         """No more of the body is wanted."""
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """Carries requests; called from several threads."""
 
     def ask(self, address: Address, headers: Mapping[str, str], silence: float) -> Reply:

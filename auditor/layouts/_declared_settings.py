@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from auditor.layouts.packing import Declared, Ledger
+from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described
 
 _SIDES = 2
@@ -14,7 +14,7 @@ def integer(
     declared: Declared,
     key: str,
     allowed: Collection[int],
-    ledger: Ledger,
+    ledger: PackingLedger,
     *,
     default: int | None = None,
 ) -> int | None:

@@ -1,6 +1,6 @@
 """Bookkeeping that several layouts share: scales of the KV cache, single numbers."""
 
-from auditor.layouts.packing import Ledger, Members
+from auditor.layouts.packing import Members, PackingLedger
 from auditor.tensors import StoredTensor
 
 # Below an attention module, or below its k_proj and v_proj.
@@ -10,7 +10,7 @@ CACHE = frozenset(
 )
 
 
-def note_cache(parts: Members, ledger: Ledger) -> None:
+def note_cache(parts: Members, ledger: PackingLedger) -> None:
     """Scales of queries, keys and values: one for the tensor, or (heads, 1, 1)."""
     found = [parts[key] for key in sorted(CACHE & parts.keys())]
     if not found:
@@ -24,7 +24,7 @@ def note_cache(parts: Members, ledger: Ledger) -> None:
             ledger.fault(reason, tensor)
 
 
-def one_number(what: str, tensor: StoredTensor | None, ledger: Ledger) -> None:
+def one_number(what: str, tensor: StoredTensor | None, ledger: PackingLedger) -> None:
     """A fault where a tensor that serves all of a weight has more or fewer than one element."""
     if tensor is not None and tensor.elements not in {None, 1}:
         ledger.fault(f"{what} is {tensor.shape}; one number is needed", tensor)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from auditor.layouts._qweight import CONV1D, TILE
-from auditor.layouts.packing import FLOATS, Implied, Members, Shape, Written, below
+from auditor.layouts.packing import FLOATS, Implied, Members, Shape, WrittenTensor, below
 
 _MATRIX = 2
 _HALVES = ("F16", "BF16")
@@ -41,38 +41,40 @@ def linear(
     return Linear(outputs, inputs, bits, inputs if group < 1 else min(group, inputs), word)
 
 
-def named(module: str, members: Members, parts: Mapping[str, Written]) -> dict[str, Written]:
+def named(
+    module: str, members: Members, parts: Mapping[str, WrittenTensor]
+) -> dict[str, WrittenTensor]:
     """Those parts that the module has, by their whole names."""
     return {below(module, last): one for last, one in parts.items() if last in members}
 
 
-def rows(one: Linear) -> dict[str, Written]:
+def rows(one: Linear) -> dict[str, WrittenTensor]:
     """GPTQ: the inputs are packed, and the zero points along the outputs."""
     word = (f"I{one.word}",)
     return {
-        "qweight": Written((_words(one.inputs, one), one.outputs), word),
-        "qzeros": Written((one.groups, _words(one.outputs, one)), word),
-        "scales": Written((one.groups, one.outputs), FLOATS),
-        "g_idx": Written((one.inputs,), ("I32",)),
+        "qweight": WrittenTensor((_words(one.inputs, one), one.outputs), word),
+        "qzeros": WrittenTensor((one.groups, _words(one.outputs, one)), word),
+        "scales": WrittenTensor((one.groups, one.outputs), FLOATS),
+        "g_idx": WrittenTensor((one.inputs,), ("I32",)),
     }
 
 
-def columns(one: Linear) -> dict[str, Written]:
+def columns(one: Linear) -> dict[str, WrittenTensor]:
     """AWQ's gemm: the outputs are packed."""
     word, width = (f"I{one.word}",), _words(one.outputs, one)
     return {
-        "qweight": Written((one.inputs, width), word),
-        "qzeros": Written((one.groups, width), word),
-        "scales": Written((one.groups, one.outputs), FLOATS),
+        "qweight": WrittenTensor((one.inputs, width), word),
+        "qzeros": WrittenTensor((one.groups, width), word),
+        "scales": WrittenTensor((one.groups, one.outputs), FLOATS),
     }
 
 
-def tiles(one: Linear, weight: str, scales: str) -> dict[str, Written]:
+def tiles(one: Linear, weight: str, scales: str) -> dict[str, WrittenTensor]:
     """Marlin: 16 inputs in a row of words. What else stands there may be empty."""
     packed: Shape = (one.inputs // TILE, one.outputs * TILE * one.bits // one.word)
     return {
-        weight: Written(packed, (f"I{one.word}",)),
-        scales: Written((one.groups, one.outputs), _HALVES),
+        weight: WrittenTensor(packed, (f"I{one.word}",)),
+        scales: WrittenTensor((one.groups, one.outputs), _HALVES),
     }
 
 

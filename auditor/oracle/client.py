@@ -20,7 +20,7 @@ from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle import cache
 from auditor.oracle.answer import read
 from auditor.oracle.server import MOST_SECONDS
-from auditor.oracle.transformers_classes import Library, installed
+from auditor.oracle.transformers_classes import InstalledLibrary, installed
 
 # What a config says of who wrote it, and for what: fine-tunes of one base ask one question.
 _WRITERS = frozenset({"_name_or_path", "architectures"})
@@ -29,7 +29,7 @@ _WRITERS = frozenset({"_name_or_path", "architectures"})
 class Oracle:
     """What transformers makes of a config, class by class; says what `catalogue` says."""
 
-    def __init__(self, library: Library, folder: Path, process: "Process") -> None:
+    def __init__(self, library: InstalledLibrary, folder: Path, process: "Process") -> None:
         self.name = library.name
         self.unknown = f"neither a closed form nor a class of {library.name} is known for"
         self._library = library

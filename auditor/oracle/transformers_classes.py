@@ -20,7 +20,7 @@ _ABSTRACT = "PreTrainedModel"  # at the end of the name of a class that has no t
 
 
 @dataclass(frozen=True)
-class Library:
+class InstalledLibrary:
     """The source of transformers, and the model classes that it names."""
 
     name: str  # "transformers 5.23.0"
@@ -50,7 +50,7 @@ class Library:
 
 
 @lru_cache(maxsize=1)
-def installed() -> Library | None:
+def installed() -> InstalledLibrary | None:
     """The transformers that could build models here; None without it or without torch."""
     spec = find_spec("transformers")
     if find_spec("torch") is None or spec is None or not spec.submodule_search_locations:
@@ -61,7 +61,7 @@ def installed() -> Library | None:
         source = (folder / "models/auto/modeling_auto.py").read_text(encoding="utf-8")
     except (PackageNotFoundError, OSError):
         return None
-    return Library(name, folder, auto_classes(source), autos(source))
+    return InstalledLibrary(name, folder, auto_classes(source), autos(source))
 
 
 _Mappings = Mapping[str, Mapping[str, tuple[str, ...]]]  # name -> model type -> classes

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from auditor.checkpoint.filenames import variant_of
 from auditor.checkpoint.selecting import is_readable
-from auditor.checkpoint.snapshot import FileHead, Snapshot
+from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index, parse_index
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.weight_formats import Table
@@ -179,7 +179,7 @@ def _from_root(index: Index) -> Index:
     return replace(index, weight_map=MappingProxyType(paths))
 
 
-def _header(head: FileHead) -> Header | Table | str:
+def _header(head: WeightHeader) -> Header | Table | str:
     """The header, or why it cannot be read."""
     parsed = head.parsed
     if isinstance(parsed, CheckpointError):
@@ -187,7 +187,7 @@ def _header(head: FileHead) -> Header | Table | str:
     return parsed.broken or parsed if isinstance(parsed, Table) else parsed
 
 
-def _sizes(parsed: Iterable[tuple[FileHead, Header | Table | str]]) -> Iterator[Finding]:
+def _sizes(parsed: Iterable[tuple[WeightHeader, Header | Table | str]]) -> Iterator[Finding]:
     for head, header in parsed:
         if isinstance(header, Header) and (fault := size_fault(header, head.size)):
             yield BadSize(file=head.name, reason=fault)
@@ -203,7 +203,7 @@ def held(index: Index) -> dict[str, list[str]]:
     return found
 
 
-def _broken(head: FileHead, why: str, names: list[str] | None) -> Unread:
+def _broken(head: WeightHeader, why: str, names: list[str] | None) -> Unread:
     finding = BadSize if head.size == 0 else BadHeader
     return Unread(finding, head.name, why, None if names is None else frozenset(names))
 

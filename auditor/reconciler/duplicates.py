@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.analytic import Role
-from auditor.reconciler.findings import Duplicate, Finding, Tied
+from auditor.reconciler.findings import Duplicate, Finding, TiedWeight
 from auditor.reconciler.matching import Hit
 from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Counted
@@ -47,7 +47,7 @@ def duplicates(copied: tuple[Copy, ...]) -> Iterator[Finding]:
         of = tuple(copy.kept.name for copy in items)
         if items[0].same:
             named = (copy.hit.expected._replace(name=copy.hit.stored.name) for copy in items)
-            yield Tied(tensors=tuple(named), to=of, reason=reason)
+            yield TiedWeight(tensors=tuple(named), to=of, reason=reason)
         else:
             tensors = tuple(copy.hit.stored for copy in items)
             yield Duplicate(tensors=tensors, of=of, reason=reason)

@@ -187,7 +187,7 @@ def _unexplained(total: float, held: index_totals.Holdings, declared: str | None
 
 
 def _parameters_rule(
-    index: Index, stored: int, who: str, groups: tuple[index_totals.Group, ...]
+    index: Index, stored: int, who: str, groups: tuple[index_totals.WidthGroup, ...]
 ) -> Iterator[Finding]:
     total = index.total_parameters
     if total is not None and total != stored:
@@ -196,7 +196,7 @@ def _parameters_rule(
         yield WrongTotal(file=index.file, reason=reason + _why(over, groups))
 
 
-def _why(over: float, groups: tuple[index_totals.Group, ...]) -> str:
+def _why(over: float, groups: tuple[index_totals.WidthGroup, ...]) -> str:
     """The tensors whose elements make up a difference, if some do."""
     found = index_totals.pieces(abs(over), groups)
     if not found:

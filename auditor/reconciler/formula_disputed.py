@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from auditor.analytic import Expectation, ExpectedTensor
-from auditor.reconciler.findings import Dispute, Disputed
+from auditor.reconciler.findings import DisputedTensor, FormulaDisputed
 from auditor.tensors import natural_key
 
 
-def disputes(expectation: Expectation, second: Expectation) -> Iterator[Disputed]:
+def disputes(expectation: Expectation, second: Expectation) -> Iterator[FormulaDisputed]:
     """A finding for each way in which the two differ: names, shapes, roles and ties, the total.
 
     The closed form may know of more tensors that no checkpoint needs: other versions stored them.
@@ -15,23 +15,23 @@ def disputes(expectation: Expectation, second: Expectation) -> Iterator[Disputed
     ours = {tensor.name: tensor for tensor in expectation.tensors}
     theirs = {tensor.name: tensor for tensor in second.tensors}
     whose = second.library or "the oracle"
-    groups: dict[str, list[Dispute]] = {}
+    groups: dict[str, list[DisputedTensor]] = {}
     for name in sorted({*ours, *theirs}, key=natural_key):
-        dispute = Dispute(name=name, closed_form=ours.get(name), oracle=theirs.get(name))
+        dispute = DisputedTensor(name=name, closed_form=ours.get(name), oracle=theirs.get(name))
         reason = _reason(dispute, whose)
         if reason is not None:
             groups.setdefault(reason, []).append(dispute)
     for reason, found in groups.items():
-        yield Disputed(target=expectation.target, disputes=tuple(found), reason=reason)
+        yield FormulaDisputed(target=expectation.target, disputes=tuple(found), reason=reason)
     if expectation.parameters != second.parameters:
         reason = (
             f"{expectation.parameters:,} parameters by the closed form, "
             f"{second.parameters:,} by {whose}"
         )
-        yield Disputed(target=expectation.target, disputes=(), reason=reason)
+        yield FormulaDisputed(target=expectation.target, disputes=(), reason=reason)
 
 
-def _reason(dispute: Dispute, whose: str) -> str | None:
+def _reason(dispute: DisputedTensor, whose: str) -> str | None:
     """Both sides of it; None: there is no difference."""
     ours, theirs = dispute.closed_form, dispute.oracle
     if ours == theirs:

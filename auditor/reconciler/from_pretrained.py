@@ -28,7 +28,7 @@ class Target(NamedTuple):
     unset: frozenset[str] = frozenset()
 
 
-class Load(NamedTuple):
+class StateDictLoad(NamedTuple):
     """Stored tensors, each of a name of its own, on their way into a class."""
 
     stored: Mapping[str, _Shape]
@@ -53,7 +53,7 @@ class _Found(NamedTuple):
     source: str
 
 
-def report(load: Load) -> LoadReport:
+def report(load: StateDictLoad) -> LoadReport:
     """Raises UnknownOperationError if loading takes a conversion that is not known here."""
     target, shapes = load.target, load.target.shapes
     missing, unexpected = dict.fromkeys(load.missing), set[str]()
@@ -136,7 +136,7 @@ def _shifted(name: str, prefix: str, shapes: Shapes) -> str:
 # --- what is loaded ---------------------------------------------------------------------------
 
 
-def _sorted_out(load: Load, unexpected: set[str]) -> Mapping[str, list[_Found]]:
+def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_Found]]:
     """The stored tensors of each parameter that the model has; the others' names are unexpected."""
     found: dict[str, list[_Found]] = {}
     stored: Iterable[tuple[str, _Shape]] = load.stored.items()

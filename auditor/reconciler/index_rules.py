@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
-from auditor.layouts.packing import Written
+from auditor.layouts.packing import WrittenTensor
 from auditor.reconciler import index_totals
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.file_rules import implied_note, implied_rules, parameters_rule
@@ -20,7 +20,7 @@ from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Tally
 
 
-class Judged(NamedTuple):
+class IndexJudgement(NamedTuple):
     """What there is to say of an index."""
 
     findings: tuple[Finding, ...] = ()
@@ -48,10 +48,10 @@ def judged(  # noqa: PLR0913 - what is stored, what is expected, and what the co
     whole: Tally,
     reconciled: Reconciled,
     *,
-    written: Mapping[str, Written],
+    written: Mapping[str, WrittenTensor],
     declared: str | None,
     parameters: int,
-) -> Judged:
+) -> IndexJudgement:
     """The same, and what the expectation tells of the totals.
 
     `written` is what the layout stores under names of packed tensors, `declared` the dtype of the
@@ -59,11 +59,11 @@ def judged(  # noqa: PLR0913 - what is stored, what is expected, and what the co
     """
     index = found.index
     if index is None:
-        return Judged()
+        return IndexJudgement()
     names = tuple(_names(index, found))
     if found.opened.issuperset(index.shards):
         sums = (*_read_size_rule(index, whole), *parameters_rule(index, whole, reconciled))
-        return Judged((*names, *sums))
+        return IndexJudgement((*names, *sums))
     held = None
     if not found.unnamed:  # these are files of other names than those that it sums up
         held = index_totals.holdings(reconciled, len(index.weight_map), written)
@@ -75,7 +75,7 @@ def judged(  # noqa: PLR0913 - what is stored, what is expected, and what the co
     if beyond:  # then it is no dtype that explains the total
         implied = tuple(one for one in implied if not isinstance(one, WrongDtype))
     note = None if beyond or held is None else implied_note(index, held, declared)
-    return Judged(
+    return IndexJudgement(
         findings=(*names, *implied, *beyond),
         notes=() if note is None else (note,),
         unchecked=tuple(_unchecked(index, held, found)),

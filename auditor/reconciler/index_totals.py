@@ -12,7 +12,7 @@ from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.layouts.packing import Written
+from auditor.layouts.packing import WrittenTensor
 from auditor.messages import named
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
@@ -36,17 +36,17 @@ _WIDE = 32
 
 _MOST_GROUPS = 5  # whose widths are tried: 5 widths each are 3,125 sums for a width of parameters
 _MOST_PIECES = 12  # that may explain a difference: 298 sums of up to three
-_NOTHING: Mapping[str, Written] = MappingProxyType({})
+_NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
 
 
-class Group(NamedTuple):
+class WidthGroup(NamedTuple):
     """Tensors that have one width together."""
 
     what: str
     elements: int
 
 
-class Part(NamedTuple):
+class WidthTerm(NamedTuple):
     """A group in the width that makes the sum come out."""
 
     what: str
@@ -71,13 +71,13 @@ class Holdings:
     """What stands behind the names of an index, by expected shapes and by the headers at hand."""
 
     learned: int  # elements of plain parameters, of unknown width
-    buffers: tuple[Group, ...]  # by the last part of their names, sorted
-    copies: tuple[Group, ...]  # of parameters that are stored elsewhere too, by name
+    buffers: tuple[WidthGroup, ...]  # by the last part of their names, sorted
+    copies: tuple[WidthGroup, ...]  # of parameters that are stored elsewhere too, by name
     read: int  # bytes of the tensors whose header is at hand
     parameters: int  # of all, packed ones too
-    spare: tuple[Group, ...]  # tied and not stored, by name
+    spare: tuple[WidthGroup, ...]  # tied and not stored, by name
     strange: int  # tensors of which nothing is expected; the rest leaves them out
-    wide: tuple[Group, ...] = ()  # of the learned ones, kinds that may be kept in 32 bits
+    wide: tuple[WidthGroup, ...] = ()  # of the learned ones, kinds that may be kept in 32 bits
     packed: int = 0  # bytes of packed tensors, and of those that serve them in a dtype of their own
     fewer: int = 0  # bytes that these may be fewer
     scales: tuple[Scales, ...] = ()  # by the last part of their names, sorted
@@ -85,7 +85,7 @@ class Holdings:
 
 
 def holdings(
-    reconciled: Reconciled, names: int, written: Mapping[str, Written] = _NOTHING
+    reconciled: Reconciled, names: int, written: Mapping[str, WrittenTensor] = _NOTHING
 ) -> Holdings | None:
     """What an index of `names` names holds; None if some of its names are not known.
 
@@ -107,7 +107,7 @@ def holdings(
         parameters=found.parameters + sum(parameters for _, parameters in read),
         spare=spare(reconciled),
         strange=found.strange,
-        wide=tuple(Group(named(last), count) for last, count in sorted(found.wide.items())),
+        wide=tuple(WidthGroup(named(last), count) for last, count in sorted(found.wide.items())),
         packed=found.packed,
         fewer=found.fewer,
         scales=tuple(
@@ -128,10 +128,10 @@ class _Sums:
         self.learned = self.parameters = self.packed = self.fewer = self.strange = self.untold = 0
         self.wide: dict[str, int] = {}
         self.scales: dict[tuple[str, tuple[int, ...]], int] = {}
-        self.buffers: list[Group] = []
-        self.copies: list[Group] = []
+        self.buffers: list[WidthGroup] = []
+        self.copies: list[WidthGroup] = []
 
-    def add(self, name: str, item: Headless, written: Written | None) -> None:
+    def add(self, name: str, item: Headless, written: WrittenTensor | None) -> None:
         if item.fate not in _UNCOUNTED:
             self.parameters += item.elements or 0
         if written is not None:
@@ -141,15 +141,15 @@ class _Sums:
         elif item.elements is None:
             self.strange += 1
         elif item.fate == Fate.BUFFER:
-            self.buffers.append(Group(name, item.elements))
+            self.buffers.append(WidthGroup(name, item.elements))
         elif item.fate == Fate.DUPLICATE:
-            self.copies.append(Group(named(name), item.elements))
+            self.copies.append(WidthGroup(named(name), item.elements))
         else:
             self.learned += item.elements
             if name.endswith(_KEPT_WIDE):
                 _count(self.wide, _kind(name), item.elements)
 
-    def _add_written(self, name: str, written: Written) -> None:
+    def _add_written(self, name: str, written: WrittenTensor) -> None:
         widths = tuple(dict.fromkeys(DTYPE_BITS[dtype] for dtype in written.dtypes))
         elements = prod(written.shape)
         if len(widths) > 1:
@@ -201,21 +201,21 @@ def _named(reconciled: Reconciled) -> Iterator[tuple[str, Headless]]:
             yield tensor.name, Headless(None, fate, packed=True)
 
 
-def _by_last_part(buffers: Iterable[Group]) -> Iterator[Group]:
+def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
     """`running_mean` of all layers as one; `attn.bias` where all of them are called so."""
-    kinds: dict[str, list[Group]] = {}
+    kinds: dict[str, list[WidthGroup]] = {}
     for one in buffers:
         kinds.setdefault(one.what.rpartition(".")[2], []).append(one)
     for last, group in sorted(kinds.items()):
         ends = {_kind(one.what) for one in group}
         what = ends.pop() if len(ends) == 1 else last
-        yield Group(named(what), sum(one.elements for one in group))
+        yield WidthGroup(named(what), sum(one.elements for one in group))
 
 
-def spare(reconciled: Reconciled) -> tuple[Group, ...]:
+def spare(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
     """The tied tensors that are not stored; some writers count them all the same."""
     tied = (item.tensor for item in reconciled.absent if item.fate == Fate.TIED)
-    return tuple(Group(_shaped(one.name, one.shape), one.elements) for one in tied)
+    return tuple(WidthGroup(_shaped(one.name, one.shape), one.elements) for one in tied)
 
 
 def _shaped(name: str, shape: tuple[int, ...]) -> str:
@@ -229,13 +229,13 @@ class Sum(NamedTuple):
     """Parts whose sizes add up to a total."""
 
     dtype: str  # of the parameters, or another of its width
-    parts: tuple[Part, ...]
+    parts: tuple[WidthTerm, ...]
 
     def __str__(self) -> str:
         return " + ".join(str(part) for part in self.parts if part.bits)
 
     @property
-    def flags(self) -> tuple[Part, ...]:
+    def flags(self) -> tuple[WidthTerm, ...]:
         """What is counted with an eighth of its size."""
         return tuple(part for part in self.parts if part.bits == _FLAG_BITS)
 
@@ -277,40 +277,40 @@ def summed(held: Holdings, total: float, declared: str | None) -> Sum | None:
 
 def _in_dtype(
     held: Holdings, total: float, width: int, *, flags: bool, wide: bool
-) -> tuple[Part, ...] | None:
+) -> tuple[WidthTerm, ...] | None:
     kept = held.wide if wide else ()
     groups = (*_choices(held, width, flags=flags), *((group, (width, _WIDE)) for group in kept))
     learned = held.learned - sum(group.elements for group in kept)
-    many = (Part(*group, bits[0]) for group, bits in groups[_MOST_GROUPS:])
-    read = (Part("tensors with a header", held.read, 8),) if held.read else ()
-    fixed = (Part("parameters", learned, width), *read, *many)
+    many = (WidthTerm(*group, bits[0]) for group, bits in groups[_MOST_GROUPS:])
+    read = (WidthTerm("tensors with a header", held.read, 8),) if held.read else ()
+    fixed = (WidthTerm("parameters", learned, width), *read, *many)
     packed = held.packed * 8
     rest = total * 8 - packed - sum(part.elements * part.bits for part in fixed)
     tried = groups[:_MOST_GROUPS]
     for bits in product(*(choice for _, choice in tried)):
         own = zip(tried, bits, strict=True)
-        parts = tuple(Part(*group, each) for (group, _), each in own)
+        parts = tuple(WidthTerm(*group, each) for (group, _), each in own)
         over = sum(part.elements * part.bits for part in parts) - rest
         if 0 <= over <= 8 * held.fewer:
             inside = (packed - int(over)) // 8
-            whole = (Part("what is packed", inside, 8),) if packed else ()
+            whole = (WidthTerm("what is packed", inside, 8),) if packed else ()
             return (*whole, *fixed, *parts)
     return None
 
 
 def _choices(
     held: Holdings, width: int, *, flags: bool
-) -> tuple[tuple[Group, tuple[int, ...]], ...]:
+) -> tuple[tuple[WidthGroup, tuple[int, ...]], ...]:
     """Whatever has a width of its own, and those that it may have."""
     buffer = tuple(dict.fromkeys((width, *_BUFFER_BITS, *((_FLAG_BITS,) * flags))))
     return (
-        *((Group(one.what, one.elements), one.widths) for one in held.scales),
+        *((WidthGroup(one.what, one.elements), one.widths) for one in held.scales),
         *((group, (width, 0)) for group in held.copies),
         *((group, buffer) for group in held.buffers),
     )
 
 
-def pieces(difference: float, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+def pieces(difference: float, groups: tuple[WidthGroup, ...]) -> tuple[WidthGroup, ...]:
     """The fewest groups, three at the most, whose elements make up a difference; () if none do."""
     some = groups[:_MOST_PIECES]
     picks = chain.from_iterable(combinations(some, count) for count in (1, 2, 3))

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from auditor.checkpoint.filenames import variant_of
 from auditor.checkpoint.selecting import beside
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.reconciler.findings import Beside
+from auditor.reconciler.findings import OtherWeights
 
 # Endings in lower case -> whose format it is.
 _FRAMEWORKS = (
@@ -32,7 +32,7 @@ _INDEX = "an index of other weights than the audited ones"
 _ORIGINAL = "the original format, of which the audited files were made"
 
 
-def besides(snapshot: Snapshot) -> Iterator[Beside]:
+def besides(snapshot: Snapshot) -> Iterator[OtherWeights]:
     """One finding for each kind of what is no part of the audited set."""
     audited = [head.name for head in snapshot.heads]
     audited += [snapshot.index.name] if snapshot.index else []
@@ -41,7 +41,9 @@ def besides(snapshot: Snapshot) -> Iterator[Beside]:
     return by_kind(beside(snapshot), first[: first.rfind("/") + 1], lacking=lacking)
 
 
-def by_kind(names: Iterable[str], inside: str = "", *, lacking: bool = False) -> Iterator[Beside]:
+def by_kind(
+    names: Iterable[str], inside: str = "", *, lacking: bool = False
+) -> Iterator[OtherWeights]:
     """The same of any weight files; `inside` is the folder of the audited set, "unet/".
 
     Where that set is `lacking` some of its files, nothing else is the same once more.
@@ -51,7 +53,7 @@ def by_kind(names: Iterable[str], inside: str = "", *, lacking: bool = False) ->
         kind = _kind(name.removeprefix(inside), lacking=lacking)
         kinds.setdefault(kind, []).append(name)
     for reason, files in sorted(kinds.items()):
-        yield Beside(files=tuple(sorted(files)), reason=reason)
+        yield OtherWeights(files=tuple(sorted(files)), reason=reason)
 
 
 def _kind(name: str, *, lacking: bool) -> str:

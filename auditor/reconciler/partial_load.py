@@ -10,20 +10,22 @@ from functools import cached_property
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.in_memory import grouped, in_model, memory, taken_by, ties
 from auditor.analytic.loading import Loading
-from auditor.reconciler.from_pretrained import Load, Target, route
+from auditor.reconciler.from_pretrained import StateDictLoad, Target, route
 
 _Shape = tuple[int, ...]
 
 
-def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> Load:
+def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateDictLoad:
     """All of it."""
     loading = expectation.loading
     shapes, tied, unset = memory(expectation)
     target = Target(expectation.prefix, loading, shapes, tied, unset)
-    return Load(stored, target, missing=shapes)
+    return StateDictLoad(stored, target, missing=shapes)
 
 
-def touched(expectation: Expectation, stored: Mapping[str, _Shape], whole: Collection[str]) -> Load:
+def touched(
+    expectation: Expectation, stored: Mapping[str, _Shape], whole: Collection[str]
+) -> StateDictLoad:
     """The part of a load that has the report of all of it.
 
     `whole` are the names that are expected, and stored in that shape.
@@ -40,7 +42,7 @@ def touched(expectation: Expectation, stored: Mapping[str, _Shape], whole: Colle
     for group in grouped(dict(model.members(groups)), loading).values():
         model.made.update(group.in_memory)
         loose.update((one.name, stored[one.name]) for one in group.on_disk if one.name in whole)
-    return Load(loose, target, missing=(*lone, *model.made, *model.unreached))
+    return StateDictLoad(loose, target, missing=(*lone, *model.made, *model.unreached))
 
 
 def _lacking(model: "_Model", whole: Collection[str]) -> tuple[list[str], set[str]]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
-from auditor.analytic.in_memory import Group, grouped, in_model
+from auditor.analytic.in_memory import ConvertedGroup, grouped, in_model
 from auditor.analytic.loading import Loading
 from auditor.reconciler.matching import places
 
@@ -55,7 +55,7 @@ def _forms(name: str, prefix: str, loading: Loading) -> Iterator[str]:
             yield reported.removeprefix(f"{prefix}.")
 
 
-def _in_memory(expectation: Expectation, reformed: tuple[Group, ...]) -> Expectation:
+def _in_memory(expectation: Expectation, reformed: tuple[ConvertedGroup, ...]) -> Expectation:
     """Each group's tensors in memory stand where the first of those on disk did."""
     first = {group.on_disk[0].name: group for group in reformed}
     gone = {tensor.name: tensor for group in reformed for tensor in group.on_disk}

@@ -10,7 +10,7 @@ from auditor.errors import CheckpointError
 from auditor.layouts import learned
 from auditor.messages import listed, named
 from auditor.reconciler.contents import Contents, told
-from auditor.reconciler.findings import Finding, Twin
+from auditor.reconciler.findings import CopyDiffers, Finding
 from auditor.tensors import StoredTensor, natural_key
 
 
@@ -28,7 +28,9 @@ def twin_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
     first = snapshot.twins[0].name
     broken = [fault for head in snapshot.twins if (fault := _fault(head.parsed))]
     if broken:
-        yield Twin(file=first, reason=f"{broken[0]}; it is not compared with the audited set")
+        yield CopyDiffers(
+            file=first, reason=f"{broken[0]}; it is not compared with the audited set"
+        )
     elif not (found.unread or found.names_only):
         yield from _differences(first, found, tables)
 
@@ -77,7 +79,7 @@ def _differences(first: str, found: Contents, tables: list[Table]) -> Iterator[F
         if names:
             count = f"{len(names):,} tensor{'s' if len(names) > 1 else ''}"
             reason = f"{named(first)} {how.format(count, listed(names))}"
-            yield Twin(file=first, reason=reason, tensors=tuple(names))
+            yield CopyDiffers(file=first, reason=reason, tensors=tuple(names))
 
 
 def _reshaped(one: StoredTensor, audited: Mapping[str, StoredTensor]) -> bool:

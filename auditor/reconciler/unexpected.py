@@ -8,7 +8,14 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.family_names import Union
 from auditor.analytic.loading import Loading
 from auditor.layouts import learned
-from auditor.reconciler.findings import MOST_NAMED, Buffer, Finding, Unexpected, Unused, by_name
+from auditor.reconciler.findings import (
+    MOST_NAMED,
+    Finding,
+    StoredBuffer,
+    Unexpected,
+    Unused,
+    by_name,
+)
 from auditor.reconciler.matching import Hit, Places
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor
@@ -20,7 +27,7 @@ BUFFERS = {
 _UNSAID = "; from_pretrained leaves it out without a word"
 
 
-class Stranger(NamedTuple):
+class UnexpectedTensor(NamedTuple):
     """A stored tensor without a place in the target class."""
 
     tensor: StoredTensor
@@ -36,7 +43,7 @@ def identify(
     tensors: Iterable[StoredTensor],
     loading: Loading,
     siblings: Callable[[], tuple[Sibling, ...]],
-) -> Iterator[Stranger]:
+) -> Iterator[UnexpectedTensor]:
     """Ask every class of the family for each tensor; `loading` is the target class's."""
     family = tuple(
         (sibling.target, Places(sibling.names, sibling.prefix, sibling.loading))
@@ -51,7 +58,7 @@ def identify(
         elif may_be_known(tensor.name):
             yield _identify(tensor, family)._replace(silent=silent)
         else:
-            yield Stranger(tensor, learned(tensor), Fate.UNEXPECTED.value, silent=silent)
+            yield UnexpectedTensor(tensor, learned(tensor), Fate.UNEXPECTED.value, silent=silent)
 
 
 def _prefilter(family: tuple[tuple[str, Places], ...]) -> Callable[[str], bool]:
@@ -81,7 +88,7 @@ def _prefilter(family: tuple[tuple[str, Places], ...]) -> Callable[[str], bool]:
     return may_be
 
 
-def _identify(tensor: StoredTensor, siblings: Iterable[tuple[str, Places]]) -> Stranger:
+def _identify(tensor: StoredTensor, siblings: Iterable[tuple[str, Places]]) -> UnexpectedTensor:
     used_by: list[str] = []
     roles: set[Role] = set()
     reason: str | None = None
@@ -101,26 +108,26 @@ def _identify(tensor: StoredTensor, siblings: Iterable[tuple[str, Places]]) -> S
         elif reason is None:
             reason = f"{target} knows it, but with the shape {known.shape}"
     if not used_by:
-        return Stranger(tensor, learned(tensor), Fate.UNEXPECTED.value, reason=reason)
+        return UnexpectedTensor(tensor, learned(tensor), Fate.UNEXPECTED.value, reason=reason)
     parameters = 0 if roles == {Role.TIED} else learned(tensor)
-    return Stranger(tensor, parameters, Fate.UNUSED.value, tuple(used_by), implied=implied)
+    return UnexpectedTensor(tensor, parameters, Fate.UNUSED.value, tuple(used_by), implied=implied)
 
 
-def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Stranger:
-    return Stranger(tensor, 0, Fate.BUFFER.value, reason=BUFFERS[role], implied=implied)
+def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> UnexpectedTensor:
+    return UnexpectedTensor(tensor, 0, Fate.BUFFER.value, reason=BUFFERS[role], implied=implied)
 
 
-def extra(hit: Hit, loading: Loading) -> Stranger:
+def extra(hit: Hit, loading: Loading) -> UnexpectedTensor:
     """A tensor that, by the rules of the target class, no class here reads."""
     silent = all(map(loading.leaves_out, loading.reported(hit.stored.name)))
     return _extra(hit.stored, hit.expected)._replace(silent=silent)
 
 
-def _extra(tensor: StoredTensor, known: ExpectedTensor) -> Stranger:
-    return Stranger(tensor, learned(tensor), Fate.UNUSED.value, implied=known.elements)
+def _extra(tensor: StoredTensor, known: ExpectedTensor) -> UnexpectedTensor:
+    return UnexpectedTensor(tensor, learned(tensor), Fate.UNUSED.value, implied=known.elements)
 
 
-def findings_of_strangers(strangers: Iterable[Stranger], target: str) -> Iterator[Finding]:
+def findings_of_strangers(strangers: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
     """One finding for each answer that the family gave."""
     groups: dict[tuple[int, tuple[str, ...], bool, str | None, bool], list[StoredTensor]] = {}
     for item in strangers:
@@ -134,7 +141,7 @@ def findings_of_strangers(strangers: Iterable[Stranger], target: str) -> Iterato
         tensors = by_name(found)
         unsaid = _UNSAID if silent else ""
         if fate == Fate.BUFFER:
-            yield Buffer(tensors=tensors, silent=silent, reason=reason or "")
+            yield StoredBuffer(tensors=tensors, silent=silent, reason=reason or "")
         else:
             yield Unused(
                 tensors=tensors,

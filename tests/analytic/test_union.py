@@ -9,7 +9,7 @@ from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack
 from auditor.analytic.dims import counted, dim
 from auditor.analytic.family_names import Union
-from auditor.analytic.lookup import Names
+from auditor.analytic.lookup import NameLookup
 from auditor.reconciler import unexpected
 from auditor.reconciler.matching import Places
 
@@ -22,7 +22,7 @@ TREES = (
     module(layer=Repeat(counted(2), module(w=Param((dim(2),)))), draft=Extra(WIDE)),
 )
 LISTED = {"layer.7.w": None, "x": None}
-CLASSES = (*map(Names, TREES), LISTED)
+CLASSES = (*map(NameLookup, TREES), LISTED)
 PARTS = ("layer", "0", "1", "01", "2", "3", "7", "inner", "head", "draft", "w", "weight", "x", "")
 
 

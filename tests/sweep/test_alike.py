@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweep_models import FAULTS, healthy
 
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.snapshot import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_writer import dump_shared
 from auditor.formats import as_json
 from auditor.sweep.store.packing import digest_of, merged
@@ -19,7 +19,7 @@ from auditor.sweep.workers.same_headers import UNREAD, Alike, recorded, summary
 
 def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen
     heads = [
-        FileHead(name=name, size=len(content), head=_head(content))
+        WeightHeader(name=name, size=len(content), head=_head(content))
         for name, content in files.items()
         if name.endswith(".safetensors")
     ]

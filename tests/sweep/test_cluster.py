@@ -22,7 +22,7 @@ from auditor.downloader.request_budget import Turn
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep import runner
 from auditor.sweep.policy import Policy
-from auditor.sweep.selection import Selection
+from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Store, Versions
 from auditor.sweep.workers import cluster, cluster_worker, one_model
@@ -30,7 +30,7 @@ from auditor.sweep.workers.budget import Budget, spared
 
 distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
 
-OURS = Selection(author="sweep")
+OURS = ModelSelection(author="sweep")
 MODELS = 120
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 
@@ -230,7 +230,7 @@ def ignored(_seconds):
 def test_a_worker_that_is_set_up_otherwise_says_how_in_one_line(changes, said, at_hub):
     del at_hub
     refused = cluster_worker.audit(batch("o/a", **changes), ignored)
-    assert isinstance(refused, cluster_worker.Refused)
+    assert isinstance(refused, cluster_worker.RefusedBatch)
     assert said in refused.detail
     assert "\n" not in refused.detail
 

@@ -17,13 +17,13 @@ from sweep_stores import contents
 from auditor.errors import StoreError
 from auditor.sweep import outcome_digest, runner
 from auditor.sweep.reporting.night import Wanted, write
-from auditor.sweep.selection import Selection
-from auditor.sweep.store.ledger import Found, Ledger, Waiting
+from auditor.sweep.selection import ModelSelection
+from auditor.sweep.store.ledger import FoundModel, StoreWriter, Waiting
 from auditor.sweep.store.packing import Kept, Shared, digest_of, merged, pack, unpack
 from auditor.sweep.store.reading import Planned
 from auditor.sweep.workers.remembered import Recent
 
-OURS = Selection(author="sweep")
+OURS = ModelSelection(author="sweep")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -152,10 +152,10 @@ def test_a_value_that_was_asked_for_stays_longer():
 
 
 def ledger_of(path, *names):
-    ledger = Ledger.open(path, create=True)
+    ledger = StoreWriter.open(path, create=True)
     night = ledger.begin("n1", "all", VERSIONS)
     plan = ledger.new_plan("n1")
-    ledger.add(night, plan, [Found(Planned(name, "a" * 40, name)) for name in names])
+    ledger.add(night, plan, [FoundModel(Planned(name, "a" * 40, name)) for name in names])
     ledger.freeze("n1", plan)
     return ledger, ledger.known("n1")
 

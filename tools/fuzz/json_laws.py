@@ -15,7 +15,7 @@ from bad_input.making import GOOD_WEIGHTS, index
 from checkpoints import TINY
 
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers import parse_index
 from auditor.errors import CheckpointError
 from auditor.formats import FORMATS, View
@@ -122,7 +122,7 @@ def _snapshot(config: bytes) -> Snapshot:
         origin="made by a fuzzer",
         files=listed,
         config=TextFile(name="config.json", content=config),
-        heads=(FileHead(name=_WEIGHTS, size=size, head=head),),
+        heads=(WeightHeader(name=_WEIGHTS, size=size, head=head),),
     )
 
 

@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from auditor.containers.partial_file import Part, Sparse
+from auditor.containers.partial_file import FilePart, PartialFile
 from auditor.containers.pickle_imports import KNOWN
 from auditor.containers.pickle_interpreter import follow
 from auditor.containers.pickle_values import Global, Ran
@@ -128,7 +128,7 @@ def judge_file(content: bytes) -> Verdict:
 
 def read(content: bytes) -> Table | CheckpointError:
     try:
-        return parse("a.bin", Sparse(len(content), (Part(0, content),) if content else ()))
+        return parse("a.bin", PartialFile(len(content), (FilePart(0, content),) if content else ()))
     except CheckpointError as error:
         return error
 

@@ -5,9 +5,9 @@ Their shapes are those of peft's classes, and held to them by a test.
 
 from collections.abc import Iterator
 
-from auditor.analytic.adapters.base import Base, Part, Size
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, Size
 from auditor.analytic.adapters.saved_modules import BELOW, BESIDE, tensor
-from auditor.analytic.adapters.settings import Settings, unchecked
+from auditor.analytic.adapters.settings import AdapterSettings, unchecked
 from auditor.analytic.adapters.targets import Ranks, Targets
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
@@ -15,7 +15,7 @@ from auditor.errors import CheckpointError
 from auditor.messages import quoted
 
 
-def loha(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
+def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """LoHa, https://arxiv.org/abs/2108.06098: the product, number by number, of two thin pairs."""
     ranks = Ranks(settings, base.paths, settings.rank())
     for part, size in _linear(settings, base):
@@ -25,7 +25,7 @@ def loha(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
             yield tensor(f"{BELOW}{part.path}.{pair}_b", rank, size.inputs)
 
 
-def vera(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
+def vera(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """VeRA, https://arxiv.org/abs/2310.11454: two vectors a layer, and one random pair for all.
 
     The pair is as large as the largest layer, is not learned, and need not be stored.
@@ -41,7 +41,7 @@ def vera(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
         yield tensor(f"{BESIDE}vera_B", outputs, rank, role=Role.BUFFER)
 
 
-def fourier(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
+def fourier(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """FourierFT, https://arxiv.org/abs/2405.03003: some coefficients of a layer's spectrum."""
     if settings.states("n_frequency_pattern"):
         raise unchecked("n_frequency_pattern, which gives each layer its own number")
@@ -50,14 +50,14 @@ def fourier(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
         yield tensor(f"{BELOW}{part.path}.fourierft_spectrum", count)
 
 
-def norms(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
+def norms(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """LN tuning, https://arxiv.org/abs/2312.11420: the chosen modules, which are norms, whole."""
     for part in Targets(settings, base).parts:
         for last, found in part.tensors.items():
             yield tensor(f"{BELOW}{part.path}.ln_tuning_layers.{last}", *found.shape)
 
 
-def rows(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
+def rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """Trainable tokens: rows of a table of words, and nothing else."""
     count = len(settings.config.integers("token_indices"))
     if not count:
@@ -73,7 +73,7 @@ def rows(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
             yield tensor(name, count, width, role=Role.EXTRA)
 
 
-def _tied_to(part: Part, base: Base) -> Iterator[Part]:
+def _tied_to(part: AdaptedModule, base: AdaptedModel) -> Iterator[AdaptedModule]:
     source = part.tensors["weight"].name
     return (
         other
@@ -82,7 +82,7 @@ def _tied_to(part: Part, base: Base) -> Iterator[Part]:
     )
 
 
-def _linear(settings: Settings, base: Base) -> Iterator[tuple[Part, Size]]:
+def _linear(settings: AdapterSettings, base: AdaptedModel) -> Iterator[tuple[AdaptedModule, Size]]:
     for part in Targets(settings, base).parts:
         size = part.size()
         if size is None or not part.is_linear:

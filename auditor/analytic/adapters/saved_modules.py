@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from auditor.analytic.adapters.base import Base, Part
-from auditor.analytic.adapters.settings import Settings, unchecked
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule
+from auditor.analytic.adapters.settings import AdapterSettings, unchecked
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.errors import CheckpointError
@@ -23,7 +23,7 @@ def tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> ExpectedTenso
     return ExpectedTensor(name, shape, elements, role)
 
 
-def saved_paths(settings: Settings, base: Base) -> tuple[str, ...]:
+def saved_paths(settings: AdapterSettings, base: AdaptedModel) -> tuple[str, ...]:
     """The modules that are stored whole: all whose name ends in one of the settings, in any way.
 
     A module below another one of them is stored with it.
@@ -40,7 +40,7 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def saved(base: Base, paths: Iterable[str], head: str) -> Iterator[ExpectedTensor]:
+def saved(base: AdaptedModel, paths: Iterable[str], head: str) -> Iterator[ExpectedTensor]:
     """All tensors of those modules, each once: a tied one has values of its own here."""
     for path in paths:
         for part in base.under(path):
@@ -50,7 +50,7 @@ def saved(base: Base, paths: Iterable[str], head: str) -> Iterator[ExpectedTenso
 
 
 def biases(
-    settings: Settings, base: Base, targeted: Collection[str], whole: Iterable[str]
+    settings: AdapterSettings, base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
 ) -> Iterator[ExpectedTensor]:
     """The base's biases, of all modules or of those that have an adapter."""
     which = settings.config.text("bias")
@@ -75,7 +75,9 @@ def biases(
             yield tensor(f"{BELOW}{path}.bias", *shape)
 
 
-def words(base: Base, targeted: Collection[str], whole: Iterable[str]) -> Iterator[ExpectedTensor]:
+def words(
+    base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
+) -> Iterator[ExpectedTensor]:
     """The table of words and the layer that chooses among them, which peft stores as it sees fit.
 
     It does where they have an adapter, or where the user has added words to the base.
@@ -90,7 +92,7 @@ def words(base: Base, targeted: Collection[str], whole: Iterable[str]) -> Iterat
                     yield tensor(name, *found.shape, role=Role.EXTRA)
 
 
-def token_rows(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
+def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """The rows of chosen words, where only these are trained."""
     if not settings.config.present("trainable_token_indices"):
         return
@@ -102,7 +104,9 @@ def token_rows(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
         yield tensor(f"{BELOW}{path}.token_adapter.trainable_tokens_delta", count, width)
 
 
-def _chosen_words(settings: Settings, base: Base) -> Iterator[tuple[str, Part, int]]:
+def _chosen_words(
+    settings: AdapterSettings, base: AdaptedModel
+) -> Iterator[tuple[str, AdaptedModule, int]]:
     """The modules and how many rows of each; what is tied to another table has none of its own."""
     config = settings.config
     if isinstance(config.values.get("trainable_token_indices"), dict):

@@ -12,7 +12,7 @@ from auditor.analytic.config_classes import layers, rope
 from auditor.analytic.config_classes.completed import WRONG, Hook, Settled, said
 from auditor.analytic.config_classes.declarations import (
     ConfigClass,
-    Part,
+    SubConfig,
     library,
     of_model_type,
     of_name,
@@ -151,7 +151,7 @@ def _set_parts(config: Settled) -> None:
         config.values[key] = settled_part(config, key, part, value)
 
 
-def settled_part(config: Settled, key: str, part: Part, value: Any) -> Settled | Any:
+def settled_part(config: Settled, key: str, part: SubConfig, value: Any) -> Settled | Any:
     """The config inside under that key; what it is where its class is not known here."""
     if value is not None and not isinstance(value, Mapping):
         config.refuse(f"{config.named(key)} is {described(value)}, expected an object", key)
@@ -171,7 +171,7 @@ def settled_beside(config: Settled, key: str, values: Mapping[str, Any]) -> Sett
 
 
 def _kind_of_part(
-    config: Settled, key: str, part: Part, value: Mapping[str, Any]
+    config: Settled, key: str, part: SubConfig, value: Mapping[str, Any]
 ) -> ConfigClass | None:
     if part.class_name is not None:
         return of_name(part.class_name)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from auditor.analytic.config_classes.declarations import ConfigClass
-from auditor.analytic.config_classes.faults import Blame, Fault
+from auditor.analytic.config_classes.faults import Blame, ConfigFault
 from auditor.analytic.config_classes.field_types import fits, needed
 from auditor.messages import described, named
 
@@ -30,7 +30,7 @@ class Settled:
         self.path = path  # of a config inside a config: "text_config."
         # Shared with the configs inside: faults, and the paths of those whose layers differ in ways
         # that no closed form knows.
-        self.faults: list[Fault] = around.faults if around else []
+        self.faults: list[ConfigFault] = around.faults if around else []
         self.apart: list[str] = around.apart if around else []
         self.values: dict[str, Any] = {}
         self.labels: int | None = None  # how many, whatever they are called
@@ -101,7 +101,7 @@ class Settled:
     def refuse(self, reason: str, *keys: str) -> None:
         if len(self.faults) < _MOST:
             paths = tuple(self.path + key for key in keys)
-            self.faults.append(Fault(reason, paths, Blame.LIBRARY))
+            self.faults.append(ConfigFault(reason, paths, Blame.LIBRARY))
 
     @contextmanager
     def working_with(self, *keys: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
-from auditor.analytic.config_classes.faults import Blame, Fault
+from auditor.analytic.config_classes.faults import Blame, ConfigFault
 from auditor.analytic.config_classes.field_types import Kind
 
 _FILE = Path(__file__).parents[2] / "data" / "config_classes.jsonl"
@@ -25,7 +25,7 @@ class Field(NamedTuple):
     default: Any
 
 
-class Part(NamedTuple):
+class SubConfig(NamedTuple):
     """A config inside another."""
 
     class_name: str | None  # None: its own model_type says which class it is of
@@ -41,7 +41,7 @@ class ConfigClass(NamedTuple):
     model_type: str  # "bert"
     fields: Mapping[str, Field]
     attribute_map: Mapping[str, str]  # the name that other classes use -> this one's own
-    parts: Mapping[str, Part]  # by key
+    parts: Mapping[str, SubConfig]  # by key
     read_only: frozenset[str]  # properties that a config cannot set
     checks: Mapping[str, Mapping[str, float]]  # of single fields, beside their types
     theta: Any  # the default base of the rotation: a number, or one for each kind of layer
@@ -49,7 +49,7 @@ class ConfigClass(NamedTuple):
     unchecked_rope: frozenset[str]  # keys of rope_parameters that are no business of the checks
 
 
-class Library(NamedTuple):
+class ConfigClassLibrary(NamedTuple):
     """What holds for all config classes of one version of transformers."""
 
     name: str  # "transformers 5.23.0"
@@ -68,7 +68,7 @@ class Library(NamedTuple):
         return self.name.rpartition(".")[0]
 
 
-def worded(fault: Fault, target: str) -> str:
+def worded(fault: ConfigFault, target: str) -> str:
     """The fault in a sentence, with who refuses what."""
     match fault.blame:
         case Blame.LIBRARY:
@@ -87,10 +87,10 @@ def _lines() -> tuple[str, ...]:
 
 
 @cache
-def library() -> Library:
+def library() -> ConfigClassLibrary:
     found = json.loads(_lines()[0])
     sets = ("activations", "rope_types", "layer_types", "mlp_layer_types", "generation")
-    return Library(
+    return ConfigClassLibrary(
         name=found["library"],
         **{name: frozenset(found[name]) for name in sets},
         older_layer_types=found["older_layer_types"],
@@ -125,7 +125,7 @@ def _read(name: str, said: Mapping[str, Any]) -> ConfigClass:
         fields={**(base.fields if base else {}), **own},
         attribute_map=said.get("attribute_map", {}),
         parts={
-            key: Part(part["class"], part["model_type"], part["values"], part["optional"])
+            key: SubConfig(part["class"], part["model_type"], part["values"], part["optional"])
             for key, part in said.get("sub_configs", {}).items()
         },
         read_only=frozenset(said.get("read_only", ())),

@@ -14,8 +14,8 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Refused,
     RMSNorm,
+    Unbuildable,
     module,
     stack,
 )
@@ -143,7 +143,7 @@ architecture("Gemma4ForCausalLM", TEXT)(headed(text_model, "CausalLM"))
 _FULL, _SLIDING = _configs.FULL, _configs.SLIDING
 
 
-def rotations(c: Config) -> Refused | None:
+def rotations(c: Config) -> Unbuildable | None:
     """Each kind of layer has frequencies of its own, for heads that are as wide in all of them."""
     if c.settled is None:
         return None

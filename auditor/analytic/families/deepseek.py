@@ -13,8 +13,8 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Refused,
     RMSNorm,
+    Unbuildable,
     module,
     repeat,
     stack,
@@ -107,7 +107,7 @@ def states_groups(c: Config) -> bool:
     return c.present("num_key_value_heads")
 
 
-def mscaled(c: Config) -> Refused | None:
+def mscaled(c: Config) -> Unbuildable | None:
     """What attention is scaled by, where the rotation is stretched and asks for more."""
     parameters = c.attribute(KEY) if c.settled else None
     if not isinstance(parameters, dict) or parameters.get("rope_type", "default") == "default":

@@ -11,7 +11,7 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
-    Refused,
+    Unbuildable,
     module,
     repeat,
 )
@@ -95,7 +95,7 @@ _LAYERS = "attention_layers"
 _TYPES = "attention_types"
 
 
-def kinds(c: Config) -> Refused | None:
+def kinds(c: Config) -> Unbuildable | None:
     """Layers see all that came before, or no farther than a window, which 64 bits can count."""
     each = c.attribute(_LAYERS) or ()
     if unknown := [kind for kind in each if kind not in ("global", "local")]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from auditor.layouts.bitsandbytes.nf4 import shown
-from auditor.layouts.packing import Implied, Ledger, Members, Piece
+from auditor.layouts.packing import Implied, LogicalTensor, Members, PackingLedger
 from auditor.tensors import StoredTensor
 
 _BESIDE = frozenset({"SCB", "weight_format"})
@@ -15,7 +15,7 @@ def is_marked(members: Members) -> bool:
 
 
 def unpack(
-    members: Members, done: Collection[StoredTensor], implied: Implied, ledger: Ledger
+    members: Members, done: Collection[StoredTensor], implied: Implied, ledger: PackingLedger
 ) -> None:
     """The weight, and what stands beside it; `done` are those that are packed in 4 bits."""
     weight, scales = members.get("weight"), members.get("SCB")
@@ -44,13 +44,13 @@ def unpack(
         ledger.fault(said, scales)
 
 
-def unpack_bare(weight: StoredTensor, implied: Implied, ledger: Ledger) -> None:
+def unpack_bare(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
     """A weight of bytes that nothing stands beside to unpack it by."""
     ledger.lack("int8 without its SCB: nothing says the scale of its outputs", weight)
     _piece(weight, implied, ledger)
 
 
-def _piece(weight: StoredTensor, implied: Implied, ledger: Ledger) -> None:
+def _piece(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
     shape = weight.shape
     if shape is not None and len(shape) == 2:  # noqa: PLR2004 - (out, in)
         expected = implied(weight.name)
@@ -58,4 +58,4 @@ def _piece(weight: StoredTensor, implied: Implied, ledger: Ledger) -> None:
             shape = expected  # a Conv1D
     elif shape is not None:
         ledger.fault(f"int8 is stored as {shown(weight)}, (out, in) is needed", weight)
-    ledger.pieces.append(Piece(weight, weight.name, shape, "INT8"))
+    ledger.pieces.append(LogicalTensor(weight, weight.name, shape, "INT8"))

@@ -22,7 +22,7 @@ from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import at_or_below
 from auditor.layouts.bitsandbytes import int8, nf4
 from auditor.layouts.bitsandbytes.written import writes
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
+from auditor.layouts.packing import Declared, Implied, Layout, PackingLedger, Stored, Unpacked
 
 
 def recognises(stored: Stored) -> bool:
@@ -35,7 +35,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named as they are stored: `X.weight`."""
-    ledger, kinds = Ledger(), set()
+    ledger, kinds = PackingLedger(), set()
     for state in nf4.states(stored):
         kinds.add(state.kind)
         nf4.unpack(state, implied, ledger)
@@ -50,7 +50,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(", ".join(("bitsandbytes", *sorted(kinds))))
 
 
-def _bare(stored: Stored, implied: Implied, ledger: Ledger) -> None:
+def _bare(stored: Stored, implied: Implied, ledger: PackingLedger) -> None:
     """Weights that are packed by their dtype, with nothing beside them to unpack them by."""
     done = {piece.stored.name for piece in ledger.pieces}
     for members in stored.modules.values():
@@ -63,7 +63,7 @@ def _bare(stored: Stored, implied: Implied, ledger: Ledger) -> None:
             nf4.unpack_bare(weight, implied, ledger)
 
 
-def _contradictions(stored: Stored, declared: Declared, ledger: Ledger) -> None:
+def _contradictions(stored: Stored, declared: Declared, ledger: PackingLedger) -> None:
     """Loading makes int8 or 4-bit modules as the config says, of all but those it says to skip.
 
     Tried with transformers 5.23: a packed weight in a skipped module is refused, or stays integers;

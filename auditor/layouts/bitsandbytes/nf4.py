@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts.packing import Implied, Ledger, Members, Piece, Shape, Stored
+from auditor.layouts.packing import Implied, LogicalTensor, Members, PackingLedger, Shape, Stored
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
 _BLOCKSIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -27,7 +27,7 @@ def is_marked(module: str, members: Members) -> bool:
     return module.endswith(_STATE_SUFFIX) and _quant_type(members) is not None
 
 
-class State(NamedTuple):
+class QuantState(NamedTuple):
     """What stands beside one packed tensor."""
 
     weight: StoredTensor | None
@@ -47,7 +47,7 @@ def _quant_type(members: Members) -> str | None:
     return next((kind for kind in _KINDS if _TYPE + kind in members), None)
 
 
-def states(stored: Stored) -> Iterator[State]:
+def states(stored: Stored) -> Iterator[QuantState]:
     """Of every packed tensor that something stands beside."""
     names: dict[str, None] = {}
     for module, members in stored.modules.items():
@@ -59,17 +59,17 @@ def states(stored: Stored) -> Iterator[State]:
         yield _state(stored, name)
 
 
-def _state(stored: Stored, name: str) -> State:
+def _state(stored: Stored, name: str) -> QuantState:
     module, _, last = name.rpartition(".")
     beside, settings = stored.members(name), stored.members(name + _STATE_SUFFIX)
-    return State(
+    return QuantState(
         weight=stored.members(module).get(last),
         parts={part: beside[part] for part in _STATE if part in beside},
         settings={last: tensor for last, tensor in settings.items() if last.startswith(_TYPE)},
     )
 
 
-def unpack(state: State, implied: Implied, ledger: Ledger) -> None:
+def unpack(state: QuantState, implied: Implied, ledger: PackingLedger) -> None:
     """One packed tensor, and what stands beside it."""
     weight = state.weight
     if weight is None:
@@ -84,39 +84,39 @@ def unpack(state: State, implied: Implied, ledger: Ledger) -> None:
         ledger.lack(f"packed in 4 bits without its {' and '.join(lacking)}", weight)
     dtype = "NF4" if state.kind == "nf4" else "FP4"
     if weight.shape is None or weight.dtype is None or weight.elements is None:
-        ledger.pieces.append(Piece(weight, weight.name, None, dtype))
+        ledger.pieces.append(LogicalTensor(weight, weight.name, None, dtype))
         return
     expected = implied(weight.name)
     if weight.shape == expected and weight.dtype.startswith(("F", "BF")):
         ledger.fault("stored plain, and yet with an absmax or a quant_state of 4 bits", weight)
         return
     shape = _shape(weight, expected, ledger)
-    ledger.pieces.append(Piece(weight, weight.name, shape, dtype))
+    ledger.pieces.append(LogicalTensor(weight, weight.name, shape, dtype))
     _check_parts(state.parts, prod(shape), ledger)
     for tensor in state.settings.values():
         if tensor.shape is not None and (len(tensor.shape) != 1 or not tensor.elements):
             ledger.fault(f"quant_state is {shown(tensor)}, JSON is U8 (bytes,)", tensor)
 
 
-def unpack_bare(weight: StoredTensor, implied: Implied, ledger: Ledger) -> None:
+def unpack_bare(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
     """A column of bytes that nothing stands beside to unpack it by."""
     ledger.lack("packed in 4 bits without its absmax, quant_map and quant_state", weight)
     shape = _shape(weight, implied(weight.name), ledger)
-    ledger.pieces.append(Piece(weight, weight.name, shape, "FP4"))
+    ledger.pieces.append(LogicalTensor(weight, weight.name, shape, "FP4"))
 
 
 def shown(tensor: StoredTensor) -> str:
     return f"{tensor.dtype} {tensor.shape}"
 
 
-def _note(state: State, ledger: Ledger) -> None:
+def _note(state: QuantState, ledger: PackingLedger) -> None:
     for part, tensor in state.parts.items():
         ledger.note(_STATE[part], tensor)
     for tensor in state.settings.values():
         ledger.note("quant_state: the shape, the type and the blocksize, as JSON", tensor)
 
 
-def _shape(weight: StoredTensor, expected: Shape | None, ledger: Ledger) -> Shape:
+def _shape(weight: StoredTensor, expected: Shape | None, ledger: PackingLedger) -> Shape:
     """The architecture's shape where as many numbers are stored, else (numbers,): a fault."""
     elements, width = weight.elements or 0, DTYPE_BITS.get(weight.dtype or "", 0)
     numbers = elements * width // 4
@@ -134,7 +134,7 @@ def _shape(weight: StoredTensor, expected: Shape | None, ledger: Ledger) -> Shap
     return (numbers,)
 
 
-def _check_parts(parts: Members, numbers: int, ledger: Ledger) -> None:
+def _check_parts(parts: Members, numbers: int, ledger: PackingLedger) -> None:
     """Each against the 4-bit numbers of the weight, and against each other."""
     absmax = parts.get("absmax")
     sizes = {"quant_map": 16, "nested_quant_map": 256}
@@ -151,7 +151,7 @@ def _check_parts(parts: Members, numbers: int, ledger: Ledger) -> None:
             ledger.fault(f"{part} is {tensor.shape}, ({sizes[part]:,},) is needed", tensor)
 
 
-def _check_nested(absmax: StoredTensor, parts: Members, ledger: Ledger) -> None:
+def _check_nested(absmax: StoredTensor, parts: Members, ledger: PackingLedger) -> None:
     nested = {"nested_absmax", "nested_quant_map"}
     if absmax.dtype == "U8" and not nested.issubset(parts):
         lacking = " and ".join(sorted(nested.difference(parts)))

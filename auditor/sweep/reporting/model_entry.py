@@ -19,7 +19,7 @@ from auditor.sweep.store.nights import Compared
 from auditor.sweep.store.reading import Result
 
 
-class State(StrEnum):
+class ModelState(StrEnum):
     """How a model stands, the worst first."""
 
     NEW = "new"  # an error or a warning that was not there before and is not accepted
@@ -34,7 +34,7 @@ ALARMING = ("error", "warning")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class ModelEntry:
     """A model tonight, what changed since the night before, and what somebody accepts of it."""
 
     model: str
@@ -71,19 +71,19 @@ class Judged:
         return any(one.get("residual") for one in every(self.outcome or {}))
 
     @cached_property
-    def state(self) -> State | None:
+    def state(self) -> ModelState | None:
         """None: no longer selected."""
         if self.outcome is None:
             return None
         if any(match.change in {Change.NEW, Change.CHANGED} for match in self.alarms):
-            return State.NEW
+            return ModelState.NEW
         if self.alarms or self.unexplained:
-            return State.OPEN
+            return ModelState.OPEN
         if self.verdict == "findings":
-            return State.UNAUDITED if self.blind else State.ACCEPTED
+            return ModelState.UNAUDITED if self.blind else ModelState.ACCEPTED
         if self.verdict == "unaudited":
-            return State.ACCEPTED if self.excused is not None else State.UNAUDITED
-        return State.CLEAN if self.verdict == "clean" else State.PENDING
+            return ModelState.ACCEPTED if self.excused is not None else ModelState.UNAUDITED
+        return ModelState.CLEAN if self.verdict == "clean" else ModelState.PENDING
 
     def changes(self) -> tuple[Row, ...]:
         """The rows of changes.csv."""
@@ -94,7 +94,7 @@ class Judged:
         return tuple({**row, **key} for row in (*self.moves, *found))
 
 
-def judged(compared: Compared, baseline: Baseline, *, first: bool) -> Judged:
+def judged(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
     """What there is to say of one model; `first`: no night before knew any."""
     model = compared.model
     outcome = _outcome(compared.tonight) if compared.tonight else None
@@ -105,7 +105,7 @@ def judged(compared: Compared, baseline: Baseline, *, first: bool) -> Judged:
         unseen=_unseen(outcome, before),
     )
     reason = outcome.get("reason") if outcome else None
-    return Judged(
+    return ModelEntry(
         model=model,
         outcome=outcome,
         matches=matches,

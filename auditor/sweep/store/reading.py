@@ -40,7 +40,7 @@ class Night:
     finished: str | None  # None: it goes on, or was stopped
 
 
-class Summary(NamedTuple):
+class StoredNight(NamedTuple):
     """An outcome in numbers: its columns, in the order of schema.SUMMARY."""
 
     verdict: str
@@ -64,7 +64,7 @@ class Summary(NamedTuple):
 class Recorded(NamedTuple):
     """An outcome as it is written: its numbers and its JSON."""
 
-    summary: Summary
+    summary: StoredNight
     kept: Kept
 
 
@@ -203,4 +203,4 @@ _NIGHT_FIELDS = tuple(column.name for column in fields(Night))
 _NIGHT = ", ".join(_NIGHT_FIELDS)
 _RESULT_FIELDS = tuple(column.name for column in fields(Result))
 _RESULT = ", ".join(_RESULT_FIELDS)
-assert Summary._fields == SUMMARY  # noqa: S101 - two lists of the same columns, side by side
+assert StoredNight._fields == SUMMARY  # noqa: S101 - two lists of the same columns, side by side

@@ -32,7 +32,7 @@ class News:
             return True
 
 
-class Waits:
+class ClusterWaits:
     """What the workers told; a thread may tell while another asks."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -47,7 +47,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
+class RefusedBatch:
     """Why a worker audits nothing, in one line."""
 
     detail: str
@@ -59,7 +59,7 @@ def terms(token: str | None) -> Terms:
     return Terms(versions=versions(), endpoint=endpoint(), token=digest)
 
 
-def audit(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | Refused:
+def audit(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | RefusedBatch:
     """What came of the models, in no order; those that are absent had no turn.
 
     A model that is stuck is given up, as the process would be that a sweep without a cluster had
@@ -71,7 +71,7 @@ def audit(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | Ref
     except (SourceError, UsageError) as error:
         fault = str(error)
     if fault:
-        return Refused(detail=f"a worker on {quoted(socket.gethostname())} {fault}")
+        return RefusedBatch(detail=f"a worker on {quoted(socket.gethostname())} {fault}")
     station = _station(batch.policy, token)
     station.budget.divide(batch.share)
     return station.audit(batch.models, tell)

@@ -13,7 +13,7 @@ from auditor.formats import as_json
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack
-from auditor.sweep.store.reading import Recorded, Summary
+from auditor.sweep.store.reading import Recorded, StoredNight
 from auditor.sweep.workers.remembered import Recent
 
 # Keys of a config.json that say who wrote it. No family and no rule reads one; a test changes
@@ -29,7 +29,7 @@ class _Template(NamedTuple):
     """What the outcomes of models that are alike have in common."""
 
     shared: Shared
-    summary: Summary
+    summary: StoredNight
 
 
 class Alike:
@@ -75,11 +75,11 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
     return Recorded(summary(outcome), Kept(own, Shared(digest_of(text), pack(text))))
 
 
-def summary(outcome: Report | Unaudited) -> Summary:
+def summary(outcome: Report | Unaudited) -> StoredNight:
     """The columns of an outcome."""
     severities = [finding.severity for one in outcome.every for finding in one.findings]
     observed, expected = outcome.observed, outcome.expected
-    return Summary(
+    return StoredNight(
         verdict=outcome.verdict,
         reason=outcome.reason.value if isinstance(outcome, Unaudited) else None,
         target=outcome.target,
