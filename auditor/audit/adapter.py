@@ -24,8 +24,7 @@ from auditor.analytic.adapters.settings import HEADS
 from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.target import Refusal, TargetChoice
 from auditor.audit.expected import Implied, implied, siblings
-from auditor.checkpoint.snapshot import BaseModel
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import named, quoted
 from auditor.reconciler.reconcile import FamilyExpectations
