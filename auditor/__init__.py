@@ -9,7 +9,7 @@
 kind, see auditor.reconciler.findings) and `modules_frame()`, a pandas DataFrame.
 """
 
-from auditor.audit import audit, examine, explain
+from auditor.audit.pipeline import audit, examine, explain
 from auditor.errors import AuditError, CheckpointError, Reason, SourceError, UsageError
 from auditor.reconciler import Finding, ModuleRow, Severity
 from auditor.report import Expected, Observed, Report, Unaudited

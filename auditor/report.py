@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 from auditor.analytic import Expectation, ModuleFormula, Role
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
-from auditor.downloader.snapshot import Fetched, Snapshot, Source
+from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.errors import Reason
 from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.modules import ModuleRow
-from auditor.reconciler.weights import Weights
+from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.weight_memory import Weights
 from auditor.tensors import natural_key
 from auditor.walker import Walk
 

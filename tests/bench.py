@@ -109,7 +109,7 @@ def _start(command: Sequence[str], runs: int, bytecode: Path) -> float:
 
 
 def _facts(runs: int) -> dict[str, Any]:
-    from auditor.downloader.heads import FIRST_READ  # noqa: PLC0415 - after the measuring
+    from auditor.downloader.headers import FIRST_READ  # noqa: PLC0415 - after the measuring
 
     return {
         "runs": runs,
@@ -131,7 +131,7 @@ def _notes(starts: dict[str, float], facts: dict[str, Any]) -> list[str]:
         "One Hub on loopback answers all: no distance and no TLS.",
         "What a tool says: the parameters that it prints; hf-mem's fixed address is exchanged.",
         f"{facts['machine']}, {facts['cores']} cores, load {facts['load']}; {versions}.",
-        f"The first read of a weight file has {facts['first_read']:,} bytes (downloader/heads.py).",
+        f"The first read of a weight file has {facts['first_read']:,} bytes (headers.py).",
         f"For comparison: {started}.",
         "The mixture of experts: CPU time of the steps in one process, garbage collector off.",
     ]

@@ -9,7 +9,7 @@ from hub import Hub
 from huggingface_hub import close_session, constants
 from hypothesis import settings
 
-from auditor.downloader import patience
+from auditor.downloader import retry
 
 LEAKS = ("HF_", "HUGGING", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "FORCE_COLOR")
 
@@ -37,7 +37,7 @@ def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
     monkeypatch.setattr(constants, "ENDPOINT", hub.url)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
     yield hub
     close_session()
 

@@ -16,10 +16,16 @@ from pathlib import Path
 
 from auditor import Reason, Report, Unaudited
 from auditor.analytic import read_config
-from auditor.audit import examine
-from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile
-from auditor.downloader.select import ADAPTER_CONFIG
-from auditor.downloader.snapshot import Base
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.selecting import ADAPTER_CONFIG
+from auditor.checkpoint.snapshot import (
+    BaseModel,
+    RepoFile,
+    Snapshot,
+    Source,
+    TextFile,
+    WeightHeader,
+)
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 INDEXES = (  # the first that is there
@@ -147,19 +153,19 @@ def snapshot(folder: Path) -> Snapshot:
     )
 
 
-def _base(settings: bytes) -> Base:
+def _base(settings: bytes) -> BaseModel:
     """The base that an adapter names, which the corpus does not have."""
     name = json.loads(settings)["base_model_name_or_path"]
     config = TextFile(name="config.json", content=json.dumps(BASES[name]).encode())
-    return Base(model=name, origin="the defaults of its config class", config=config)
+    return BaseModel(model=name, origin="the defaults of its config class", config=config)
 
 
-def _heads(folder: Path, sizes: dict[str, int | None]) -> Iterator[FileHead]:
+def _heads(folder: Path, sizes: dict[str, int | None]) -> Iterator[WeightHeader]:
     """The headers that the folder has, and the files of no bytes, whose head is known."""
     heads = {path.name[len("header_") : -len(".bin")]: path for path in folder.glob("header_*")}
     for name in sorted(heads.keys() | {name for name, size in sizes.items() if size == 0}):
         head = heads[name].read_bytes() if name in heads else b""
-        yield FileHead(name=name, size=sizes.get(name), head=head)
+        yield WeightHeader(name=name, size=sizes.get(name), head=head)
 
 
 def _absent(index: TextFile | None, sizes: dict[str, int | None]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from auditor.containers.gguf import GgufHeader, parse
-from auditor.containers.sparse import NeedsBytes, Part, Sparse, joined
+from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, joined
 from auditor.tensors import Span
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
@@ -93,7 +93,7 @@ def model_pairs(arch: str, values: Mapping[str, int], *, tokens: int = 0) -> lis
 
 
 def read(content: bytes, file: str = "m.gguf") -> GgufHeader:
-    return parse(file, Sparse(len(content), (Part(0, content),)))
+    return parse(file, PartialFile(len(content), (FilePart(0, content),)))
 
 
 class Reading(NamedTuple):
@@ -105,12 +105,12 @@ class Reading(NamedTuple):
 
 def read_by_ranges(content: bytes, file: str = "m.gguf") -> Reading:
     """As a source reads that has nothing at first."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FilePart, ...] = ()
     spans: list[Span] = []
     while True:
         try:
-            return Reading(parse(file, Sparse(len(content), parts)), tuple(spans))
+            return Reading(parse(file, PartialFile(len(content), parts)), tuple(spans))
         except NeedsBytes as needs:
             spans.append(needs.span)
-            part = Part(needs.span.start, content[needs.span.start : needs.span.stop])
+            part = FilePart(needs.span.start, content[needs.span.start : needs.span.stop])
             parts = joined((*parts, part))

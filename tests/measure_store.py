@@ -16,13 +16,13 @@ from builders import safetensors_bytes
 from checkpoints import stored_by
 
 from auditor.analytic import catalogue, read_config
-from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.sweep.policy import Policy
-from auditor.sweep.store.ledger import Found, Ledger, Waiting
+from auditor.sweep.store.ledger import FoundModel, StoreWriter, Waiting
 from auditor.sweep.store.reading import Planned, Versions
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
-from auditor.sweep.workers.work import Auditor
+from auditor.sweep.workers.one_model import Auditor
+from auditor.sweep.workers.process_pool import CONTEXT
 
 # Usual types of the Hub, the class that is trained of each, and a size that makes one another.
 TYPES = (
@@ -92,16 +92,16 @@ def configs() -> Iterator[tuple[dict[str, Any], str]]:
         yield {**json.loads(written), "architectures": [target], "dtype": "float32"}, size
 
 
-def head_of(config: dict[str, Any]) -> FileHead:
+def head_of(config: dict[str, Any]) -> WeightHeader:
     (target,) = config["architectures"]
     expectation = catalogue.expect(read_config("config.json", json.dumps(config).encode()), target)
     described = {one.name: (one.dtype, one.shape) for one in stored_by(expectation)}
     head = safetensors_bytes(described, metadata={"format": "pt"}, data=False)
     data = 4 * sum(one.elements for one in stored_by(expectation))
-    return FileHead(name="model.safetensors", size=len(head) + data, head=head)
+    return WeightHeader(name="model.safetensors", size=len(head) + data, head=head)
 
 
-def snapshot(name: str, config: dict[str, Any], head: FileHead) -> Snapshot:
+def snapshot(name: str, config: dict[str, Any], head: WeightHeader) -> Snapshot:
     commit = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
     log = f"runs/Nov21_02-03-04_{commit[:8]}/events.out.tfevents.1.{commit[:8]}"
     own = {**config, "_name_or_path": f"somebody/base-{commit[:6]}"}
@@ -112,7 +112,7 @@ def snapshot(name: str, config: dict[str, Any], head: FileHead) -> Snapshot:
         origin=ORIGIN,
         files=tuple(RepoFile(name=file, size=None) for file in sorted((*BESIDE, log))),
         config=TextFile(name="config.json", content=json.dumps(own, indent=2).encode()),
-        heads=(FileHead(name=head.name, size=head.size, head=head.head),),
+        heads=(WeightHeader(name=head.name, size=head.size, head=head.head),),
     )
 
 
@@ -136,7 +136,7 @@ def unlike(count: int) -> Iterator[Snapshot]:
 def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
     """Bytes that each model adds to a store, and that it adds in one night more."""
     auditor = Made()
-    with Ledger.open(path, create=True) as ledger:
+    with StoreWriter.open(path, create=True) as ledger:
         empty = _size(ledger, path)
         planned = []
         night = ledger.begin("2026-11-21", "[]", VERSIONS)
@@ -147,7 +147,7 @@ def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
                 raise ValueError(f"{one.model} is {done.verdict}, and should be clean")
             kept = done.recorded, done.snapshot
             ledger.record(night, one.model, done.commit_sha, kept[0], snapshot=kept[1])
-            planned.append(Found(Planned(one.model, done.commit_sha, one.model)))
+            planned.append(FoundModel(Planned(one.model, done.commit_sha, one.model)))
         _plan(ledger, night.night, planned)
         first = _size(ledger, path)
         ledger.begin("2026-11-22", "[]", VERSIONS)
@@ -156,13 +156,13 @@ def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
     return (first - empty) / len(planned), (second - first) / len(planned)
 
 
-def _plan(ledger: Ledger, night: str, planned: list[Found]) -> None:
+def _plan(ledger: StoreWriter, night: str, planned: list[FoundModel]) -> None:
     plan = ledger.new_plan(night)
     ledger.add(ledger.known(night), plan, planned)
     ledger.freeze(night, plan)
 
 
-def _size(ledger: Ledger, path: Path) -> int:
+def _size(ledger: StoreWriter, path: Path) -> int:
     ledger._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # noqa: SLF001 - what is in the file alone
     return path.stat().st_size
 

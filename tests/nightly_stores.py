@@ -9,9 +9,9 @@ from typing import Any
 from auditor.formats import as_json
 from auditor.report import Report, Unaudited
 from auditor.sweep.reporting.night import Wanted, write
-from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.packing import Kept, pack
-from auditor.sweep.store.reading import Planned, Recorded, Summary, Versions
+from auditor.sweep.store.reading import Planned, Recorded, StoredNight, Versions
 from auditor.sweep.store.schema import SUMMARY
 
 Outcome = Mapping[str, Any]
@@ -68,7 +68,7 @@ def unaudited(model: str, reason: str = "gated", **changes: Any) -> dict[str, An
 
 def store_of(path: Path, nights: Mapping[str, Iterable[Outcome]]) -> Path:
     """A store of finished nights; an outcome of verdict None is planned, and not audited."""
-    with Ledger.open(path, create=True) as ledger:
+    with StoreWriter.open(path, create=True) as ledger:
         for name, outcomes in nights.items():
             _night(ledger, name, outcomes)
         for column in TIMES:  # so that two stores of the same outcomes are the same
@@ -76,14 +76,14 @@ def store_of(path: Path, nights: Mapping[str, Iterable[Outcome]]) -> Path:
     return path
 
 
-def _night(ledger: Ledger, name: str, outcomes: Iterable[Outcome]) -> None:
+def _night(ledger: StoreWriter, name: str, outcomes: Iterable[Outcome]) -> None:
     night = ledger.begin(name, '[{"author": "o"}]', VERSIONS)
     plan = ledger.new_plan(name)
     ledger.freeze(name, plan)
     night = ledger.known(name)
     for outcome in outcomes:
         key = (outcome["model"] or outcome["requested"], outcome["commit"] or "")
-        ledger.add(night, plan, [Found(Planned(*key, outcome["requested"]), None)])
+        ledger.add(night, plan, [FoundModel(Planned(*key, outcome["requested"]), None)])
         if outcome["verdict"] is None:
             continue
         record = recorded(outcome)
@@ -110,7 +110,7 @@ def recorded(outcome: Outcome) -> Recorded:
         "residual": outcome["residual"],
         "expected": expected.get("parameters"),
     }
-    return Recorded(Summary(**known), Kept(pack(json.dumps(outcome).encode())))
+    return Recorded(StoredNight(**known), Kept(pack(json.dumps(outcome).encode())))
 
 
 # --- their reports ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from auditor.downloader.wire import Address
+from auditor.downloader.transport import Address
 
 
 class RawServer(socketserver.ThreadingTCPServer):

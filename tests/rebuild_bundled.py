@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 
-from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile, dump, fetch
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 from auditor.downloader.bundled import file_name
 
 DATA = Path(__file__).resolve().parent.parent / "auditor" / "data"
@@ -150,7 +152,7 @@ def rebuilt(bert: Bert) -> Snapshot:
             RepoFile(name="model.safetensors", size=size),
         ),
         config=TextFile(name="config.json", content=published),
-        heads=(FileHead(name="model.safetensors", size=size, head=start),),
+        heads=(WeightHeader(name="model.safetensors", size=size, head=start),),
     )
 
 

@@ -19,9 +19,9 @@ from mutated_configs import Values, examples, mutated
 
 from auditor.analytic import Config, catalogue
 from auditor.analytic.config_classes import FaultyConfigError, worded
-from auditor.consult import Process
 from auditor.errors import CheckpointError, SourceError
 from auditor.oracle import build
+from auditor.oracle.client import Process
 
 PAPERS = frozenset({"transformer-2017"})  # models that transformers does not have
 MODEL_TYPES = [each for each in catalogue.model_types() if each not in PAPERS]

@@ -10,9 +10,18 @@ from huggingface_hub import constants
 
 import auditor
 from auditor import Reason, Report, Unaudited
-from auditor.audit import examine
-from auditor.downloader import dump, fetch, load
-from auditor.reconciler.findings import BadConfig, Beside, MisShaped, Missing, Unexpected, Unused
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
+from auditor.reconciler.findings import (
+    BadConfig,
+    Mismatched,
+    Missing,
+    OtherWeights,
+    Unexpected,
+    Unused,
+)
 
 CONFIG, FILE, WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"
 GPT2 = {
@@ -195,7 +204,7 @@ def test_the_number_of_labels_is_that_of_the_stored_head(at_hub, tmp_path):
     assert "the number of labels: only the stored head says it" in report.unchecked
     torn = tensors | {f"{below}.classifier.bias": ("F32", (4,))}
     report = auditor.audit(folder_of(tmp_path / "b", files(settings, torn)))
-    assert MisShaped in kinds(report)
+    assert Mismatched in kinds(report)
 
 
 def test_a_base_with_more_words_is_stored_beside_and_not_missed(at_hub, tmp_path):
@@ -235,7 +244,7 @@ def test_an_adapter_beside_a_whole_model_is_no_part_of_it(at_hub):
     at_hub.add("org/both", {**files(), **whole_model})
     report = auditor.audit("org/both")
     assert report.target == "GPT2LMHeadModel"
-    assert [one.files for one in report.findings if isinstance(one, Beside)] == [(WEIGHTS,)]
+    assert [one.files for one in report.findings if isinstance(one, OtherWeights)] == [(WEIGHTS,)]
 
 
 def test_the_names_that_modules_had_in_transformers_4_are_as_good(at_hub, tmp_path):
@@ -318,9 +327,9 @@ FIRST = f"{BELOW}.0.attn.c_attn.lora_A.weight"
             Unexpected,
             {f"{BELOW}.0.mlp.c_fc.lora_A.weight"},
         ),
-        ({FIRST: ("F32", (8, 2))}, MisShaped, {FIRST}),
-        ({FIRST: ("F32", (4, 8))}, MisShaped, {FIRST}),
-        ({FIRST: ("F32", (0,))}, MisShaped, {FIRST}),  # what DeepSpeed leaves of a partition
+        ({FIRST: ("F32", (8, 2))}, Mismatched, {FIRST}),
+        ({FIRST: ("F32", (4, 8))}, Mismatched, {FIRST}),
+        ({FIRST: ("F32", (0,))}, Mismatched, {FIRST}),  # what DeepSpeed leaves of a partition
     ],
 )
 def test_a_planted_fault_is_found_and_explained(at_hub, tmp_path, change, kind, names):
@@ -336,7 +345,7 @@ def test_a_planted_fault_is_found_and_explained(at_hub, tmp_path, change, kind, 
 def test_settings_of_another_rank_than_the_file_are_found(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     report = auditor.audit(folder_of(tmp_path / "a", files({**LORA, "r": 4})))
-    assert kinds(report) == {MisShaped}
+    assert kinds(report) == {Mismatched}
     assert {name for finding in report.findings for name in finding.names} == set(TENSORS)
     assert report.residual == 0
 
@@ -344,7 +353,7 @@ def test_settings_of_another_rank_than_the_file_are_found(at_hub, tmp_path):
 def test_another_base_than_the_right_one_is_found(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded({**GPT2, "n_embd": 16})})
     report = auditor.audit(folder_of(tmp_path / "a", files()))
-    assert (kinds(report), report.residual) == ({MisShaped}, 0)
+    assert (kinds(report), report.residual) == ({Mismatched}, 0)
 
 
 # --- bases that are not to be had -------------------------------------------------------------
@@ -484,7 +493,7 @@ def test_what_is_not_known_is_said_to_be_not_checked(at_hub, tmp_path, change, w
 def test_a_rank_of_a_million_millions_allocates_nothing(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     report = auditor.audit(folder_of(tmp_path / "a", files({**LORA, "r": 10**12})))
-    assert (kinds(report), report.residual) == ({MisShaped}, 0)
+    assert (kinds(report), report.residual) == ({Mismatched}, 0)
     assert report.expected.parameters == 10**12 * 2 * (8 + 24)
 
 

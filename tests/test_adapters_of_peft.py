@@ -12,8 +12,8 @@ from safetensors import safe_open
 
 import auditor
 from auditor import Report
-from auditor.downloader import patience
-from auditor.reconciler.findings import MisShaped, Missing, Unexpected
+from auditor.downloader import retry
+from auditor.reconciler.findings import Mismatched, Missing, Unexpected
 
 pytest.importorskip("peft", reason="writes the adapters")
 pytestmark = [
@@ -46,7 +46,7 @@ CASES = [
 def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(constants, "ENDPOINT", hub.url)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
     yield hub
     close_session()
 
@@ -88,7 +88,7 @@ def test_each_tensor_of_an_adapter_is_missed_strange_and_mis_shaped_by_name(base
         renamed = {**without, f"{name}.default": (dtype, shape)}
         for tensors, expected in (
             (without, {Missing: {name}}),
-            (longer, {MisShaped: {name}}),
+            (longer, {Mismatched: {name}}),
             (renamed, {Missing: {name}, Unexpected: {f"{name}.default"}}),
         ):
             (folder / "adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))

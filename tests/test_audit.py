@@ -10,8 +10,17 @@ from checkpoints import config_bytes, expect, stored, stored_by
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
-from auditor.downloader import dump, fetch, load
-from auditor.reconciler.findings import BadIndex, New, Renamed, Tied, Unused, WrongDtype
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
+from auditor.reconciler.findings import (
+    BadIndex,
+    NewlyInitialized,
+    Renamed,
+    TiedWeight,
+    Unused,
+    WrongDtype,
+)
 from auditor.reconciler.ignore import Ignore
 
 HEAD = {
@@ -43,7 +52,7 @@ def test_bert_base_chinese_is_what_its_publishers_say_it_is() -> None:
     unused = {one.parameters for one in report.findings if isinstance(one, Unused)}
     assert unused == {590_592, 1_538}
     assert len(_names(report, Renamed)) == 52  # 26 layer norms, gamma and beta
-    assert _names(report, Tied) == {
+    assert _names(report, TiedWeight) == {
         "cls.predictions.decoder.weight",
         "cls.predictions.decoder.bias",
     }
@@ -52,7 +61,7 @@ def test_bert_base_chinese_is_what_its_publishers_say_it_is() -> None:
 def test_as_bert_model_the_seven_cls_tensors_are_left_unused_and_nothing_is_new() -> None:
     report = _report("bert-base-uncased", target="BertModel")
     assert _names(report, Unused) == HEAD
-    assert _names(report, New) == set()
+    assert _names(report, NewlyInitialized) == set()
     assert (report.expected.parameters, report.residual) == (109_482_240, 0)
     rows = {row.prefix: row for row in report.modules}
     assert rows["bert.embeddings"].parameters == 23_837_184
@@ -64,7 +73,7 @@ def test_as_bert_model_the_seven_cls_tensors_are_left_unused_and_nothing_is_new(
 def test_as_a_classifier_the_same_seven_are_unused_and_the_classifier_starts_afresh() -> None:
     report = _report("bert-base-uncased", target="BertForSequenceClassification")
     assert _names(report, Unused) == HEAD
-    assert _names(report, New) == {"classifier.weight", "classifier.bias"}
+    assert _names(report, NewlyInitialized) == {"classifier.weight", "classifier.bias"}
     assert (report.verdict, report.residual) == ("clean", 0)
 
 

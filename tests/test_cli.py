@@ -12,7 +12,8 @@ import pytest
 from hub import Hub, Sparse
 
 import auditor.formats
-from auditor.downloader import Snapshot, fetch
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.downloader import fetch
 
 AUDIT = str(Path(sys.executable).parent / "audit")
 CHINESE = "google-bert/bert-base-chinese"

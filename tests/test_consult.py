@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from auditor.analytic import Config, ExpectedTensor, Role
-from auditor.consult import Oracle, Process
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.library import Library
+from auditor.oracle.client import Oracle, Process
+from auditor.oracle.transformers_classes import InstalledLibrary
 
 # As `inventory` of auditor.oracle.build does, without a library that takes seconds to import.
 PRETENCE = """
@@ -41,7 +41,7 @@ Pretending = Callable[..., Oracle]
 @pytest.fixture
 def pretending(tmp_path: Path) -> Iterator[Pretending]:
     """Makes oracles, each with a process of its own, that share a folder of answers."""
-    library = Library("transformers 0", tmp_path, {"pretence": ("Model", "ModelForA")})
+    library = InstalledLibrary("transformers 0", tmp_path, {"pretence": ("Model", "ModelForA")})
     processes: list[Process] = []
 
     def make(body: str = "pass") -> Oracle:

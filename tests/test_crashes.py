@@ -14,13 +14,13 @@ from sweep_models import healthy
 
 import auditor
 from auditor import Reason, Unaudited, UsageError
+from auditor.audit.pipeline import model
 from auditor.downloader import hub
-from auditor.examining import one
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
-from auditor.sweep.workers.work import Auditor
+from auditor.sweep.workers.one_model import Auditor
+from auditor.sweep.workers.process_pool import CONTEXT
 
 SECRET = "hf_" + "s" * 34
 # `audit` with a bug: whatever is named b ends in an exception with a text that must not be shown.
@@ -30,8 +30,8 @@ from auditor.{{module}} import {{name}} as module
 true = module.{{function}}
 def broken(first, *rest, **named):
     every = first if isinstance(first, list | tuple) else [first]
-    named_b = [one for one in every if str(getattr(one, "model", one)).endswith("b")]
-    if any(getattr(one, "observed", True) for one in named_b):  # not what stands in its place
+    named_b = [one for one in every if str(getattr(model, "model", model)).endswith("b")]
+    if any(getattr(model, "observed", True) for one in named_b):  # not what stands in its place
         raise {{error}}("Bearer {SECRET} \\x1b[2J")
     return true(first, *rest, **named)
 module.{{function}} = broken
@@ -39,13 +39,13 @@ from auditor.cli import main
 sys.argv[0] = "audit"
 main()
 """
-SAYS = r"KeyError at examining/one.py:"
+SAYS = r"KeyError at audit/model.py:"
 
 
 def audit(  # noqa: PLR0913 - where the bug is, and how it is called
     *args: str,
-    module: str = "examining",
-    name: str = "one",
+    module: str = "audit",
+    name: str = "model",
     function: str = "contents",
     error: str = "KeyError",
     stdin: str = "",
@@ -146,11 +146,11 @@ def fail(*_args, **_named):
 
 
 def test_in_python_it_is_an_outcome(models, monkeypatch):
-    monkeypatch.setattr(one, "contents", fail)
+    monkeypatch.setattr(model, "contents", fail)
     outcome = auditor.audit(models[0])
     assert isinstance(outcome, Unaudited)
     assert (outcome.reason, outcome.requested) == (Reason.CRASHED, models[0])
-    assert outcome.detail.startswith("the audit failed with RecursionError at examining/one.py:")
+    assert outcome.detail.startswith("the audit failed with RecursionError at audit/model.py:")
     assert auditor.explain(models[0]).reason is Reason.CRASHED
 
 
@@ -161,7 +161,7 @@ def test_in_python_a_bad_request_and_no_memory_are_raised(models, monkeypatch):
     def no_memory(*_args, **_named):
         raise MemoryError
 
-    monkeypatch.setattr(one, "contents", no_memory)
+    monkeypatch.setattr(model, "contents", no_memory)
     with pytest.raises(MemoryError, match=r"^$"):
         auditor.audit(models[0])
 
@@ -169,14 +169,14 @@ def test_in_python_a_bad_request_and_no_memory_are_raised(models, monkeypatch):
 @pytest.fixture
 def crashing_part(monkeypatch):
     """The audit of the part in text_encoder/ crashes, and that of no other."""
-    true = one.contents
+    true = model.contents
 
     def contents(snapshot):
         if snapshot.config.name.startswith("text_encoder/"):
             raise ZeroDivisionError
         return true(snapshot)
 
-    monkeypatch.setattr(one, "contents", contents)
+    monkeypatch.setattr(model, "contents", contents)
 
 
 @pytest.mark.usefixtures("crashing_part")

@@ -12,10 +12,10 @@ import pytest
 from test_cli import _schema, run
 
 import auditor
-from auditor import consult
 from auditor.analytic import Config, Expectation, catalogue
 from auditor.errors import CheckpointError
-from auditor.reconciler.findings import Disputed
+from auditor.oracle import client
+from auditor.reconciler.findings import FormulaDisputed
 
 FNET = {
     "hidden_size": 8,
@@ -244,17 +244,17 @@ class _Helpless(_Dissenter):
 
 def test_where_they_differ_it_is_a_finding_and_the_closed_form_stands(monkeypatch) -> None:
     alone = auditor.audit("bert-base-chinese", source="bundled")
-    monkeypatch.setattr(consult, "available", _Dissenter)
+    monkeypatch.setattr(client, "available", _Dissenter)
     report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
     assert isinstance(report, auditor.Report)
     assert (report.verdict, report.residual, report.expected) == ("findings", 0, alone.expected)
-    [found] = [finding for finding in report.findings if isinstance(finding, Disputed)]
+    [found] = [finding for finding in report.findings if isinstance(finding, FormulaDisputed)]
     assert found.names == ("bert.embeddings.word_embeddings.weight",)
     assert found.reason == "(21128, 768) by the closed form, (768, 21128) by transformers 5"
 
 
 def test_a_second_opinion_that_is_not_to_be_had_is_said(monkeypatch) -> None:
-    monkeypatch.setattr(consult, "available", _Helpless)
+    monkeypatch.setattr(client, "available", _Helpless)
     report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
     assert (report.verdict, report.unchecked[-1]) == (
         "clean",

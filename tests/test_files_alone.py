@@ -10,7 +10,8 @@ from sharding import INDEX, alarms, kinds, pointer, reindexed, shard_names, shar
 from test_cli import run
 
 from auditor import Report, audit
-from auditor.downloader import dump, fetch
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 
 BERT = expect("BertModel")
 TABLE = {tensor.name: (tensor.dtype, tensor.shape) for tensor in stored_by(BERT)}

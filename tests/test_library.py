@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from auditor.library import Library, auto_classes, installed
+from auditor.oracle.transformers_classes import InstalledLibrary, auto_classes, installed
 
 SOURCE = """
 from collections import OrderedDict
@@ -32,7 +32,7 @@ def test_the_classes_of_a_type_are_those_of_all_mappings_the_base_class_first() 
 
 
 @pytest.fixture
-def library(tmp_path) -> Library:
+def library(tmp_path) -> InstalledLibrary:
     folder = tmp_path / "models" / "funnel"
     folder.mkdir(parents=True)
     (folder / "modeling_funnel.py").write_text(
@@ -44,7 +44,7 @@ def library(tmp_path) -> Library:
         'class One(Config):\n    model_type = "funnel"\n\nclass Two(Config):\n'
         '    model_type: str = "funnel_tower"\n'
     )
-    return Library("transformers 0", tmp_path, auto_classes(SOURCE))
+    return InstalledLibrary("transformers 0", tmp_path, auto_classes(SOURCE))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def library(tmp_path) -> Library:
     ],
 )
 def test_a_class_is_of_the_types_that_list_it_and_of_those_it_stands_beside(
-    library: Library, name: str, types: tuple[str, ...]
+    library: InstalledLibrary, name: str, types: tuple[str, ...]
 ) -> None:
     assert library.types(name) == types
 

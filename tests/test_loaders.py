@@ -12,10 +12,11 @@ import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.analytic import catalogue
 from auditor.analytic.auto_classes import auto_class, is_auto
-from auditor.downloader import dump, fetch
-from auditor.downloader.stored import load
-from auditor.library import installed
-from auditor.reconciler.findings import BadConfig, Finding, Missing, New, Unused
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
+from auditor.oracle.transformers_classes import installed
+from auditor.reconciler.findings import BadConfig, Finding, Missing, NewlyInitialized, Unused
 
 SMALL = {
     "vocab_size": 40,
@@ -118,7 +119,7 @@ def test_a_pooler_is_missed_only_by_who_pools_with_it(tmp_path):
     assert found(auditor.audit(str(folder)), Missing)
     report = auditor.audit(as_sentences(folder))
     assert (report.verdict, report.residual) == ("clean", 0)
-    assert found(report, New) == ["pooler.dense.weight", "pooler.dense.bias"]
+    assert found(report, NewlyInitialized) == ["pooler.dense.weight", "pooler.dense.bias"]
     text_modality = {"method": "forward", "method_output_name": "pooler_output"}
     report = auditor.audit(as_sentences(folder, modality_config={"text": text_modality}))
     assert found(report, Missing) == ["pooler.dense.weight", "pooler.dense.bias"]
@@ -342,7 +343,7 @@ def test_an_auto_class_can_be_asked_for(tmp_path):
         report = auditor.audit(folder, target=auto)
         assert (report.target, report.verdict) == (target, "clean")
     report = auditor.audit(folder, target="AutoModelForSequenceClassification")
-    assert len(found(report, New)) == 4  # a pooler and a classifier
+    assert len(found(report, NewlyInitialized)) == 4  # a pooler and a classifier
     assert found(report, Unused)
     outcome = auditor.audit(folder, target="AutoModelForCTC")
     assert outcome.reason is Reason.UNKNOWN_ARCHITECTURE

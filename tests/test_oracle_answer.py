@@ -8,7 +8,7 @@ from bert_configs import config_of
 
 from auditor.analytic import Expectation, catalogue
 from auditor.analytic.loading import Loading, Memory
-from auditor.analytic.rules import Operation, Rule
+from auditor.analytic.renaming_rules import Operation, Rule
 from auditor.oracle.answer import read, written
 from auditor.oracle.build import expectation
 

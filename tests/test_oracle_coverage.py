@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from auditor.analytic import Config, Role
-from auditor.consult import Oracle, Process
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.library import installed
+from auditor.oracle.client import Oracle, Process
+from auditor.oracle.transformers_classes import installed
 
 pytestmark = pytest.mark.oracle
 

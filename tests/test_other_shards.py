@@ -22,7 +22,8 @@ from sharding import (
 )
 
 from auditor import Report, audit
-from auditor.downloader import dump, fetch
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 
 BERT = expect("BertModel")
 TABLE: Table = {tensor.name: (tensor.dtype, tensor.shape) for tensor in stored_by(BERT)}

@@ -9,7 +9,7 @@ from parity_cases.words import Raised, Silent, Word, compared, finer
 from auditor.analytic import catalogue
 from auditor.analytic.families import _loading as facts
 from auditor.analytic.loading import LEGACY
-from auditor.analytic.rules import Rule
+from auditor.analytic.renaming_rules import Rule
 from auditor.reconciler.matching import places
 
 SHARE = [
@@ -61,7 +61,7 @@ def test_the_rules_are_those_of_the_library() -> None:
     """By class name and by model type; that they are combined as there, law 9 holds."""
     from transformers import conversion_mapping as library  # noqa: PLC0415 - as above
 
-    from auditor.oracle.rules import rule_of  # noqa: PLC0415 - as above
+    from auditor.oracle.loading_rules import rule_of  # noqa: PLC0415 - as above
 
     theirs = {
         key: _sorted([rule_of(each, None) for each in found])

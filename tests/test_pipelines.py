@@ -37,15 +37,18 @@ from pipelines import (
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
-from auditor.audit import examine
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import Fetched
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import FailOn, exit_code
-from auditor.downloader import Fetched, dump, fetch, load
+from auditor.downloader import fetch
 from auditor.formats import as_json
 from auditor.reconciler.findings import (
-    AbsentPart,
     BadConfig,
-    Beside,
     Missing,
+    MissingComponent,
+    OtherWeights,
     Severity,
     Unexpected,
 )
@@ -111,7 +114,7 @@ def test_ignored_findings_of_a_part_leave_the_verdict_of_the_whole(tmp_path: Pat
 def test_a_declared_component_that_is_not_there_is_a_finding_of_the_whole(tmp_path: Path) -> None:
     report = auditor.audit(written(tmp_path, stable_diffusion(vae={})))
     assert isinstance(report, Report)
-    assert kinds(report) == [AbsentPart]
+    assert kinds(report) == [MissingComponent]
     assert report.findings[0].names == ("vae",)
     assert "declares AutoencoderKL of diffusers in vae" in report.findings[0].reason
 
@@ -119,7 +122,7 @@ def test_a_declared_component_that_is_not_there_is_a_finding_of_the_whole(tmp_pa
 def test_a_component_that_lost_its_weights_is_one_too(tmp_path: Path) -> None:
     files = encoders(text_encoder={"config.json": text(CLIP)})
     report = auditor.audit(written(tmp_path, files))
-    assert kinds(report) == [AbsentPart]
+    assert kinds(report) == [MissingComponent]
     assert "there are no weights in it" in report.findings[0].reason
     lost = parts(report)["text_encoder"]
     assert isinstance(lost, Unaudited)
@@ -138,7 +141,7 @@ def test_weights_in_a_folder_that_no_component_names_stand_beside_and_are_not_op
     stray = under("old_unet", model(UNET, name=DIFFUSION, stored=UNET_TENSORS))
     files = stable_diffusion() | stray | {"v1-5-pruned.safetensors": b""}
     outcome = auditor.audit(written(tmp_path, files))
-    assert kinds(outcome) == [Beside, Beside]
+    assert kinds(outcome) == [OtherWeights, OtherWeights]
     names = {finding.reason: finding.names for finding in outcome.findings}
     assert names["a model in a folder of its own; it was not opened"] == (f"old_unet/{DIFFUSION}",)
     assert "old_unet" not in parts(outcome)
@@ -184,7 +187,7 @@ def test_folders_of_models_without_a_manifest_are_parts(tmp_path: Path) -> None:
 def test_a_model_of_its_own_is_no_pipeline_whatever_folders_there_are(tmp_path: Path) -> None:
     files = {**model(BERT), **under("checkpoint-500", model(BERT))}
     report = auditor.audit(written(tmp_path, files))
-    assert (report.target, report.parts, kinds(report)) == ("BertModel", (), [Beside])
+    assert (report.target, report.parts, kinds(report)) == ("BertModel", (), [OtherWeights])
 
 
 def test_one_component_of_diffusers_at_the_top_is_tallied_under_its_class(tmp_path: Path) -> None:
@@ -200,7 +203,7 @@ def test_a_manifest_that_names_nothing_is_no_clean_bill(tmp_path: Path) -> None:
     assert outcome.verdict == "unaudited"
     outcome = auditor.audit(written(tmp_path / "two", stable_diffusion(index)))
     assert (outcome.verdict, outcome.parts) == ("unaudited", ())
-    assert kinds(outcome) == [Beside]
+    assert kinds(outcome) == [OtherWeights]
 
 
 # --- variants ---------------------------------------------------------------------------------

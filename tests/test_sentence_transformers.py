@@ -23,7 +23,7 @@ from torch_files import torch_bytes
 
 import auditor
 from auditor import Report, UsageError
-from auditor.reconciler.findings import AbsentPart, Beside, Missing
+from auditor.reconciler.findings import Missing, MissingComponent, OtherWeights
 
 
 @pytest.mark.parametrize("as_torch", [False, True])
@@ -50,7 +50,7 @@ def test_a_dense_module_without_its_bias_is_found_out(tmp_path: Path) -> None:
 def test_a_dense_module_without_its_weights_is_found_out(tmp_path: Path) -> None:
     files = sentence(SECOND, **{"2_Dense": {"config.json": text(DENSE)}})
     report = auditor.audit(written(tmp_path, files))
-    assert kinds(report) == [AbsentPart]
+    assert kinds(report) == [MissingComponent]
 
 
 def test_a_module_that_holds_nothing_need_not_have_a_folder(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_transformer_that_is_not_read_keeps_its_modules_from_being_clean(tmp_p
     files = sentence(SECOND, **{"2_Dense": model(DENSE, DENSE_TENSORS)})
     del files["model.safetensors"]
     lost = auditor.audit(written(tmp_path, files))
-    assert (lost.verdict, kinds(lost)) == ("findings", [AbsentPart])
+    assert (lost.verdict, kinds(lost)) == ("findings", [MissingComponent])
     (tmp_path / "tf_model.h5").write_bytes(b"")
     outcome = auditor.audit(str(tmp_path))
     assert verdicts(outcome) == {".": "unaudited", "2_Dense": "clean"}
@@ -96,7 +96,7 @@ def test_a_sentence_transformer_of_one_model_is_a_plain_report(tmp_path: Path) -
     assert replace(report, **same) == plain
     stray = sentence(**{"checkpoint-5": model(BERT)})
     report = auditor.audit(written(tmp_path / "stray", stray))
-    assert (report.parts, kinds(report), report.target) == ((), [Beside], "BertModel")
+    assert (report.parts, kinds(report), report.target) == ((), [OtherWeights], "BertModel")
 
 
 def test_as_names_the_class_of_the_transformer_and_of_nothing_else(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from running import PATIENCE, children_of, is_at_work, started
 from sweep_models import healthy
 
 from auditor.downloader.lean import Lean
-from auditor.downloader.wire import Address, TooLateError
+from auditor.downloader.transport import Address, TooLateError
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 SPENT = Says(status=429, headers=(("RateLimit", '"api";r=0;t=290'),))

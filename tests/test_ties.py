@@ -6,7 +6,7 @@ import pytest
 from pipelines import text
 
 import auditor
-from auditor.reconciler.findings import Duplicate, Tied
+from auditor.reconciler.findings import Duplicate, TiedWeight
 
 transformers = pytest.importorskip("transformers", reason="writes the checkpoints")
 torch = pytest.importorskip("torch")
@@ -46,7 +46,7 @@ def test_two_matrices_that_the_config_does_not_tie_are_two(tmp_path, model_type)
     assert (report.verdict, report.residual) == ("clean", 0)
     count = loaded(folder, model_type)
     assert report.observed.parameters == report.expected.parameters == count
-    tied = [name for one in report.findings if isinstance(one, Tied) for name in one.names]
+    tied = [name for one in report.findings if isinstance(one, TiedWeight) for name in one.names]
     assert "lm_head.weight" not in tied
 
 

@@ -11,7 +11,8 @@ from sharding import Table, alarms, kinds, shard_names, sharded, write
 from test_cli import run
 
 from auditor import Reason, Report, Unaudited, audit
-from auditor.downloader import dump, fetch
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 from auditor.errors import SourceError
 
 WIDE = {"hidden_size": 16, "intermediate_size": 32, "architectures": ["BertModel"]}

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from auditor.containers.kinds import Table
-from auditor.containers.sparse import Part, Sparse
+from auditor.checkpoint.snapshot import WeightHeader
+from auditor.containers.partial_file import FilePart, PartialFile
+from auditor.containers.torch_file import parse
 from auditor.containers.torch_legacy import MAGIC
-from auditor.containers.torchfile import parse
-from auditor.downloader.heads import Received, read_parts
-from auditor.downloader.snapshot import FileHead
+from auditor.containers.weight_formats import Table
+from auditor.downloader.headers import Received, read_parts
 from auditor.tensors import Span
 
 STORAGES = {
@@ -144,15 +144,15 @@ def legacy_bytes(content: bytes, keys: Iterable[str] = (), data: bytes = b"") ->
     return b"".join((*head, content, pickle.dumps([*keys], protocol=2), data))
 
 
-def whole(content: bytes) -> Sparse:
-    return Sparse(len(content), (Part(0, content),) if content else ())
+def whole(content: bytes) -> PartialFile:
+    return PartialFile(len(content), (FilePart(0, content),) if content else ())
 
 
 def parsed(content: bytes, file: str = "pytorch_model.bin") -> Table:
     return parse(file, whole(content))
 
 
-def read(content: bytes, file: str = "pytorch_model.bin") -> tuple[FileHead, list[Span]]:
+def read(content: bytes, file: str = "pytorch_model.bin") -> tuple[WeightHeader, list[Span]]:
     """What a reader of ranges keeps of a file, and what it asked for."""
     asked: list[Span] = []
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from auditor.analytic.config_classes.faults import Fault
+from auditor.analytic.config_classes.faults import ConfigFault
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError
@@ -66,10 +66,10 @@ class Tied:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Unbuildable:
     """Nothing: the config asks here for what cannot be built. In no tree that a family hands on."""
 
-    fault: Fault
+    fault: ConfigFault
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,17 @@ class Experts:
 
 
 Block = (
-    Param | Buffer | Legacy | Extra | Tied | Refused | Module | Submodel | Repeat | Stack | Experts
+    Param
+    | Buffer
+    | Legacy
+    | Extra
+    | Tied
+    | Unbuildable
+    | Module
+    | Submodel
+    | Repeat
+    | Stack
+    | Experts
 )
 
 _Kind = TypeVar("_Kind", bound=Hashable)
@@ -191,7 +201,7 @@ def FrozenBatchNorm(width: Dim | int) -> Module:
     )
 
 
-def Embedding(rows: Dim | int, width: Dim | int, *, padding: Refused | None = None) -> Module:
+def Embedding(rows: Dim | int, width: Dim | int, *, padding: Unbuildable | None = None) -> Module:
     """`weight` of shape (rows, width); `padding`: what `parts.padding` says of the row for it."""
     return module(weight=Param((rows, width), Layer.EMBEDDING), padding=padding)
 
@@ -244,7 +254,7 @@ def _gather(block: Block, sizes: dict[int, Dim]) -> None:
             _gather(body, sizes)
         case Extra(body) | Submodel(body):
             _gather(body, sizes)
-        case Tied() | Refused():
+        case Tied() | Unbuildable():
             pass
 
 

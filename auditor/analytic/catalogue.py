@@ -11,9 +11,9 @@ from typing import NamedTuple, Protocol, TypeVar, cast
 from auditor.analytic import auto_classes
 from auditor.analytic.blocks import Module, bounded, symbols
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Blame, Fault, Settled, of_model_type, settle
+from auditor.analytic.config_classes import Blame, ConfigFault, Settled, of_model_type, settle
+from auditor.analytic.config_classes.completed import WRONG
 from auditor.analytic.config_classes.faults import FaultyConfigError, folded
-from auditor.analytic.config_classes.settled import WRONG
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
@@ -21,10 +21,10 @@ from auditor.analytic.families._loading import INSIDE
 from auditor.analytic.family import Family
 from auditor.analytic.inventory import inventory
 from auditor.analytic.loading import PLAIN, Inside, Loading, loading
-from auditor.analytic.lookup import Names
-from auditor.analytic.refusing import refused, without_refused
-from auditor.containers.words import quoted
+from auditor.analytic.lookup import NameLookup
+from auditor.analytic.unbuildable import refused, without_refused
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import quoted
 
 __all__ = [
     "Family",
@@ -244,7 +244,7 @@ class Sibling(NamedTuple):
 
     target: str
     prefix: str
-    names: Names | Mapping[str, ExpectedTensor]  # by loaded name, where loading renames
+    names: NameLookup | Mapping[str, ExpectedTensor]  # by loaded name, where loading renames
     loading: Loading = PLAIN
 
 
@@ -252,7 +252,7 @@ def sibling(config: Config, target: str) -> Sibling:
     """What a class of the family would make of the config, as far as names go."""
     family, completed, tree, _ = _built(config, target, shared=True)
     rules = _loading(family, completed, target)
-    names: Names | Mapping[str, ExpectedTensor] = Names(tree)
+    names: NameLookup | Mapping[str, ExpectedTensor] = NameLookup(tree)
     if rules.renames:
         listed = inventory(tree, {}).tensors
         names = {rules.renamed(tensor.name): tensor for tensor in listed}
@@ -284,7 +284,7 @@ class _Built(NamedTuple):
     family: Family
     completed: Config  # as the family completes it
     tree: Module
-    faults: tuple[Fault, ...]  # why it cannot be built all the same
+    faults: tuple[ConfigFault, ...]  # why it cannot be built all the same
 
 
 def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
@@ -328,12 +328,12 @@ def _settled(config: Config, family: Family) -> Settled | None:
 
 
 @contextmanager
-def _blaming(faults: tuple[Fault, ...], target: str) -> Iterator[None]:
+def _blaming(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]:
     """Where nothing follows from a config after all, its faults are why."""
     try:
         yield
     except CheckpointError as error:
-        last = Fault(str(error), error.keys, Blame.CONFIG)  # says it best of all who say it
+        last = ConfigFault(str(error), error.keys, Blame.CONFIG)  # says it best of all who say it
         said = set(last.keys)
         others = (fault for fault in faults if not said or not said <= set(fault.keys))
         raise FaultyConfigError(folded((last, *others)), target) from None

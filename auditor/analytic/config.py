@@ -13,9 +13,9 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.dtypes import DTYPES
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
-from auditor.containers.jsons import FLOAT, parse_object, with_floats
-from auditor.containers.words import described
+from auditor.containers.bounded_json import FLOAT, parse_object, with_floats
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import described
 
 LETTERS: Mapping[str, str] = MappingProxyType(
     {

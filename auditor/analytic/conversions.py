@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil, prod
 from typing import NamedTuple, Protocol
 
-from auditor.analytic.rules import Operation, Rule
+from auditor.analytic.renaming_rules import Operation, Rule
 
 Shape = tuple[int, ...]
 Collected = dict[str, list[Shape] | Shape]  # a list: one for each stored tensor

@@ -8,8 +8,8 @@ from itertools import chain, groupby
 from operator import mul
 
 from auditor.analytic.expectation import Symbol
-from auditor.containers.words import described
 from auditor.errors import CheckpointError
+from auditor.messages import described
 
 # How people order a product: counts first, widths last (V*D, K*D). It orders the terms, too.
 # A letter's subscript is no matter: D_text stands where D does.

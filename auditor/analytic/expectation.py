@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from auditor.analytic.config_classes.faults import Fault
+from auditor.analytic.config_classes.faults import ConfigFault
 from auditor.analytic.loading import PLAIN, Loading
 
 
@@ -81,7 +81,9 @@ class Expectation:
     active: ModuleFormula | None = None  # what one token uses, of a mixture of experts
     loading: Loading = PLAIN  # what is the class's own in how it is loaded
     defaults: tuple[str, ...] = ()  # config keys left out, for which the class's default stands
-    faults: tuple[Fault, ...] = ()  # why the class cannot be built, though its shapes are known
+    faults: tuple[
+        ConfigFault, ...
+    ] = ()  # why the class cannot be built, though its shapes are known
 
     @cached_property
     def renamed(self) -> Mapping[str, ExpectedTensor]:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from auditor.analytic.gguf_architectures import ARCHITECTURES
 from auditor.analytic.gguf_facts import Architecture, Facts, Values
 from auditor.containers.gguf import GgufHeader
-from auditor.containers.words import named, quoted
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import named, quoted
 
 
 class Reconstructed(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from auditor.analytic.families import _loading as facts
 from auditor.analytic.families import _silence as silence
 from auditor.analytic.family import Family
-from auditor.analytic.rules import Rule, rewritten, words_of
+from auditor.analytic.renaming_rules import Rule, rewritten, words_of
 
 # As transformers 5 applies them to every key after the class's own, in this order, each once;
 # the dots match any character there.

@@ -12,19 +12,19 @@ from auditor.analytic.blocks import (
     Legacy,
     Module,
     Param,
-    Refused,
     Repeat,
     Shape,
     Stack,
     Submodel,
     Tied,
+    Unbuildable,
 )
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import ExpectedTensor, Role
 
 
 @dataclass(frozen=True)
-class Names:
+class NameLookup:
     """The names of a tree: what `inventory` lists, one look at a time."""
 
     tree: Module
@@ -76,7 +76,7 @@ def _find(  # noqa: C901, PLR0911 - one for each kind of block
             return _leaf(Role.LEGACY, shape)
         case Tied(to):
             return _Found(Role.TIED, tied_to=f"{within}{to}")
-        case Refused():
+        case Unbuildable():
             return None
 
 

@@ -7,11 +7,11 @@ writes them where the modeling file has them, so that nothing is refused that is
 from math import prod
 from typing import Any, Literal
 
-from auditor.analytic.blocks import Block, Buffer, Param, Refused, module
+from auditor.analytic.blocks import Block, Buffer, Param, Unbuildable, module
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Fault, library
+from auditor.analytic.config_classes import ConfigFault, library
 from auditor.analytic.dims import Dim
-from auditor.containers.words import described
+from auditor.messages import described
 
 # Activations that learn, or keep, numbers of their own.
 _LEARNED = {
@@ -20,8 +20,8 @@ _LEARNED = {
 }
 
 
-def refused(c: Config, reason: str, *keys: str) -> Refused:
-    return Refused(Fault(reason, tuple(c.path + key for key in keys)))
+def refused(c: Config, reason: str, *keys: str) -> Unbuildable:
+    return Unbuildable(ConfigFault(reason, tuple(c.path + key for key in keys)))
 
 
 def _stated(c: Config, key: str) -> str:
@@ -38,13 +38,13 @@ def activation(c: Config, key: str = "hidden_act") -> Block | None:
     return refused(c, f"{_stated(c, key)}, which is not an activation", key)
 
 
-def known_activation(c: Config, key: str = "hidden_act") -> Refused | None:
+def known_activation(c: Config, key: str = "hidden_act") -> Unbuildable | None:
     """The same of experts, whose activation is stored nowhere, whether it learns or not."""
     found = activation(c, key)
-    return found if isinstance(found, Refused) else None
+    return found if isinstance(found, Unbuildable) else None
 
 
-def dropout(c: Config, key: str) -> Refused | None:
+def dropout(c: Config, key: str) -> Unbuildable | None:
     """Numbers dropped at random; the key says which share of them, from 0 to 1."""
     share = c.attribute(key)
     if c.settled is None or (isinstance(share, int | float) and not (share < 0 or share > 1)):
@@ -54,7 +54,7 @@ def dropout(c: Config, key: str) -> Refused | None:
 
 def padding(
     c: Config, rows: Dim, key: str = "pad_token_id", *, row: int | None = None
-) -> Refused | None:
+) -> Unbuildable | None:
     """The row of an embedding that stands for padding: one that it has, or null.
 
     The key says which, unless it is always the same `row`.
@@ -66,7 +66,9 @@ def padding(
     if row is None:
         return refused(c, f"{_stated(c, key)}, and the embedding has {has}", key)
     keys = tuple(sorted(symbol.key for symbol in rows.symbols))
-    return Refused(Fault(f"{rows.named}: row {row} is for padding, and there are {has}", keys))
+    return Unbuildable(
+        ConfigFault(f"{rows.named}: row {row} is for padding, and there are {has}", keys)
+    )
 
 
 def _has(rows: int, row: Any) -> bool:
@@ -82,47 +84,49 @@ _ZERO, _NEGATIVE = ("power", "inverse"), ("root", "inverse")
 
 def shares(
     c: Config, width: Dim, by: Dim, *, even: bool = True, scale: Scale = "power"
-) -> Refused | None:
+) -> Unbuildable | None:
     """What keeps a width from being shared by that many heads; `even`: it has to divide."""
     if c.settled is None:
         return None
     keys = tuple(sorted(symbol.key for symbol in width.symbols | by.symbols))
     if not by.value:
-        return Refused(Fault(f"{width.named} cannot be divided by {by.named}", keys))
+        return Unbuildable(ConfigFault(f"{width.named} cannot be divided by {by.named}", keys))
     each, rest = divmod(width.value, by.value)
     if even and rest:
         reason = f"{width.named} is not a multiple of {by.named}"
         terms = (described(value) for value in (width.value, each, by.value, rest))
         arithmetic = "{} = {} * {} + {}".format(*terms)
-        return Refused(Fault(f"{reason}: {arithmetic}", keys))
+        return Unbuildable(ConfigFault(f"{reason}: {arithmetic}", keys))
     if (scale in _ZERO and not each) or (scale in _NEGATIVE and each < 0):
         reason = f"{width.named} is shared by {by.named}"
-        return Refused(Fault(f"{reason}: attention cannot be scaled by a width of {each}", keys))
+        return Unbuildable(
+            ConfigFault(f"{reason}: attention cannot be scaled by a width of {each}", keys)
+        )
     return None
 
 
-def groups(c: Config, queries: Dim, keys: Dim) -> Refused | None:
+def groups(c: Config, queries: Dim, keys: Dim) -> Unbuildable | None:
     """What keeps the query heads from being grouped by the key and value heads."""
     if c.settled is None or keys.value:
         return None
     reason = f"{queries.named} cannot be grouped by {keys.named}"
-    return Refused(Fault(reason, tuple(symbol.key for symbol in keys.symbols)))
+    return Unbuildable(ConfigFault(reason, tuple(symbol.key for symbol in keys.symbols)))
 
 
-def scaled(c: Config, head: Dim, scale: Scale = "power") -> Refused | None:
+def scaled(c: Config, head: Dim, scale: Scale = "power") -> Unbuildable | None:
     """Attention that is scaled by the width of a head."""
     if c.settled is None or not (
         (scale in _ZERO and not head.value) or (scale in _NEGATIVE and head.value < 0)
     ):
         return None
     keys = tuple(sorted(symbol.key for symbol in head.symbols))
-    return Refused(Fault(f"{head.named}: attention cannot be scaled by it", keys))
+    return Unbuildable(ConfigFault(f"{head.named}: attention cannot be scaled by it", keys))
 
 
 _ADDRESSED = 2**63 - 1  # bytes that a tensor in torch can have
 
 
-def unstored(c: Config, *shape: Dim, width: int = 4) -> Refused | None:
+def unstored(c: Config, *shape: Dim, width: int = 4) -> Unbuildable | None:
     """A tensor that is made and never stored, of that many bytes a number."""
     if c.settled is None:
         return None
@@ -132,20 +136,20 @@ def unstored(c: Config, *shape: Dim, width: int = 4) -> Refused | None:
     what = "a negative size" if min(sizes) < 0 else "more bytes than torch can address"
     keys = tuple(sorted({symbol.key for size in shape for symbol in size.symbols}))
     implied = " by ".join(size.named for size in shape)
-    return Refused(Fault(f"a tensor of {implied} would have {what}", keys))
+    return Unbuildable(ConfigFault(f"a tensor of {implied} would have {what}", keys))
 
 
-def depthwise(c: Config, channels: Dim) -> Refused | None:
+def depthwise(c: Config, channels: Dim) -> Unbuildable | None:
     """A convolution of each channel by itself: a group for each channel, at least one group."""
     if c.settled is None or channels.value > 0:
         return None
     keys = tuple(sorted(symbol.key for symbol in channels.symbols))
-    return Refused(
-        Fault(f"{channels.named}: a convolution of each channel needs one at least", keys)
+    return Unbuildable(
+        ConfigFault(f"{channels.named}: a convolution of each channel needs one at least", keys)
     )
 
 
-def generates(c: Config, key: str = "pad_token_id") -> Refused | None:
+def generates(c: Config, key: str = "pad_token_id") -> Unbuildable | None:
     """The settings of generate(), which take padding from a config that need not declare it."""
     token = c.attribute(key)
     if c.settled is None or token is None or isinstance(token, int | float):

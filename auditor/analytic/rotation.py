@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from auditor.analytic.blocks import Refused
+from auditor.analytic.blocks import Unbuildable
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, library
+from auditor.analytic.config_classes.completed import WRONG, said
 from auditor.analytic.config_classes.rope import KEY, standardize
-from auditor.analytic.config_classes.settled import WRONG, said
 from auditor.analytic.parts import refused
-from auditor.containers.words import described
+from auditor.messages import described
 
 _LENGTH = "original_max_position_embeddings"
 _ADDRESSED = 2**63  # bytes that a tensor can have, and the integers that one can hold
@@ -82,7 +82,7 @@ def turned(base: Any, dim: Any) -> Row:
 
 def rotation(
     c: Config, usual: Frequencies = partial_turns, *, kinds: Iterable[str] | None = None
-) -> Refused | None:
+) -> Unbuildable | None:
     """Nothing where all frequencies can be worked out; `kinds`: of each kind of layer its own."""
     if c.settled is None:
         return None
@@ -98,7 +98,7 @@ def rotation(
     return None
 
 
-def axial_rotation(c: Config, key: str = "hidden_size") -> Refused | None:
+def axial_rotation(c: Config, key: str = "hidden_size") -> Unbuildable | None:
     """That of images: half of a head turns by rows, and half by columns.
 
     `key`: the width that the heads share, where they have none of their own.
@@ -117,7 +117,7 @@ def axial_rotation(c: Config, key: str = "hidden_size") -> Refused | None:
     return None
 
 
-def turning(c: Config, width: int) -> Refused | None:
+def turning(c: Config, width: int) -> Unbuildable | None:
     """How much of a head turns, which attention works out, too: a share that is a number."""
     parameters = c.attribute(KEY) if c.settled else None
     share = parameters.get("partial_rotary_factor", 1.0) if isinstance(parameters, dict) else 1.0

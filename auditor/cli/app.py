@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from auditor.audit.guard import crash
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
-from auditor.examining.guard import crash
 from auditor.formats.printable import printable
 from auditor.streams import prepare
 

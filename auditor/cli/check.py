@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from auditor.audit import audit
+from auditor.audit.expected import require, require_oracle
+from auditor.audit.pipeline import audit
 from auditor.cli.console import (
     FailOn,
     QuietOption,
@@ -27,7 +28,6 @@ from auditor.cli.printing import (
     write_reports,
 )
 from auditor.errors import Reason, UsageError
-from auditor.expecting import require, require_oracle
 from auditor.reconciler.ignore import KINDS, Ignore
 from auditor.report import Report, Unaudited
 

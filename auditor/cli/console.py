@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from auditor.cli.signals import Stopped
-from auditor.containers.words import quoted
 from auditor.errors import Reason, StoreError, UsageError
 from auditor.formats.printable import printable
+from auditor.messages import quoted
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard
 from auditor.writing import write_atomically
 
 if TYPE_CHECKING:
-    from auditor.downloader.waiting import Wait
+    from auditor.downloader.waits import Wait
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is no terminal
@@ -73,7 +73,7 @@ def talk(*, quiet: bool) -> Callable[[str], None]:
         return keep_quiet
     if not sys.stderr.isatty():
         return say
-    from auditor.downloader.waiting import Talk, Waits  # noqa: PLC0415 - --help needs neither
+    from auditor.downloader.waits import Talk, Waits  # noqa: PLC0415 - --help needs neither
 
     return Talk(say, Waits(_stderr.count_down))
 

@@ -6,12 +6,12 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from auditor.audit.guard import outcome_of
 from auditor.cli.console import say, terminal, write
-from auditor.containers.words import quoted
 from auditor.errors import Reason, UsageError
-from auditor.examining.guard import outcome_of
 from auditor.formats import FORMATS, View
 from auditor.formats.printable import printable
+from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 
 _TABLE_DEPTH = 2

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from auditor.analytic.catalogue import model_types, siblings
-from auditor.audit import audit
-from auditor.audit import explain as explained
+from auditor.audit.pipeline import audit
+from auditor.audit.pipeline import explain as explained
+from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import (
     UNAUDITED,
     FailOn,
@@ -26,11 +27,11 @@ from auditor.cli.console import (
     write,
 )
 from auditor.cli.printing import FormatChoice, print_outcome
-from auditor.containers.words import quoted
-from auditor.downloader import dump, fetch
-from auditor.downloader.papers import NAMES as PAPERS
+from auditor.downloader import fetch
+from auditor.downloader.reference_configs import NAMES as PAPERS
 from auditor.errors import SourceError, UsageError
 from auditor.formats.printable import printable
+from auditor.messages import quoted
 from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
 from auditor.tensors import DTYPE_BITS
@@ -185,12 +186,14 @@ def architectures(
     ] = False,
 ) -> None:
     """List the model types with a closed form, and how many classes of each."""
-    from auditor.formats import known  # noqa: PLC0415 - rich, and all the families
+    from auditor.formats import architectures  # noqa: PLC0415 - rich, and all the families
 
     with guarded():
         types = {name: siblings(name) for name in model_types()}
         width, color = terminal()
         text = (
-            known.markdown(types) if markdown else known.render(types, PAPERS, width, color=color)
+            architectures.markdown(types)
+            if markdown
+            else architectures.render(types, PAPERS, width, color=color)
         )
         sys.stdout.write(text)

@@ -9,8 +9,8 @@ import typer
 
 from auditor.cli.console import UNAUDITED, FailOn, say
 from auditor.cli.sweep import exit_code
-from auditor.containers.words import quoted
 from auditor.formats.printable import printable
+from auditor.messages import quoted
 
 
 def report(  # noqa: PLR0913 - one parameter for each option

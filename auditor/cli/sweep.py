@@ -11,13 +11,13 @@ import typer
 
 from auditor.cli.console import CLEAN, FINDINGS, UNAUDITED, USAGE, FailOn, keep_quiet, say
 from auditor.cli.signals import Stopped
-from auditor.containers.words import quoted
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
+from auditor.messages import quoted
 
 if TYPE_CHECKING:
     from auditor.sweep.progress import Progress
-    from auditor.sweep.settings import Settings
+    from auditor.sweep.settings import SweepSettings
 
 
 def sweep(  # noqa: PLR0913 - one parameter for each option
@@ -180,7 +180,7 @@ def _reported(store: Path, reports: Path, night: str) -> str:
     return f"wrote {quoted(str(written.folder))}"
 
 
-def _planned(settings: "Settings", token: str | None, progress: "Progress") -> str:
+def _planned(settings: "SweepSettings", token: str | None, progress: "Progress") -> str:
     """The estimate, as it is printed."""
     from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
 
@@ -208,7 +208,7 @@ def exit_code(alarms: Any, fail_on: FailOn) -> int:
     return max(codes)
 
 
-def _settings(source: str | None, asked: dict[str, Any]) -> "Settings":
+def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
     from auditor.sweep import settings  # noqa: PLC0415 - as above
 
     if source and source.endswith(".toml"):
@@ -223,10 +223,12 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "Settings":
     elif source:
         ids = settings.ids_in(Path(source))
     found = settings.chosen(ids=ids, **asked)
-    return settings.Settings(selections=(found,) if found else ())
+    return settings.SweepSettings(selections=(found,) if found else ())
 
 
-def _bounded(settings: "Settings", output: dict[str, Any], bounds: dict[str, Any]) -> "Settings":
+def _bounded(
+    settings: "SweepSettings", output: dict[str, Any], bounds: dict[str, Any]
+) -> "SweepSettings":
     """The settings under what the command line says of the store, and its bounds."""
     kept, given = (
         {name: value for name, value in asked.items() if value is not None}

@@ -1,7 +1,7 @@
 """Containers: pure functions from the first bytes of a file to what it declares. No I/O."""
 
+from auditor.containers.bounded_json import lfs_pointer_size, parse_object
 from auditor.containers.index import Index, parse_index
-from auditor.containers.jsons import lfs_pointer_size, parse_object
 from auditor.containers.safetensors import MAX_HEADER, Header, header_span, parse_header, size_fault
 
 __all__ = [

@@ -19,14 +19,14 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
+from auditor.containers.bounded_json import lfs_fault
 from auditor.containers.ggml import REMOVED, TYPES, GgmlType
 from auditor.containers.gguf_reader import NAMES, U32, Cursor, Skipped, Value
-from auditor.containers.jsons import lfs_fault
-from auditor.containers.kinds import Table
 from auditor.containers.magic import identity
-from auditor.containers.sparse import Sparse
-from auditor.containers.words import described, named, quoted
+from auditor.containers.partial_file import PartialFile
+from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
+from auditor.messages import described, named, quoted
 from auditor.tensors import Span, StoredTensor
 
 MAGIC = b"GGUF"
@@ -91,7 +91,7 @@ class _Entry(NamedTuple):
         return prod(self.shape) // self.type.block * self.type.size
 
 
-def parse(file: str, sparse: Sparse) -> GgufHeader:
+def parse(file: str, sparse: PartialFile) -> GgufHeader:
     """The header that a file begins with; NeedsBytes where more of it is needed."""
     try:
         return _parse(file, sparse)
@@ -99,7 +99,7 @@ def parse(file: str, sparse: Sparse) -> GgufHeader:
         raise CheckpointError(f"{named(file)} {error}") from None
 
 
-def _parse(file: str, sparse: Sparse) -> GgufHeader:
+def _parse(file: str, sparse: PartialFile) -> GgufHeader:
     cursor = Cursor(sparse)
     version = _begin(cursor)
     tensors, pairs = cursor.u64("the number of tensors"), cursor.u64("the number of pairs")

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from auditor.containers.sparse import NeedsBytes, Sparse
-from auditor.containers.words import quoted
+from auditor.containers.partial_file import NeedsBytes, PartialFile
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 from auditor.tensors import Span
 
 
@@ -67,7 +67,7 @@ NAMES = {**{number: name for number, (name, *_) in _SCALARS.items()}, 8: "string
 class Cursor:
     """A place in a file, from its start on. Whatever passes the end raises CheckpointError."""
 
-    def __init__(self, sparse: Sparse) -> None:
+    def __init__(self, sparse: PartialFile) -> None:
         self.big_endian = False
         self.size = sparse.size
         self._sparse = sparse

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from auditor.containers.jsons import load_object
-from auditor.containers.words import described, named, quoted
+from auditor.containers.bounded_json import load_object
 from auditor.errors import CheckpointError
+from auditor.messages import described, named, quoted
 from auditor.tensors import names_fault
 
 # Bytes. DeepSeek-V3's index with its 92,000 names has 8.9 MB, Kimi K2 Thinking's 208,000 some 25.
 MAX_INDEX = 32 * 1024 * 1024
 # Files of one model. The largest known have 163 and 191; 100,000 took 4.5 seconds and 125 MB.
 MAX_SHARDS = 10_000
-MAX_NAMES = 250_000  # tensors, as many as are read of headers (`downloader/heads.py`)
+MAX_NAMES = 250_000  # tensors, as many as are read of headers (`downloader/headers.py`)
 _MAX_VALUES = 300_000  # in its JSON: those, and its metadata
 
 _PART_BYTES = 255  # of a file's name on ext4, APFS and NTFS

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from auditor.containers.bounded_json import lfs_fault, parse_object
 from auditor.containers.index import shard_fault
-from auditor.containers.jsons import lfs_fault, parse_object
-from auditor.containers.words import described, named, quoted
 from auditor.errors import CheckpointError
+from auditor.messages import described, named, quoted
 
 PIPELINE = "model_index.json"  # of diffusers
 MODULES = "modules.json"  # of sentence-transformers
@@ -36,7 +36,7 @@ MAX_COMPONENTS = 64
 _PAIR = 2  # [library, class]
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """One component as the manifest declares it."""
 
     folder: str  # "" for the repository's own
@@ -49,7 +49,7 @@ class Manifest(NamedTuple):
 
     file: str
     target: str | None  # the class of the whole
-    entries: tuple[Entry, ...]  # sorted by folder, which are all different
+    entries: tuple[ManifestEntry, ...]  # sorted by folder, which are all different
 
 
 def parse_manifest(file: str, content: bytes) -> Manifest:
@@ -76,13 +76,13 @@ def _pipeline(file: str, content: bytes) -> Manifest:
     target = document.get("_class_name")
     if target is not None and not isinstance(target, str):
         raise CheckpointError(f"{named(file)}: _class_name is {described(target)}, no class")
-    entries: list[Entry] = []
+    entries: list[ManifestEntry] = []
     for name, value in document.items():
         if name.startswith("_") or not isinstance(value, list) or len(value) != _PAIR:
             continue
         match value:
             case [str(library), str(kind)]:
-                entries.append(Entry(name, library, kind))
+                entries.append(ManifestEntry(name, library, kind))
             case [str(), _] | [_, str()]:
                 raise CheckpointError(
                     f"{named(file)}: {quoted(name)} should be [library, class], and is "
@@ -102,7 +102,7 @@ def _modules(file: str, content: bytes) -> Manifest:
     modules = wrapped["modules"]
     if not isinstance(modules, list) or len(wrapped) > 1:
         raise CheckpointError(f"{named(file)}: expected a list, found {described(modules)}")
-    found: dict[str, Entry] = {}
+    found: dict[str, ManifestEntry] = {}
     for entry in sorted(_module_entries(file, modules)):
         other = found.get(entry.folder)
         if other is not None and _weighs(other) and _weighs(entry):
@@ -113,12 +113,12 @@ def _modules(file: str, content: bytes) -> Manifest:
     return Manifest(file=file, target="SentenceTransformer", entries=tuple(sorted(found.values())))
 
 
-def _weighs(entry: Entry) -> bool:
+def _weighs(entry: ManifestEntry) -> bool:
     """Whether a module has weights, as far as its class is known."""
     return entry.library != SENTENCE or entry.kind in LEARNING
 
 
-def _module_entries(file: str, modules: list[object]) -> Iterator[Entry]:
+def _module_entries(file: str, modules: list[object]) -> Iterator[ManifestEntry]:
     for number, module in enumerate(modules):
         fields: Mapping[str, object] = module if isinstance(module, dict) else {}
         path, kind = fields.get("path"), fields.get("type")
@@ -128,4 +128,4 @@ def _module_entries(file: str, modules: list[object]) -> Iterator[Entry]:
                 f"type {described(kind)}, expected strings"
             )
         folder = "/".join(part for part in path.split("/") if part not in {"", "."})
-        yield Entry(folder, kind.partition(".")[0], kind.rpartition(".")[2])
+        yield ManifestEntry(folder, kind.partition(".")[0], kind.rpartition(".")[2])

@@ -8,7 +8,7 @@ made of.
 import math
 import re
 
-from auditor.containers.words import quoted
+from auditor.messages import quoted
 
 MAX_LONG = 256  # bytes of one integer, 616 digits; torch's magic number has ten
 _MAX_DIGITS = 2 * MAX_LONG

@@ -6,13 +6,13 @@ What CPython's unpickler in C does with an opcode is done here, or is a fault.
 from auditor.containers import pickle_arguments as arguments
 from auditor.containers.pickle_arguments import MAX_LONG, FaultError
 from auditor.containers.pickle_reader import Reader
-from auditor.containers.pickled import (
+from auditor.containers.pickle_values import (
     Call,
     Global,
-    Group,
     Octets,
-    Pairs,
     Persistent,
+    PickledDict,
+    PickledSet,
     is_class,
     kind,
 )
@@ -27,7 +27,7 @@ MAX_MARKS = 10_000  # set and not gone back to: pickle itself recurses a thousan
 MAX_HANDED = 1_000_000  # values in the arguments of all calls, ten of which each tensor has
 MAX_TEXT = 1024 * 1024  # bytes of one string
 
-_FILLED = frozenset({list, Pairs, Octets, Group})  # what can be filled once it is made
+_FILLED = frozenset({list, PickledDict, Octets, PickledSet})  # what can be filled once it is made
 _DEEPEST = 4  # levels of a call's arguments that are kept as they were when it was made
 
 
@@ -137,8 +137,8 @@ class Machine(Reader):
     def is_unhashable(self, value: object) -> bool:
         if isinstance(value, tuple):
             return id(value) in self.unhashable
-        return isinstance(value, list | Pairs | Octets) or (
-            isinstance(value, Group) and not value.frozen
+        return isinstance(value, list | PickledDict | Octets) or (
+            isinstance(value, PickledSet) and not value.frozen
         )
 
     # --- containers ---
@@ -152,7 +152,7 @@ class Machine(Reader):
 
     def add(self, items: list[object]) -> None:
         target = self.top()
-        if isinstance(target, Group) and not target.frozen:
+        if isinstance(target, PickledSet) and not target.frozen:
             target.items.extend(self.hashed(items))
         elif not isinstance(target, Call):  # as above
             raise FaultError(f"adds to {kind(target)}")
@@ -165,7 +165,7 @@ class Machine(Reader):
         target, pairs = self.top(), self.paired(items)
         if isinstance(target, Call) and target.pairs is None:
             target.pairs = []
-        kept = target.pairs if isinstance(target, Pairs | Call) else None
+        kept = target.pairs if isinstance(target, PickledDict | Call) else None
         if kept is None:
             raise FaultError(f"sets items of {kind(target)}")
         kept.extend(pairs)
@@ -214,11 +214,11 @@ class Machine(Reader):
 
     def as_it_is(self, value: object, levels: int) -> object:
         """The value as a call sees it: lists and dicts in it may be filled further afterwards."""
-        if not levels or not isinstance(value, tuple | list | Pairs):
+        if not levels or not isinstance(value, tuple | list | PickledDict):
             return value
-        if isinstance(value, Pairs):
+        if isinstance(value, PickledDict):
             self.hand(len(value.pairs))
-            return Pairs([*value.pairs])
+            return PickledDict([*value.pairs])
         self.hand(len(value))
         items = [self.as_it_is(one, levels - 1) for one in value]
         return items if isinstance(value, list) else tuple(items)
@@ -234,7 +234,7 @@ class Machine(Reader):
 
     def new_object_ex(self) -> None:
         keywords, args = self.pop(), self.pop()
-        if not (isinstance(args, tuple) and isinstance(keywords, Pairs)):
+        if not (isinstance(args, tuple) and isinstance(keywords, PickledDict)):
             raise FaultError(f"makes an object with {kind(args)} and {kind(keywords)}")
         self.called("NEWOBJ_EX", self.pop(), self.tuple_with([args, keywords]))
 

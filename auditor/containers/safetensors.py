@@ -14,12 +14,12 @@ from math import prod
 from operator import eq, itemgetter
 from typing import Any, NamedTuple
 
-from auditor.containers import serde
-from auditor.containers.jsons import MAX_VALUES, bounds_fault, lfs_fault
+from auditor.containers import safetensors_json
+from auditor.containers.bounded_json import MAX_VALUES, bounds_fault, lfs_fault
 from auditor.containers.magic import identity
-from auditor.containers.serde import U64_MAX
-from auditor.containers.words import named, quoted
+from auditor.containers.safetensors_json import U64_MAX
 from auditor.errors import CheckpointError
+from auditor.messages import named, quoted
 from auditor.tensors import DTYPE_BITS, Span, StoredTensor, names_fault
 
 LENGTH_BYTES = 8
@@ -99,7 +99,7 @@ def parse_header(file: str, head: bytes) -> Header:
     view = memoryview(head)[span.start : span.stop]  # 100 MB are not copied once more
     if len(view) < span.length:
         raise CheckpointError(f"{named(file)} {_length_fault(span.length, len(head))}")
-    if len(view) > MAX_VALUES and (fault := bounds_fault(bytes(view), serde.MAX_DEPTH)):
+    if len(view) > MAX_VALUES and (fault := bounds_fault(bytes(view), safetensors_json.MAX_DEPTH)):
         raise CheckpointError(f"the header of {named(file)} {fault}")
     parsed = _canonical(file, view) or _exact(file, bytes(view))
     if fault := names_fault([tensor.name for tensor in parsed.tensors]):
@@ -181,7 +181,7 @@ def _cut_up(file: str, text: str) -> _Parsed:
     pairs = dict(_cut(_PAIR, _PAIR_MARKS, f"{metadata},")) if metadata else {}
     parsed = _parsed(file, pairs, chain.from_iterable(_tensors(text, at, end)))
     names = [tensor[0] for tensor in parsed.tensors]  # in order
-    if serde.METADATA in names or any(map(eq, names, islice(names, 1, None))):
+    if safetensors_json.METADATA in names or any(map(eq, names, islice(names, 1, None))):
         raise ValueError
     return parsed
 
@@ -216,9 +216,9 @@ def _cut(pattern: re.Pattern[str], marks: int, text: str) -> list[Any]:
 
 def _exact(file: str, content: bytes) -> _Parsed:
     """Any header, field by field as serde reads it: the judge, and the source of the messages."""
-    if fault := bounds_fault(content, serde.MAX_DEPTH, _MAX_EXACT_VALUES):
+    if fault := bounds_fault(content, safetensors_json.MAX_DEPTH, _MAX_EXACT_VALUES):
         raise CheckpointError(f"the header of {named(file)} {fault}")
-    metadata, entries = serde.read(file, content)
+    metadata, entries = safetensors_json.read(file, content)
     return _parsed(
         file,
         metadata,

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from auditor.containers.pickled import Call, Global, Group, Pairs, is_text
+from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet, is_text
 from auditor.containers.torch_storages import Unreadable
-from auditor.containers.torch_tensors import View, attributes, tensor
-from auditor.containers.words import quoted
+from auditor.containers.torch_tensors import TensorView, attributes, tensor
+from auditor.messages import quoted
 
 # Keys under which training scripts keep the model's state dict, the likeliest first: Lightning
 # and most others, then torch's own examples, then DeepSpeed, then restoration models (EMA first).
@@ -45,7 +45,7 @@ _SHOWN = 5
 class StateDict:
     """The tensors of a state dict, in its order."""
 
-    tensors: Mapping[str, View]
+    tensors: Mapping[str, TensorView]
     unreadable: Mapping[str, str]  # names -> why, the verb first
     note: str | None = None  # which part of the value this is, where it is not the whole
     fault: str | None = None  # why not all of it was looked at; the verb first
@@ -54,13 +54,13 @@ class StateDict:
 def state_dict(value: object) -> StateDict:
     """The model's tensors in a pickled value: all of it, or what stands under a known key."""
     walk = _Walk()
-    tensors: dict[str, View] = {}
+    tensors: dict[str, TensorView] = {}
     unreadable: dict[str, str] = {}
     note, fault = None, None
     try:
         value, note = _unwrapped(walk, value)
         for name, found in walk.each_once(value):
-            if isinstance(found, View):
+            if isinstance(found, TensorView):
                 tensors[name] = found
             else:
                 unreadable[name] = found.reason
@@ -71,7 +71,7 @@ def state_dict(value: object) -> StateDict:
 
 def is_dict(value: object) -> bool:
     """Whether a value is a dict, of tensors or not."""
-    return isinstance(value, Pairs) or (isinstance(value, Call) and _makes_dict(value))
+    return isinstance(value, PickledDict) or (isinstance(value, Call) and _makes_dict(value))
 
 
 def _makes_dict(call: Call) -> bool:
@@ -129,7 +129,7 @@ class _Walk:
         """How many tensors a value holds; counts no further than `enough`."""
         return sum(1 for _ in islice(self.named(value), enough))
 
-    def named(self, value: object) -> Iterator[tuple[str, View | Unreadable]]:
+    def named(self, value: object) -> Iterator[tuple[str, TensorView | Unreadable]]:
         """Every tensor in a value, by its dotted name, in the value's order."""
         waiting: list[tuple[str, object, int]] = [("", value, 0)]
         while waiting:
@@ -147,7 +147,7 @@ class _Walk:
                 waiting.append((dotted, child, depth + 1))
             waiting[start:] = reversed(waiting[start:])
 
-    def each_once(self, value: object) -> Iterator[tuple[str, View | Unreadable]]:
+    def each_once(self, value: object) -> Iterator[tuple[str, TensorView | Unreadable]]:
         """The same; a name that comes twice ("a.b", and "b" in "a") is two tensors and no name."""
         seen: set[str] = set()
         for name, found in self.named(value):
@@ -159,7 +159,7 @@ class _Walk:
     def children(self, value: object) -> dict[str, object]:
         """What a container holds by its keys; the last of those that are there twice."""
         match value:
-            case Pairs(pairs=pairs):
+            case PickledDict(pairs=pairs):
                 return self._by_key(pairs)
             case list() | tuple():
                 self._spend(values=len(value))
@@ -168,9 +168,9 @@ class _Walk:
                 given = _given(value)
                 self._spend(values=len(given))
                 return self._by_key([*given, *(pairs or [])])
-            case Call(state=Pairs(pairs=pairs)):
+            case Call(state=PickledDict(pairs=pairs)):
                 return self._of_module(self._by_key(pairs))
-            case Group(items=items):
+            case PickledSet(items=items):
                 self._spend(values=len(items))
                 return {str(place): one for place, one in enumerate(items)}
             case _:
@@ -180,7 +180,7 @@ class _Walk:
         """What the state_dict() of a module would hold, by the attributes of the module."""
         held = (self.children(state.get(part)) for part in _PARTS)
         match state.get("_non_persistent_buffers_set"):
-            case Group(items=names):
+            case PickledSet(items=names):
                 pass
             case Call(args=args):
                 names = _listed_in(args)
@@ -246,7 +246,7 @@ def _given(call: Call) -> list[tuple[object, object]]:
     match args:
         case ():
             return []
-        case (Pairs(pairs=pairs),):
+        case (PickledDict(pairs=pairs),):
             return pairs
         case (list() | tuple() as items,) if call.callee != _COUNTER:
             if all(isinstance(one, list | tuple) and len(one) == 2 for one in items):  # noqa: PLR2004 - key, value

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from auditor.containers import zips
+from auditor.containers import zip_directory
+from auditor.containers.partial_file import PartialFile
 from auditor.containers.pickle_reader import MAX_PICKLE
-from auditor.containers.sparse import Sparse
 from auditor.containers.torch_storages import Held, Storage
-from auditor.containers.words import named, quoted
 from auditor.errors import CheckpointError
+from auditor.messages import named, quoted
 from auditor.tensors import Span
 
 _ALIGNED = 64  # bytes; where torch's writer lets the data of an entry begin
@@ -26,12 +26,12 @@ _VERSIONS = (b"version", b".data/version")  # torch opens no archive without one
 class TorchArchive:
     """An archive that torch's reader opens, as far as its directory tells."""
 
-    zip: zips.Archive
+    zip: zip_directory.Archive
     folder: bytes  # with the slash
-    data: zips.Entry  # of the pickle
+    data: zip_directory.ZipEntry  # of the pickle
 
-    def pickle(self, sparse: Sparse) -> bytes:
-        return zips.content(self.zip, self.data, sparse, MAX_PICKLE)
+    def pickle(self, sparse: PartialFile) -> bytes:
+        return zip_directory.content(self.zip, self.data, sparse, MAX_PICKLE)
 
     def held(self, storages: Mapping[str, Storage]) -> Held:
         """Where the storages lie, and which of them cannot be what the pickle says."""
@@ -52,9 +52,9 @@ class TorchArchive:
         return Held(spans, faults)
 
 
-def open_archive(file: str, sparse: Sparse) -> TorchArchive:
+def open_archive(file: str, sparse: PartialFile) -> TorchArchive:
     """The archive; raises CheckpointError where torch opens none, or could open another."""
-    archive = zips.directory(file, sparse)
+    archive = zip_directory.directory(file, sparse)
     first = next(iter(archive.entries.values()), None)
     folder = first.raw.partition(b"/")[0] + b"/" if first else b"/"
     if archive.find(folder + b"constants.pkl"):
@@ -78,7 +78,7 @@ def open_archive(file: str, sparse: Sparse) -> TorchArchive:
     return TorchArchive(archive, folder, entry)
 
 
-def _require_one_folder(archive: zips.Archive, folder: bytes) -> None:
+def _require_one_folder(archive: zip_directory.Archive, folder: bytes) -> None:
     for entry in archive.entries.values():
         if not entry.raw.startswith(folder):
             raise CheckpointError(
@@ -91,7 +91,7 @@ def _text(folder: bytes) -> str:
     return folder.decode("utf-8", "backslashreplace")
 
 
-def _data_start(entry: zips.Entry) -> int:
+def _data_start(entry: zip_directory.ZipEntry) -> int:
     """Where torch's writer lets an entry's data begin, as far as the directory tells.
 
     Behind a field of padding, and 64-bit sizes where they are needed, at the next multiple of 64.

@@ -6,13 +6,13 @@ the storages. Only of the value torch gives the unpickler a persistent_load, whi
 
 from typing import NamedTuple
 
+from auditor.containers.partial_file import NeedsBytes, PartialFile
+from auditor.containers.pickle_interpreter import follow
 from auditor.containers.pickle_reader import MAX_PICKLE
-from auditor.containers.pickled import Ran
-from auditor.containers.pickles import follow
-from auditor.containers.sparse import NeedsBytes, Sparse
+from auditor.containers.pickle_values import Ran
 from auditor.containers.torch_storages import Held, asked_keys, storages
-from auditor.containers.words import named, quoted
 from auditor.errors import CheckpointError
+from auditor.messages import named, quoted
 from auditor.tensors import Span
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -23,7 +23,7 @@ _LENGTH = 8  # bytes before each storage
 _TAR = 512  # bytes of a tar archive's first block
 
 
-class Legacy(NamedTuple):
+class LegacyFile(NamedTuple):
     """What a legacy file says: its pickles, up to one with a fault, and what that fault is."""
 
     runs: list[Ran]
@@ -43,7 +43,7 @@ class Legacy(NamedTuple):
         )
 
 
-def read_legacy(file: str, sparse: Sparse) -> Legacy:
+def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
     """The pickles of the file, followed; raises CheckpointError where torch reads something else.
 
     torch.load asks first whether the file is a tar archive, whatever it begins with.
@@ -54,8 +54,8 @@ def read_legacy(file: str, sparse: Sparse) -> Legacy:
         )
     runs = _pickles(file, sparse)
     if broken := _fault(runs):
-        return Legacy(runs, f"{named(file)}{broken}", Held({}, {}))
-    return Legacy(runs, None, _held(file, runs, sparse.size))
+        return LegacyFile(runs, f"{named(file)}{broken}", Held({}, {}))
+    return LegacyFile(runs, None, _held(file, runs, sparse.size))
 
 
 def _is_tar(block: bytes) -> bool:
@@ -69,7 +69,7 @@ def _is_tar(block: bytes) -> bool:
     return True
 
 
-def _pickles(file: str, sparse: Sparse) -> list[Ran]:
+def _pickles(file: str, sparse: PartialFile) -> list[Ran]:
     """The pickles that the file begins with, up to one that has a fault or is of no use here."""
     data = next((part.data for part in sparse.parts if part.start == 0), b"")
     runs: list[Ran] = []

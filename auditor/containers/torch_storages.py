@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.pickled import Global, Persistent, Ran, is_class, is_text
-from auditor.containers.words import quoted
+from auditor.containers.pickle_values import Global, Persistent, Ran, is_class, is_text
+from auditor.messages import quoted
 from auditor.tensors import Span
 
 # torch's dtypes -> the name that the safetensors format has for it, in upper case where it has

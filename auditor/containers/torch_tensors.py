@@ -6,16 +6,16 @@ from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.pickled import Call, Global, Pairs, Persistent
+from auditor.containers.pickle_values import Call, Global, Persistent, PickledDict
 from auditor.containers.torch_storages import DTYPES, Storage, Unreadable, storage
-from auditor.containers.words import quoted
+from auditor.messages import quoted
 
 _LARGEST = 2**63
 _MOST_DIMENSIONS = 64  # torch's own bound
 _DEEPEST = 8  # wrappers around one tensor: a Parameter, a subclass, its state
 
 
-class View(NamedTuple):
+class TensorView(NamedTuple):
     """A tensor: some numbers of a storage."""
 
     storage: Storage
@@ -34,7 +34,7 @@ class View(NamedTuple):
 _CHANGED = Unreadable("is given a state that may change its shape once it is built")
 
 
-def tensor(value: object) -> View | Unreadable | None:
+def tensor(value: object) -> TensorView | Unreadable | None:
     """The tensor that a value is; None: it is not a tensor."""
     changed: Unreadable | None = None
     for _ in range(_DEEPEST):
@@ -95,7 +95,7 @@ def _rules(name: str) -> bool:
 def attributes(state: object) -> list[tuple[object, object]] | None:
     """The items of a dict that becomes attributes; None: it is not a dict, or not a known one."""
     match state:
-        case Pairs(pairs=pairs):
+        case PickledDict(pairs=pairs):
             return pairs
         case Call(callee=Global("collections", "OrderedDict"), args=(), pairs=pairs, built=False):
             return pairs or []
@@ -103,7 +103,7 @@ def attributes(state: object) -> list[tuple[object, object]] | None:
             return None
 
 
-def _strided(args: tuple[object, ...]) -> View | Unreadable:
+def _strided(args: tuple[object, ...]) -> TensorView | Unreadable:
     """(storage, offset, size, stride, ...); the dtype is the storage's."""
     match args:
         case (Persistent() as kept, int(offset), size, stride, *_):
@@ -117,7 +117,7 @@ def _strided(args: tuple[object, ...]) -> View | Unreadable:
             return Unreadable("is not built as torch builds tensors")
 
 
-def _typed(args: tuple[object, ...]) -> View | Unreadable:
+def _typed(args: tuple[object, ...]) -> TensorView | Unreadable:
     """(storage, offset, size, stride, requires_grad, hooks, dtype, ...); the storage is bytes."""
     match args:
         case (Persistent() as kept, int(offset), size, stride, _, _, Global("torch", dtype), *_):
@@ -139,7 +139,7 @@ def _meta(_args: tuple[object, ...]) -> Unreadable:
 
 def _view(
     held: Storage, dtype: str, offset: int, size: object, stride: object
-) -> View | Unreadable:
+) -> TensorView | Unreadable:
     shape, steps = _whole_numbers(size), _whole_numbers(stride)
     if dtype not in DTYPES:
         return Unreadable(f"has the dtype {quoted(dtype)}, which is not known")
@@ -152,7 +152,7 @@ def _view(
     stop = start + (reach + 1) * width if count else 0  # an empty view may begin anywhere
     if name == "F4" and shape:
         shape = (*shape[:-1], 2 * shape[-1])
-    return View(held, name, shape, start, count * width, stop)
+    return TensorView(held, name, shape, start, count * width, stop)
 
 
 def _reach(dimension: int, step: int) -> int:
@@ -169,7 +169,7 @@ def _whole_numbers(value: object) -> tuple[int, ...] | None:
     return numbers if len(numbers) == len(value) else None
 
 
-_READERS: Mapping[str, Callable[[tuple[object, ...]], View | Unreadable]] = MappingProxyType(
+_READERS: Mapping[str, Callable[[tuple[object, ...]], TensorView | Unreadable]] = MappingProxyType(
     {
         "_rebuild_tensor": _strided,
         "_rebuild_tensor_v2": _strided,

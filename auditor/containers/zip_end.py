@@ -8,9 +8,9 @@ neither, so that one file can be two archives. What can be read in two ways is r
 from struct import Struct
 from typing import NamedTuple
 
-from auditor.containers.sparse import Sparse
-from auditor.containers.words import named
+from auditor.containers.partial_file import PartialFile
 from auditor.errors import CheckpointError
+from auditor.messages import named
 from auditor.tensors import Span
 
 _MARK, _MARK64, _MARK_LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
@@ -43,7 +43,7 @@ class End(NamedTuple):
     start: int
 
 
-def find_end(file: str, sparse: Sparse) -> End:
+def find_end(file: str, sparse: PartialFile) -> End:
     """What the records at the end say; raises CheckpointError where two readers could differ."""
     at, record = _last(file, sparse)
     narrow = _Numbers(*_END.unpack(record)[1:7])
@@ -59,7 +59,7 @@ def find_end(file: str, sparse: Sparse) -> End:
     return End(numbers.entries, numbers.length, numbers.start)
 
 
-def _last(file: str, sparse: Sparse) -> tuple[int, bytes]:
+def _last(file: str, sparse: PartialFile) -> tuple[int, bytes]:
     """Offset and bytes of the last record that has room behind it; its comment ends the file."""
     size = sparse.size
     start = max(0, size - _END.size - _LOCATOR.size - _END64.size)
@@ -84,7 +84,7 @@ def _last(file: str, sparse: Sparse) -> tuple[int, bytes]:
     return start + at, record
 
 
-def _with_zip64(file: str, sparse: Sparse, narrow: _Numbers, at: int) -> tuple[_Numbers, int]:
+def _with_zip64(file: str, sparse: PartialFile, narrow: _Numbers, at: int) -> tuple[_Numbers, int]:
     """The numbers, and where the first of the records begins that say them."""
     fault = CheckpointError(f"{named(file)} has a zip64 directory whose records contradict it")
     asked = any(one == full for one, full in zip(narrow, _FULL, strict=True))

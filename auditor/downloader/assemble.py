@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
+from auditor.checkpoint.filenames import variant_of
+from auditor.checkpoint.named_files import based_weights, named_weights
+from auditor.checkpoint.selection import FileSelection, SelectedComponent
+from auditor.checkpoint.snapshot import Component, RepoFile, TextFile, WeightHeader
+from auditor.checkpoint.unindexed_files import named_as_model, unnamed
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
-from auditor.downloader.heads import ENTRY, FIRST_READ, ROOM, bounded
-from auditor.downloader.hints import based_weights, named_weights
-from auditor.downloader.reads import as_they_end, own_pool, part_of
-from auditor.downloader.selection import Part, Selection
-from auditor.downloader.snapshot import Component, FileHead, RepoFile, TextFile
-from auditor.downloader.standard import variant_of
-from auditor.downloader.unnamed import named_as_model, unnamed
+from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, bounded
+from auditor.downloader.parallel import as_they_end, own_pool, part_of
 from auditor.errors import CheckpointError, Reason, SourceError
 
 # Bytes of config.json. Those of the corpus and of the Hub's usual models have a few kB; a map
@@ -23,25 +23,25 @@ from auditor.errors import CheckpointError, Reason, SourceError
 MAX_CONFIG = 16 * 1024 * 1024
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """What a source can do with one file of its listing; called from several threads."""
 
     def text(self, file: RepoFile, limit: int) -> TextFile: ...
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> FileHead: ...
+    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader: ...
 
     def stop(self) -> None:
         """Another read has failed for good: end the waits of those under way."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contents:
+class ReadFiles:
     """What was read: the middle of a Snapshot."""
 
     config: TextFile | None
     index: TextFile | None = None
-    heads: tuple[FileHead, ...] = ()
-    twins: tuple[FileHead, ...] = ()
+    heads: tuple[WeightHeader, ...] = ()
+    twins: tuple[WeightHeader, ...] = ()
     unopened: tuple[str, ...] = ()
     packing: TextFile | None = None
     settings: TextFile | None = None
@@ -50,11 +50,11 @@ class Contents:
 
 
 def assemble(
-    reader: Reader,
+    reader: FileReader,
     files: Sequence[RepoFile],
-    selection: Selection,
+    selection: FileSelection,
     pool: Executor | None = None,
-) -> Contents:
+) -> ReadFiles:
     """Read the selection: config beside the weight file or the index, then all shards.
 
     Of several models that is done side by side, of those that the manifest names. The reads are of
@@ -81,7 +81,7 @@ def assemble(
             Component(folder=part.folder, **fields)
             for part, fields in zip(parts, found[1:], strict=True)
         )
-        return Contents(
+        return ReadFiles(
             **found[0],
             packing=packing.result(),
             manifest=manifest,
@@ -89,7 +89,9 @@ def assemble(
         )
 
 
-def _meant(parts: tuple[Part, ...], manifest: TextFile | None) -> tuple[Part, ...]:
+def _meant(
+    parts: tuple[SelectedComponent, ...], manifest: TextFile | None
+) -> tuple[SelectedComponent, ...]:
     """The parts that the manifest names; all parts if there is no manifest that can be read."""
     if manifest is not None:
         try:
@@ -112,11 +114,11 @@ class _Begun:
     config: Future[TextFile | None]
     index: Future[TextFile | None]
     settings: Future[TextFile | None]
-    heads: tuple[Future[FileHead], ...]
-    twins: tuple[Future[FileHead | None], ...]
+    heads: tuple[Future[WeightHeader], ...]
+    twins: tuple[Future[WeightHeader | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
     # Files of which nothing but their names in the index can tell that they are the model's.
-    doubtful: tuple[Future[FileHead], ...] = ()
+    doubtful: tuple[Future[WeightHeader], ...] = ()
 
     @property
     def first(self) -> tuple[Future[Any], ...]:
@@ -125,7 +127,7 @@ class _Begun:
 
 
 def _begin(
-    reads: Executor, reader: Reader, listing: dict[str, RepoFile], selection: Selection
+    reads: Executor, reader: FileReader, listing: dict[str, RepoFile], selection: FileSelection
 ) -> _Begun:
     """Config, index, weight files and twins: whichever are selected, all at once."""
     weights = () if selection.weights is None else (selection.weights,)
@@ -142,13 +144,13 @@ def _begin(
 
 
 def _text(
-    reader: Reader, listing: dict[str, RepoFile], name: str | None, limit: int
+    reader: FileReader, listing: dict[str, RepoFile], name: str | None, limit: int
 ) -> TextFile | None:
     return None if name is None else reader.text(listing[name], limit)
 
 
 def _with_shards(
-    reads: Executor, reader: Reader, listing: dict[str, RepoFile], begun: _Begun
+    reads: Executor, reader: FileReader, listing: dict[str, RepoFile], begun: _Begun
 ) -> _Begun:
     """The shards that an index names are read as well."""
     begun = _as_configured(reads, reader, listing, begun)
@@ -174,7 +176,7 @@ def _with_shards(
 
 
 def _as_configured(
-    reads: Executor, reader: Reader, listing: dict[str, RepoFile], begun: _Begun
+    reads: Executor, reader: FileReader, listing: dict[str, RepoFile], begun: _Begun
 ) -> _Begun:
     """The file that the config itself names, in the place of the usual one."""
     found = named_weights(begun.config.result(), listing)
@@ -193,8 +195,8 @@ def _as_configured(
 
 
 def _as_hinted(
-    reads: Executor, reader: Reader, listing: dict[str, RepoFile], selection: Selection
-) -> Selection:
+    reads: Executor, reader: FileReader, listing: dict[str, RepoFile], selection: FileSelection
+) -> FileSelection:
     """The selection that the hints come to; raises SourceError where there is nothing to read."""
     read = [reads.submit(_text, reader, listing, name, MAX_CONFIG) for name in selection.hints]
     names = frozenset(name for name in listing if "/" not in name)
@@ -202,7 +204,7 @@ def _as_hinted(
         found = text and (named_weights(text, listing) or based_weights(text, names))
         if found:
             return replace(selection, **vars(found), hints=(), otherwise=None)
-    if isinstance(selection.otherwise, Selection):
+    if isinstance(selection.otherwise, FileSelection):
         return selection.otherwise
     raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "there are no weights")
 
@@ -210,7 +212,7 @@ def _as_hinted(
 class _Knowing:
     """A reader that reads no text twice."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: FileReader) -> None:
         self._reader = reader
         self._texts: dict[str, TextFile] = {}
         self.head, self.stop = reader.head, reader.stop
@@ -238,7 +240,7 @@ def _contents(begun: _Begun) -> dict[str, Any]:
     }
 
 
-def _shares(head: FileHead, index: TextFile | None) -> bool:
+def _shares(head: WeightHeader, index: TextFile | None) -> bool:
     """Whether a file holds a tensor that the index names; what a pointer stands for may."""
     if index is None or isinstance(head.parsed, CheckpointError):
         return head.pointed is not None
@@ -263,14 +265,14 @@ def _first_reads(index: TextFile) -> dict[str, int]:
     return {path: paths[path] for path in sorted(paths)}
 
 
-def _head(reader: Reader, file: RepoFile, first: int = FIRST_READ) -> FileHead:
+def _head(reader: FileReader, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
     """A head, parsed while others are still on their way."""
     [head] = bounded([reader.head(file, first)])
     _ = head.parsed
     return head
 
 
-def _twin(reader: Reader, file: RepoFile) -> FileHead | None:
+def _twin(reader: FileReader, file: RepoFile) -> WeightHeader | None:
     """The head of a file that is not audited; None where it cannot be had, which is no matter."""
     try:
         return _head(reader, file)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from auditor.downloader.request import HubModel
-from auditor.downloader.snapshot import Snapshot, Source
-from auditor.downloader.stored import load
+from auditor.checkpoint.snapshot import Snapshot, Source
+from auditor.checkpoint.snapshot_reader import load
+from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
 if TYPE_CHECKING:

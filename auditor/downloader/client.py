@@ -11,14 +11,14 @@ import httpx2
 from huggingface_hub import get_session
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from auditor.downloader.refusals import OFFLINE
-from auditor.downloader.wire import (
+from auditor.downloader.http_errors import OFFLINE
+from auditor.downloader.transport import (
     UPGRADE,
     Address,
     BadAddressError,
     BrokenAnswerError,
     TooLateError,
-    WireError,
+    TransportError,
     grace,
     patience,
 )
@@ -87,7 +87,7 @@ def _translated() -> Iterator[None]:
     except httpx2.RemoteProtocolError as error:
         raise BrokenAnswerError(UPGRADE if _UPGRADE in str(error) else str(error)) from error
     except httpx2.HTTPError as error:
-        raise WireError(str(error)) from error
+        raise TransportError(str(error)) from error
 
 
 class _Call:

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from auditor.containers.words import quoted
-from auditor.downloader import bundled, cache, folder, papers
-from auditor.downloader.bases import with_base
-from auditor.downloader.request import HubModel, parse
-from auditor.downloader.select import config_alone, select, select_tagged
-from auditor.downloader.selection import Chooser
-from auditor.downloader.snapshot import Snapshot
+from auditor.checkpoint.selecting import config_alone, select, select_tagged
+from auditor.checkpoint.selection import Chooser
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.downloader import bundled, huggingface_cache, local_folder, reference_configs
+from auditor.downloader.base_models import with_base
+from auditor.downloader.model_argument import HubModel, parse
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import quoted
 
 SourceName = Literal["auto", "hub", "cache", "bundled"]
 Say = Callable[[str], None]
@@ -63,10 +63,10 @@ def fetch(
     target = parse(requested)
     of_model = partial(_of_model, source=source, token=token, say=say)
     if isinstance(target, Path):
-        found = folder.read(target, requested, choose)
+        found = local_folder.read(target, requested, choose)
     else:
         found = of_model(target, choose=choose)
-    from_path = partial(folder.read, choose=config_alone)
+    from_path = partial(local_folder.read, choose=config_alone)
     return with_base(found, from_path, partial(of_model, choose=config_alone))
 
 
@@ -75,12 +75,12 @@ def _of_model(
 ) -> Snapshot:
     if target.tag is not None and choose is not config_alone:
         choose = partial(select_tagged, tag=target.tag)
-    paper = papers.read(target)
+    paper = reference_configs.read(target)
     if paper is not None:
         say(f"{target.id}: {paper.origin}")
         return paper
     if source == "cache":
-        return cache.read(target, choose)
+        return huggingface_cache.read(target, choose)
     if source == "bundled":
         return bundled.read(target)
     ask = _hub_alone if source == "hub" else _auto
@@ -124,7 +124,7 @@ def _auto(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snap
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
     """The copy on this machine that is read instead: cached, else shipped."""
-    cached = partial(cache.read, choose=choose)
+    cached = partial(huggingface_cache.read, choose=choose)
     for read, name in ((cached, "the Hugging Face cache"), (bundled.read, "this package")):
         try:
             snapshot = read(model)

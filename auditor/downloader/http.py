@@ -12,25 +12,25 @@ from typing import TypeVar
 
 import huggingface_hub
 
-from auditor.containers.words import quoted
-from auditor.downloader.body import Answer, Body, whole_number
-from auditor.downloader.governor import Governor, Turn, Unruled
-from auditor.downloader.patience import PassingError, Patience
-from auditor.downloader.refusals import failed, refused
-from auditor.downloader.request import HubModel
-from auditor.downloader.snapshot import Fetched
-from auditor.downloader.waiting import Talk
-from auditor.downloader.wire import (
+from auditor.checkpoint.snapshot import Fetched
+from auditor.downloader.http_errors import failed, refused
+from auditor.downloader.model_argument import HubModel
+from auditor.downloader.request_budget import Governor, Turn, Unruled
+from auditor.downloader.response_body import Answer, Body, whole_number
+from auditor.downloader.retry import PassingError, Patience
+from auditor.downloader.transport import (
     Address,
     BadAddressError,
     BrokenAnswerError,
     Reply,
-    Wire,
-    WireError,
+    Transport,
+    TransportError,
     framing_fault,
     grace,
 )
+from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
+from auditor.messages import quoted
 from auditor.tensors import Span
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Session:
         token: str | None,
         say: Callable[[str], None],
         *,
-        wire: Wire | None = None,
+        wire: Transport | None = None,
         governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
         silence: float | None = None,
         over: Event | None = None,
@@ -174,7 +174,7 @@ class Session:
         self._governor.check(self._bytes)
 
 
-def _client() -> Wire:
+def _client() -> Transport:
     from auditor.downloader.client import HubClient  # noqa: PLC0415 - 70 ms that a sweep is spared
 
     return HubClient()
@@ -252,7 +252,7 @@ def _translated(url: str, since: float) -> Iterator[None]:
     """Errors of the wire, as what they mean to an audit that has asked since then."""
     try:
         yield
-    except WireError as error:
+    except TransportError as error:
         found = failed(url, error)
         _note_silence(found, since)
         raise found from error

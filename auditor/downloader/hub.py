@@ -9,21 +9,21 @@ from urllib.parse import quote
 
 from huggingface_hub import constants
 
-from auditor.containers.jsons import parse_object
+from auditor.checkpoint.selecting import name_fault, select
+from auditor.checkpoint.selection import Chooser
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
+from auditor.containers.bounded_json import parse_object
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
-from auditor.containers.words import described, quoted
 from auditor.downloader.assemble import assemble
-from auditor.downloader.body import Answer, whole_number
-from auditor.downloader.heads import FIRST_READ, Received, read_file
+from auditor.downloader.headers import FIRST_READ, Received, read_file
 from auditor.downloader.http import Session
-from auditor.downloader.patience import PassingError
-from auditor.downloader.refusals import OFFLINE
-from auditor.downloader.request import HubModel, id_fault
-from auditor.downloader.select import name_fault, select
-from auditor.downloader.selection import Chooser
-from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
-from auditor.downloader.wire import Address, BadAddressError
+from auditor.downloader.http_errors import OFFLINE
+from auditor.downloader.model_argument import HubModel, id_fault
+from auditor.downloader.response_body import Answer, whole_number
+from auditor.downloader.retry import PassingError
+from auditor.downloader.transport import Address, BadAddressError
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.messages import described, quoted
 from auditor.tensors import Span
 
 # Bytes of a listing: about 150 a file, so this is a hundred thousand files.
@@ -121,7 +121,7 @@ class _HubFiles:
         content = self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
         return TextFile(name=file.name, content=content)
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> FileHead:
+    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
             # The redirect's target is asked for anew: its signature holds for this range alone.
             return self._session.get(

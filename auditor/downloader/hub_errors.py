@@ -13,10 +13,10 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from auditor.containers.words import quoted
-from auditor.downloader.request import HubModel
-from auditor.downloader.wire import Reply
+from auditor.downloader.model_argument import HubModel
+from auditor.downloader.transport import Reply
 from auditor.errors import Reason, SourceError
+from auditor.messages import quoted
 
 _FORBIDDEN = frozenset((401, 403, 407))
 

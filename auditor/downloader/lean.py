@@ -20,13 +20,13 @@ from urllib.request import getproxies
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from auditor.downloader.wire import (
+from auditor.downloader.transport import (
     UPGRADE,
     Address,
     BadAddressError,
     BrokenAnswerError,
     TooLateError,
-    WireError,
+    TransportError,
     grace,
     patience,
 )
@@ -148,7 +148,7 @@ class Lean:
         except TimeoutError as error:
             raise TooLateError(str(error)) from error
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
-            raise WireError(str(error)) from error
+            raise TransportError(str(error)) from error
         return _Line(sock, address.origin)
 
     def _secured(self, sock: socket.socket, host: str) -> socket.socket:
@@ -322,4 +322,4 @@ def _translated() -> Iterator[None]:
     except TimeoutError as error:
         raise TooLateError(str(error)) from error
     except OSError as error:
-        raise WireError(str(error)) from error
+        raise TransportError(str(error)) from error

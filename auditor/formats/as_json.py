@@ -5,26 +5,26 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, assert_never
 
 from auditor.reconciler.findings import (
-    AbsentPart,
     BadConfig,
     BadHeader,
     BadIndex,
-    BadLayout,
+    BadQuantization,
     BadSize,
-    Beside,
-    Bookkeeping,
-    Buffer,
-    Dispute,
-    Disputed,
+    CopyDiffers,
+    DisputedTensor,
     Duplicate,
     Finding,
-    MisShaped,
+    FormulaDisputed,
+    MatchedPair,
+    Mismatched,
     Missing,
-    New,
-    Pair,
+    MissingComponent,
+    NewlyInitialized,
+    OtherWeights,
+    QuantizationData,
     Renamed,
-    Tied,
-    Twin,
+    StoredBuffer,
+    TiedWeight,
     Unexpected,
     Unsafe,
     Unused,
@@ -34,7 +34,7 @@ from auditor.reconciler.findings import (
 )
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.modules import ModuleRow
+from auditor.reconciler.module_rows import ModuleRow
 from auditor.report import Expected, KVCache, Observed, Report, Unaudited
 
 SCHEMA = 1
@@ -226,31 +226,39 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
     match finding:
         case Unused():
             evidence = {"used_by": finding.used_by}
-        case Tied():
+        case TiedWeight():
             evidence = {"tied_to": finding.to}
-        case MisShaped() | Renamed():
+        case Mismatched() | Renamed():
             evidence = {"pairs": [_pair(pair) for pair in finding.pairs]}
         case WrongDtype():
             evidence = {"declared": finding.declared}
         case Duplicate():
             evidence = {"of": finding.of}
-        case Disputed():
+        case FormulaDisputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
-        case AbsentPart():
+        case MissingComponent():
             evidence = {"file": finding.file}
         case Unsafe():
             evidence = {"file": finding.file, "imports": finding.imports}
-        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | Twin():
+        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | CopyDiffers():
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
-        case Missing() | New() | Unexpected() | Buffer() | Bookkeeping() | BadLayout() | Beside():
+        case (
+            Missing()
+            | NewlyInitialized()
+            | Unexpected()
+            | StoredBuffer()
+            | QuantizationData()
+            | BadQuantization()
+            | OtherWeights()
+        ):
             pass  # its names say it all
         case _:
             assert_never(finding)
     return evidence
 
 
-def _dispute(dispute: Dispute) -> dict[str, Any]:
+def _dispute(dispute: DisputedTensor) -> dict[str, Any]:
     sides = {"closed_form": dispute.closed_form, "oracle": dispute.oracle}
     return {"name": dispute.name} | {
         key: side and {"shape": side.shape, "role": side.role, "tied_to": side.tied_to}
@@ -258,7 +266,7 @@ def _dispute(dispute: Dispute) -> dict[str, Any]:
     }
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair(pair: MatchedPair) -> dict[str, Any]:
     stored, expected = pair.stored, pair.expected
     return {
         "stored": {

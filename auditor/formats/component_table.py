@@ -3,8 +3,8 @@
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.cut import cut
 from auditor.formats.printable import printable
+from auditor.formats.shortened import cut
 from auditor.report import Report, Unaudited
 
 _UNKNOWN = "-"

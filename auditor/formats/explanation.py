@@ -8,9 +8,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.cut import cut
 from auditor.formats.module_table import Line, lines
 from auditor.formats.printable import printable
+from auditor.formats.shortened import cut
 from auditor.formats.terminal import plain_console
 from auditor.report import Expected, Report, Symbol, Unaudited
 

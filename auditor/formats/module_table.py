@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.cut import cut
 from auditor.formats.printable import printable
+from auditor.formats.shortened import cut
 from auditor.reconciler.fold import expand, fold
-from auditor.reconciler.modules import ModuleRow
+from auditor.reconciler.module_rows import ModuleRow
 from auditor.tensors import natural_key
 
 _MIN_ROOM = 16  # for a prefix, where the figures take all of a narrow terminal

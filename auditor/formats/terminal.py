@@ -10,20 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from auditor.formats.component_table import component_table
-from auditor.formats.cut import cut
 from auditor.formats.module_table import expected_table, lines, stored_table
 from auditor.formats.printable import printable
+from auditor.formats.shortened import cut
 from auditor.reconciler.findings import (
     BadConfig,
     BadHeader,
     BadIndex,
     BadSize,
+    CopyDiffers,
     Duplicate,
     Finding,
-    MisShaped,
+    Mismatched,
     Severity,
-    Tied,
-    Twin,
+    TiedWeight,
     Unsafe,
     WrongTotal,
     count_of,
@@ -203,11 +203,11 @@ def _names(finding: Finding) -> tuple[str, ...]:
     """The folded names; of copies each with the tensor that it is a copy of."""
     if finding.names == (_file(finding),):
         return ()
-    if not isinstance(finding, Tied | Duplicate):
+    if not isinstance(finding, TiedWeight | Duplicate):
         return fold(finding.names)
     copies: dict[str, list[str]] = {}
     for name, kept in zip(
-        finding.names, finding.to if isinstance(finding, Tied) else finding.of, strict=True
+        finding.names, finding.to if isinstance(finding, TiedWeight) else finding.of, strict=True
     ):
         copies.setdefault(kept, []).append(name)
     return tuple(
@@ -232,7 +232,9 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
 
 def _file(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
-    if isinstance(finding, BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | Twin):
+    if isinstance(
+        finding, BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers
+    ):
         return finding.file
     return None
 
@@ -269,7 +271,7 @@ def _account(report: Report) -> Iterator[str]:
 
 def _term(kind: str, explains: int) -> str:
     """Only a wrong shape explains in either direction; of the other kinds the name says which."""
-    if kind == MisShaped.kind:
+    if kind == Mismatched.kind:
         return f"{explains:+,} {kind}"
     return f"{abs(explains):,} {'behind ' if kind.startswith('bad-') else ''}{kind}"
 

@@ -13,18 +13,18 @@ from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
 
-from auditor.containers.words import named
 from auditor.layouts.packing import (
     PLAIN,
     Declared,
-    Fault,
     Implied,
     Layout,
+    PackingFault,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
 )
 from auditor.layouts.plain import is_float, learned
+from auditor.messages import named
 from auditor.tensors import StoredTensor
 
 __all__ = ["is_float", "learned", "unknown", "unpack", "written"]
@@ -60,7 +60,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
 
 # Dtypes that no plain checkpoint of floats stores; I64 is of position_ids, BOOL of masks.
 _PACKED = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "F4", "F8_E4M3", "F8_E5M2"})
-_NOTHING: Mapping[str, Written] = MappingProxyType({})
+_NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
 
 # How names end that no plain checkpoint has.
 _MARKS = (
@@ -103,7 +103,7 @@ def unpack(
 
 def written(
     tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
-) -> Mapping[str, Written]:
+) -> Mapping[str, WrittenTensor]:
     """What the declared layout stores under the names that it packs, and those that serve them.
 
     For tensors that only an index names. A name that is not in it is plain, or nothing tells what
@@ -141,14 +141,14 @@ def _layouts() -> Iterator[Layout]:
 def _undone(layout: Layout, declared: Declared | None) -> Unpacked:
     where = declared.where if declared else ""
     reason = f"{where} declares {layout.name}, and no stored tensor is packed in any way"
-    return Unpacked(layout="plain", faults=(Fault((), reason, lacks=True),))
+    return Unpacked(layout="plain", faults=(PackingFault((), reason, lacks=True),))
 
 
-def _contradiction(found: Layout, declared: Declared | None, unpacked: Unpacked) -> Fault:
+def _contradiction(found: Layout, declared: Declared | None, unpacked: Unpacked) -> PackingFault:
     if declared is None:
         says = "the config declares no quantisation"
     else:
         says = f"{declared.where} declares {declared.method}"
     packed = tuple(piece.stored for piece in unpacked.pieces)
     tensors = packed or tuple(chain.from_iterable(note.tensors for note in unpacked.bookkeeping))
-    return Fault(tensors, f"packed as {found.name}, but {says}")
+    return PackingFault(tensors, f"packed as {found.name}, but {says}")

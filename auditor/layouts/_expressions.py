@@ -28,13 +28,13 @@ class Sequence(NamedTuple):
     items: tuple["Node", ...]
 
 
-class Choice(NamedTuple):
+class Alternation(NamedTuple):
     """One of them."""
 
     items: tuple["Node", ...]
 
 
-class Repeat(NamedTuple):
+class Repetition(NamedTuple):
     """Some times over; most None: without end."""
 
     item: "Node"
@@ -42,7 +42,7 @@ class Repeat(NamedTuple):
     most: int | None
 
 
-Node = Chars | Sequence | Choice | Repeat
+Node = Chars | Sequence | Alternation | Repetition
 
 DOT = Chars((("\n", "\n"),), negated=True)
 
@@ -70,7 +70,7 @@ class _Parser:
         node = self._choice()
         at_end = self._next() == "$"
         self._at += at_end
-        alone = not isinstance(node, Choice) or not (at_end or self._anchored)
+        alone = not isinstance(node, Alternation) or not (at_end or self._anchored)
         if self._at < len(self._text) or not alone:
             raise UnreadError
         return node, at_end
@@ -90,7 +90,7 @@ class _Parser:
         while self._next() == "|":
             self._at += 1
             branches.append(self._sequence())
-        return branches[0] if len(branches) == 1 else Choice(tuple(branches))
+        return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
 
     def _sequence(self) -> Node:
         items: list[Node] = []
@@ -166,4 +166,4 @@ class _Parser:
         self._at += self._next() == "?"  # a lazy quantifier matches the same names
         if self._next() in {"*", "+", "?", "{"}:
             raise UnreadError
-        return Repeat(node, *bounds)
+        return Repetition(node, *bounds)

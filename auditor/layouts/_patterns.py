@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from auditor.layouts._expressions import (
+    Alternation,
     Chars,
-    Choice,
     Node,
-    Repeat,
+    Repetition,
     Sequence,
     UnreadError,
     parse,
@@ -24,7 +24,7 @@ _NODES = 20_000  # of all patterns together; 300 long names have 15,000
 _REPEATS = 64  # copies of what a counted quantifier repeats
 _PLAIN = re.compile(r"[\w.-]+")  # a key that is a name; its dots are taken for dots
 _DEEP = 100  # modules in modules that are looked at; each takes time by the name's length
-_ANY = Repeat(Chars((("\0", "\U0010ffff"),)), 0, None)
+_ANY = Repetition(Chars((("\0", "\U0010ffff"),)), 0, None)
 
 
 def begins(expression: str) -> Node | None:
@@ -111,7 +111,7 @@ def matched(nodes: Iterable[Node | None], names: Iterable[str]) -> frozenset[str
         return None
     automaton = _Automaton()
     try:
-        automaton.add(Choice(tuple(node for node in nodes if node is not None)))
+        automaton.add(Alternation(tuple(node for node in nodes if node is not None)))
         return frozenset(filter(automaton.accepts, names))
     except _TooMuchError:
         return None
@@ -132,9 +132,9 @@ def _skips(key: str) -> Node | None:
     except UnreadError:
         return None
     dot = Chars(((".", "."),))
-    below = Repeat(Sequence((dot, _ANY)), 0, 1)
+    below = Repetition(Sequence((dot, _ANY)), 0, 1)
     whole = node if at_end else Sequence((node, below))
-    return Choice((whole, Sequence((_ANY, _literal(key)))))
+    return Alternation((whole, Sequence((_ANY, _literal(key)))))
 
 
 class _TooMuchError(Exception):
@@ -190,9 +190,9 @@ class _Automaton:
                 for item in reversed(items):
                     then = self._build(item, then)
                 return then
-            case Choice(items):
+            case Alternation(items):
                 return self._place(None, *(self._build(item, then) for item in items))
-            case Repeat(item, least, most):
+            case Repetition(item, least, most):
                 return self._repeated(item, least, most, then)
 
     def _repeated(self, item: Node, least: int, most: int | None, then: int) -> int:

@@ -8,7 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from auditor.layouts._left_plain import plain_among_packed
-from auditor.layouts.packing import Implied, Ledger, Members, Piece, Shape, Stored, below
+from auditor.layouts.packing import (
+    Implied,
+    LogicalTensor,
+    Members,
+    PackingLedger,
+    Shape,
+    Stored,
+    below,
+)
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
 GPTQ, MARLIN = "gptq", "marlin"
@@ -213,7 +221,7 @@ def left_plain(
     stored: Stored,
     packed: Collection[str],
     asked: Callable[[Mapping[str, StoredTensor]], Collection[StoredTensor]],
-    ledger: Ledger,
+    ledger: PackingLedger,
 ) -> None:
     """A fault for modules that are plain while their like is packed: loading looks for a qweight.
 
@@ -225,7 +233,9 @@ def left_plain(
         ledger.fault(reason, *found)
 
 
-def orphans(members: Members, lasts: Iterable[str], implied: Implied, ledger: Ledger) -> None:
+def orphans(
+    members: Members, lasts: Iterable[str], implied: Implied, ledger: PackingLedger
+) -> None:
     """What serves a qweight that is not stored, unless the architecture has it by that name."""
     for last in lasts:
         if last in members and implied(members[last].name) is None:
@@ -243,11 +253,11 @@ def told(readings: Collection[Reading], *, whole: bool = False) -> list[str]:
 
 
 def take(
-    module: str, members: Members, reading: Reading | None, label: str, ledger: Ledger
+    module: str, members: Members, reading: Reading | None, label: str, ledger: PackingLedger
 ) -> None:
     """Book the faults of a reading on the tensors that they are about."""
     for last, reason in reading.complaints if reading is not None else ():
         ledger.fault(reason, *([members[last]] if last in members else []))
     shape = None if reading is None else reading.shape
     packed = members["qweight"] if "qweight" in members else members["B"]
-    ledger.pieces.append(Piece(packed, below(module), shape, label))
+    ledger.pieces.append(LogicalTensor(packed, below(module), shape, label))

@@ -11,18 +11,18 @@ Together they are `X.weight` (out, in) = (rows of codes * og, columns of codes *
 
 from collections.abc import Mapping
 
-from auditor.layouts._settings import integer
+from auditor.layouts._declared_settings import integer
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
     below,
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor
@@ -41,7 +41,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
     """`X.codes` becomes `X.weight`."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     settings = _settings(declared, ledger)
     for module, members in stored.modules.items():
         if "codes" in members or "codebooks" in members:
@@ -50,10 +50,10 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close(f"aqlm, {count}x{bits} bits" if count and bits else "aqlm")
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Of vectors and codebooks whose sizes the config has: loading builds modules of it."""
-    found: dict[str, Written] = {}
-    settings = _settings(declared, Ledger())
+    found: dict[str, WrittenTensor] = {}
+    settings = _settings(declared, PackingLedger())
     keys = ("out_group_size", "in_group_size", "num_codebooks", "nbits_per_codebook")
     outputs, inputs, books, bits = (settings.get(key, 0) for key in keys)
     if not (outputs and inputs and books and 0 < bits <= _MOST_BITS):
@@ -65,15 +65,15 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
             continue
         rows, columns = shape[0] // outputs, shape[1] // inputs
         parts = {
-            "codes": Written((rows, columns, books), (width,)),
-            "codebooks": Written((books, 2**bits, outputs, inputs), FLOATS),
-            "scales": Written((rows, 1, 1, 1), FLOATS),
+            "codes": WrittenTensor((rows, columns, books), (width,)),
+            "codebooks": WrittenTensor((books, 2**bits, outputs, inputs), FLOATS),
+            "scales": WrittenTensor((rows, 1, 1, 1), FLOATS),
         }
         found |= {members[last].name: parts[last] for last in parts if last in members}
     return found
 
 
-def _settings(declared: Declared | None, ledger: Ledger) -> Mapping[str, int]:
+def _settings(declared: Declared | None, ledger: PackingLedger) -> Mapping[str, int]:
     if declared is None:
         return {}
     allowed = dict.fromkeys(("in_group_size", "out_group_size", "num_codebooks"), _SIZES)
@@ -86,7 +86,7 @@ def _unpack(
     module: str,
     members: Members,
     settings: Mapping[str, int],
-    ledger: Ledger,
+    ledger: PackingLedger,
 ) -> None:
     codes, codebooks, scales = map(members.get, _PARTS)
     there = [tensor for tensor in (codes, codebooks, scales) if tensor is not None]
@@ -102,17 +102,17 @@ def _unpack(
     name = below(module)
     if codebooks is None or codes.shape is None or codebooks.shape is None:
         if codebooks is not None:
-            ledger.pieces.append(Piece(codes, name, None, "AQLM"))
+            ledger.pieces.append(LogicalTensor(codes, name, None, "AQLM"))
         return
     if not all(_has_dimensions(part, members, ledger) for part in _PARTS):
         return
     (rows, columns, _), (_, _, outputs, inputs) = codes.shape, codebooks.shape
-    ledger.pieces.append(Piece(codes, name, (rows * outputs, columns * inputs), "AQLM"))
+    ledger.pieces.append(LogicalTensor(codes, name, (rows * outputs, columns * inputs), "AQLM"))
     _check(codes, codebooks, scales, ledger)
     _check_settings(codebooks, settings, ledger)
 
 
-def _has_dimensions(part: str, members: Members, ledger: Ledger) -> bool:
+def _has_dimensions(part: str, members: Members, ledger: PackingLedger) -> bool:
     tensor = members.get(part)
     if tensor is None or tensor.shape is None or len(tensor.shape) == _DIMENSIONS[part]:
         return True
@@ -121,7 +121,7 @@ def _has_dimensions(part: str, members: Members, ledger: Ledger) -> bool:
 
 
 def _check(
-    codes: StoredTensor, codebooks: StoredTensor, scales: StoredTensor | None, ledger: Ledger
+    codes: StoredTensor, codebooks: StoredTensor, scales: StoredTensor | None, ledger: PackingLedger
 ) -> None:
     rows, _, count = codes.shape or ()
     books, size, *_ = codebooks.shape or ()
@@ -137,7 +137,9 @@ def _check(
         ledger.fault(f"{said}: ({rows:,}, 1, 1, 1) is needed", scales)
 
 
-def _check_settings(codebooks: StoredTensor, settings: Mapping[str, int], ledger: Ledger) -> None:
+def _check_settings(
+    codebooks: StoredTensor, settings: Mapping[str, int], ledger: PackingLedger
+) -> None:
     """Loading makes the module from the settings, and refuses codebooks of another shape."""
     count, size, outputs, inputs = codebooks.shape or ()
     declared = {

@@ -17,6 +17,7 @@ From awq/modules of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from auditor.layouts._declared_settings import integer, texts
 from auditor.layouts._left_plain import unlisted
 from auditor.layouts._patterns import skipped
 from auditor.layouts._qweight import (
@@ -39,19 +40,18 @@ from auditor.layouts._qweight import (
     take,
     told,
 )
-from auditor.layouts._settings import integer, texts
-from auditor.layouts._words import Linear, columns, linear, named, tiles
+from auditor.layouts._qweight_sizes import Linear, columns, linear, named, tiles
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
     Layout,
-    Ledger,
     Members,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -89,7 +89,7 @@ class _Settings(NamedTuple):
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """A `qweight` becomes `weight`, (out, in)."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     settings = _settings(declared, ledger)
     read = _Reader(settings, implied)
     packed: dict[str, Reading | None] = {}
@@ -103,9 +103,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(_title(packed))
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """All but the divisors of activations, whose number no linear tells. gemm is the usual form."""
-    settings, found = _settings(declared, Ledger()), dict[str, Written]()
+    settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         one = linear(module, implied, settings.bits, settings.group)
         if one is not None and "qweight" in members:
@@ -113,7 +113,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     return found
 
 
-def _parts(one: Linear, form: str) -> dict[str, Written]:
+def _parts(one: Linear, form: str) -> dict[str, WrittenTensor]:
     words = _words(one.inputs, one.group)
     padded = (words * _PER_WORD, one.outputs)
     match form:
@@ -121,17 +121,19 @@ def _parts(one: Linear, form: str) -> dict[str, Written]:
             return tiles(one, "qweight", "scales")
         case "gemv":
             return {
-                "qweight": Written((one.outputs, one.inputs * one.bits // one.word), ("I32",)),
-                "qzeros": Written((one.outputs, words), ("I32",)),
-                "scales": Written(padded[::-1], FLOATS),
+                "qweight": WrittenTensor(
+                    (one.outputs, one.inputs * one.bits // one.word), ("I32",)
+                ),
+                "qzeros": WrittenTensor((one.outputs, words), ("I32",)),
+                "scales": WrittenTensor(padded[::-1], FLOATS),
             }
         case "gemv_fast":
-            zeros = dict.fromkeys(("scales", *_ZEROS), Written(padded, FLOATS))
-            return {"qweight": Written((one.outputs // 4, one.inputs), ("I16",)), **zeros}
+            zeros = dict.fromkeys(("scales", *_ZEROS), WrittenTensor(padded, FLOATS))
+            return {"qweight": WrittenTensor((one.outputs // 4, one.inputs), ("I16",)), **zeros}
     return columns(one)
 
 
-def _settings(declared: Declared | None, ledger: Ledger) -> _Settings:
+def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     if declared is None:
         return _Settings(None, None, None, zeros=True, where="", left=frozenset())
     said = declared.settings
@@ -156,7 +158,10 @@ def _title(packed: Mapping[str, Reading | None]) -> str:
 
 
 def _packed_all_the_same(
-    stored: Stored, packed: Mapping[str, Reading | None], listed: frozenset[str], ledger: Ledger
+    stored: Stored,
+    packed: Mapping[str, Reading | None],
+    listed: frozenset[str],
+    ledger: PackingLedger,
 ) -> None:
     """Modules that the config leaves plain, as transformers reads its list."""
     wrong = sorted(skipped(listed, packed) or ())
@@ -168,7 +173,9 @@ def _packed_all_the_same(
 # --- one module -------------------------------------------------------------------------------
 
 
-def _unpack(module: str, members: Members, read: "_Reader", ledger: Ledger) -> Reading | None:
+def _unpack(
+    module: str, members: Members, read: "_Reader", ledger: PackingLedger
+) -> Reading | None:
     zeros = next((last for last in _ZEROS if last in members), _ZEROS[0])
     parts = parts_of(members, "qweight", "scales", zeros)
     reading = None
@@ -222,7 +229,7 @@ class _Reader:
         return self._known[key]
 
 
-def _others(members: Members, implied: Implied, ledger: Ledger) -> None:
+def _others(members: Members, implied: Implied, ledger: PackingLedger) -> None:
     scales = members.get("scales")
     alone = members.keys().isdisjoint(_ZEROS)
     if alone and scales is not None and scales.shape is not None and len(scales.shape) == 1:

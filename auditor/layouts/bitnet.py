@@ -7,19 +7,19 @@ after loading (linear_class "autobitlinear") they are plain floats beside their 
 `use_rms_norm` is set each of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 """
 
+from auditor.layouts._declared_settings import texts
 from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import at_or_below
-from auditor.layouts._settings import texts
 from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -51,7 +51,7 @@ def _is_bitnet(members: Members) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
     """Pieces are named as they are stored: `X.weight`."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     normed = declared is not None and declared.settings.get("use_rms_norm") is True
     for module, members in stored.modules.items():
         weight, scale = members.get("weight"), members.get("weight_scale")
@@ -60,7 +60,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
         if weight is not None and weight.dtype == "U8":
             _unpack(weight, scale, ledger)
         elif weight is not None and weight.dtype is None and scale is not None:
-            ledger.pieces.append(Piece(weight, weight.name, None, "TERNARY"))
+            ledger.pieces.append(LogicalTensor(weight, weight.name, None, "TERNARY"))
         norm = stored.members(below(module, "rms_norm")).get("weight") if normed else None
         if norm is not None and scale is not None:
             ledger.note("the norm that this layout puts before a linear", norm)
@@ -68,25 +68,25 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close("bitnet, ternary")
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Of the class bitlinear; weights of autobitlinear may have been saved as floats."""
-    found: dict[str, Written] = {}
+    found: dict[str, WrittenTensor] = {}
     settings = declared.settings if declared else {}
     for module, members in stored.modules.items():
         shape = implied(below(module))
         scale, weight = members.get("weight_scale"), members.get("weight")
         if scale is None or weight is None or shape is None or len(shape) != _MATRIX:
             continue
-        found[scale.name] = Written((1,), ("BF16", "F16", "F32"))
+        found[scale.name] = WrittenTensor((1,), ("BF16", "F16", "F32"))
         if settings.get("linear_class", "bitlinear") == "bitlinear":
-            found[weight.name] = Written((shape[0] // _PER_BYTE, shape[1]), ("U8",))
+            found[weight.name] = WrittenTensor((shape[0] // _PER_BYTE, shape[1]), ("U8",))
         norm = stored.members(below(module, "rms_norm")).get("weight")
         if norm is not None and settings.get("use_rms_norm") is True:
-            found[norm.name] = Written(shape[1:], ("BF16", "F16", "F32"))
+            found[norm.name] = WrittenTensor(shape[1:], ("BF16", "F16", "F32"))
     return found
 
 
-def _check_scale(scale: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
+def _check_scale(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLedger) -> None:
     ledger.note("weight_scale, one for the whole weight", scale)
     if weight is None:
         ledger.lack("the ternary weight that this belongs to is not stored", scale)
@@ -94,7 +94,7 @@ def _check_scale(scale: StoredTensor, weight: StoredTensor | None, ledger: Ledge
         ledger.fault(f"weight_scale is {scale.shape}, (1,) is needed", scale)
 
 
-def _unpack(weight: StoredTensor, scale: StoredTensor | None, ledger: Ledger) -> None:
+def _unpack(weight: StoredTensor, scale: StoredTensor | None, ledger: PackingLedger) -> None:
     shape = weight.shape or ()
     if len(shape) != 2:  # noqa: PLR2004 - (out / 4, in)
         ledger.fault(f"ternary bytes are stored as {shape}, (out / 4, in) is needed", weight)
@@ -102,10 +102,10 @@ def _unpack(weight: StoredTensor, scale: StoredTensor | None, ledger: Ledger) ->
     if scale is None:
         ledger.lack("packed in ternary without its weight_scale", weight)
     rows, columns = shape
-    ledger.pieces.append(Piece(weight, weight.name, (_PER_BYTE * rows, columns), "TERNARY"))
+    ledger.pieces.append(LogicalTensor(weight, weight.name, (_PER_BYTE * rows, columns), "TERNARY"))
 
 
-def _contradictions(stored: Stored, declared: Declared | None, ledger: Ledger) -> None:
+def _contradictions(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
     """Loading makes ternary modules of all but those that the config says to leave.
 
     Those of the class autobitlinear take plain weights as well.

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.containers.jsons import parse_object
-from auditor.containers.words import described
+from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
 from auditor.layouts.packing import Declared
+from auditor.messages import described
 
 # Files beside config.json that say how the weights are packed; the first that is there counts.
 FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")

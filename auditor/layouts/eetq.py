@@ -6,18 +6,18 @@ As transformers' integrations/eetq.py saves a linear of (out, in):
     X.weight_scales  F16 (out,), one for each output
 """
 
+from auditor.layouts._declared_settings import texts
 from auditor.layouts._patterns import skipped
-from auditor.layouts._settings import texts
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
     Layout,
-    Ledger,
-    Piece,
+    LogicalTensor,
+    PackingLedger,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
 )
 from auditor.tensors import StoredTensor
 
@@ -34,7 +34,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
     """Pieces are named as they are stored: `X.weight`."""
-    ledger, packed = Ledger(), dict[str, StoredTensor]()
+    ledger, packed = PackingLedger(), dict[str, StoredTensor]()
     for module, members in stored.modules.items():
         weight, scales = members.get("weight"), members.get("weight_scales")
         if scales is not None:
@@ -52,20 +52,22 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close("eetq, int8")
 
 
-def writes(stored: Stored, _declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(
+    stored: Stored, _declared: Declared | None, implied: Implied
+) -> dict[str, WrittenTensor]:
     """Both tensors of each linear."""
-    found: dict[str, Written] = {}
+    found: dict[str, WrittenTensor] = {}
     for members in stored.modules.values():
         weight, scales = members.get("weight"), members.get("weight_scales")
         shape = implied(weight.name) if weight is not None else None
         if weight is None or scales is None or shape is None or len(shape) != 2:  # noqa: PLR2004
             continue
-        found[weight.name] = Written(shape[::-1], ("I8",))
-        found[scales.name] = Written(shape[:1], FLOATS)
+        found[weight.name] = WrittenTensor(shape[::-1], ("I8",))
+        found[scales.name] = WrittenTensor(shape[:1], FLOATS)
     return found
 
 
-def _book_scales(scales: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
+def _book_scales(scales: StoredTensor, weight: StoredTensor | None, ledger: PackingLedger) -> None:
     ledger.note("weight_scales, one for each output", scales)
     if weight is None:
         ledger.lack("weight_scales whose weight is not stored", scales)
@@ -73,17 +75,17 @@ def _book_scales(scales: StoredTensor, weight: StoredTensor | None, ledger: Ledg
         ledger.fault(f"weight_scales beside a weight of {weight.dtype}, I8 is needed", scales)
 
 
-def _unpack(weight: StoredTensor, scales: StoredTensor | None, ledger: Ledger) -> None:
+def _unpack(weight: StoredTensor, scales: StoredTensor | None, ledger: PackingLedger) -> None:
     if scales is None:
         ledger.lack("int8 without its weight_scales", weight)
     if weight.shape is None:
-        ledger.pieces.append(Piece(weight, weight.name, None, "INT8"))
+        ledger.pieces.append(LogicalTensor(weight, weight.name, None, "INT8"))
         return
     if len(weight.shape) != 2:  # noqa: PLR2004 - (in, out)
         ledger.fault(f"stored as {weight.shape}, (in, out) is needed", weight)
         return
     inputs, outputs = weight.shape
-    ledger.pieces.append(Piece(weight, weight.name, (outputs, inputs), "INT8"))
+    ledger.pieces.append(LogicalTensor(weight, weight.name, (outputs, inputs), "INT8"))
     if scales is not None and scales.shape not in {None, (outputs,)}:
         said = f"weight {weight.shape} is (in, out)"
         ledger.fault(f"weight_scales are {scales.shape}, {said}: ({outputs:,},) is needed", scales)

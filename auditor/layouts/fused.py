@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from auditor.layouts._experts import AXES, ENDS, Stacked, stacked, too_many
-from auditor.layouts.packing import PLAIN, Fault, Implied, Piece, Unpacked
+from auditor.layouts.packing import PLAIN, Implied, LogicalTensor, PackingFault, Unpacked
 from auditor.tensors import StoredTensor
 
 _NAME = "all experts of a layer in one tensor"
@@ -26,17 +26,17 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
     fused = [piece for piece in unpacked.pieces if piece.name.endswith(ENDS)]
     taken = {(piece.stored.name, piece.stored.file) for piece in unpacked.pieces}
     fused += [
-        Piece(tensor, tensor.name, tensor.shape, tensor.dtype or "")
+        LogicalTensor(tensor, tensor.name, tensor.shape, tensor.dtype or "")
         for tensor in tensors
         if tensor.name.endswith(ENDS) and (tensor.name, tensor.file) not in taken
     ]
-    cut: dict[Piece, tuple[Piece, ...]] = {}
-    faults: list[Fault] = []
+    cut: dict[LogicalTensor, tuple[LogicalTensor, ...]] = {}
+    faults: list[PackingFault] = []
     for piece in fused:
         expected = stacked(piece.name, implied)
         fault = _fault(piece, expected) if expected else None
         if fault:
-            faults.append(Fault((piece.stored,), fault))
+            faults.append(PackingFault((piece.stored,), fault))
         elif expected:
             cut[piece] = tuple(_pieces(piece, expected))
     if not cut and not faults:
@@ -51,7 +51,7 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
     )
 
 
-def _fault(piece: Piece, expected: Stacked) -> str | None:
+def _fault(piece: LogicalTensor, expected: Stacked) -> str | None:
     """Why it cannot be cut, if it cannot; None as well where only an index names it."""
     if piece.shape is None:
         return None
@@ -65,7 +65,7 @@ def _fault(piece: Piece, expected: Stacked) -> str | None:
     return None
 
 
-def _pieces(piece: Piece, expected: Stacked) -> Iterator[Piece]:
+def _pieces(piece: LogicalTensor, expected: Stacked) -> Iterator[LogicalTensor]:
     """Of fewer experts than there should be, those that are there."""
     experts, shape = expected.experts, None
     if piece.shape is not None:
@@ -74,4 +74,4 @@ def _pieces(piece: Piece, expected: Stacked) -> Iterator[Piece]:
     for number in range(experts):
         for part in expected.parts:
             name = f"{expected.module}.{number}.{part}.weight"
-            yield Piece(piece.stored, name, shape, piece.dtype)
+            yield LogicalTensor(piece.stored, name, shape, piece.dtype)

@@ -20,6 +20,7 @@ GPTQModel 7.7.0 and qlinear_marlin.py of AutoGPTQ 0.7.1.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from auditor.layouts._declared_settings import integer
 from auditor.layouts._qweight import (
     CONV1D,
     GPTQ,
@@ -39,19 +40,18 @@ from auditor.layouts._qweight import (
     told,
     turned,
 )
-from auditor.layouts._settings import integer
-from auditor.layouts._words import Linear, linear, named, rows, tiles
+from auditor.layouts._qweight_sizes import Linear, linear, named, rows, tiles
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
     Layout,
-    Ledger,
     Members,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
     below,
 )
 
@@ -95,7 +95,7 @@ class _Settings(NamedTuple):
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """A `qweight` becomes `weight`, (out, in); a Conv1D of GPT-2 (in, out)."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     settings = _settings(declared, ledger)
     read = _Reader(settings, implied)
     packed: dict[str, Reading | None] = {}
@@ -109,9 +109,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(_title(settings, packed))
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Nothing is told of modules that have settings of their own (GPTQModel's `dynamic`)."""
-    settings, found = _settings(declared, Ledger()), dict[str, Written]()
+    settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     word = _WORDS.get(str(declared.settings.get("pack_dtype", "int32")) if declared else "")
     if settings.uneven or word is None:
         return found
@@ -129,12 +129,12 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     return found
 
 
-def _bias(one: Linear) -> Written:
+def _bias(one: Linear) -> WrittenTensor:
     """The zeros that some writers store where the architecture has no bias."""
-    return Written((one.outputs,), FLOATS)
+    return WrittenTensor((one.outputs,), FLOATS)
 
 
-def _settings(declared: Declared | None, ledger: Ledger) -> _Settings:
+def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     if declared is None:
         return _Settings(None, None, act_order=False, uneven=False, format=GPTQ, where="")
     said = declared.settings
@@ -159,7 +159,9 @@ def _title(settings: _Settings, packed: Mapping[str, Reading | None]) -> str:
 # --- one module -------------------------------------------------------------------------------
 
 
-def _unpack(module: str, members: Members, read: "_Reader", ledger: Ledger) -> Reading | None:
+def _unpack(
+    module: str, members: Members, read: "_Reader", ledger: PackingLedger
+) -> Reading | None:
     weight, scales = ("qweight", "scales") if "qweight" in members else ("B", "s")
     parts = parts_of(members, weight, scales, "qzeros")
     reading = None
@@ -173,7 +175,7 @@ def _unpack(module: str, members: Members, read: "_Reader", ledger: Ledger) -> R
     return reading
 
 
-def _notes(members: Members, scales: str, reading: Reading | None, ledger: Ledger) -> None:
+def _notes(members: Members, scales: str, reading: Reading | None, ledger: PackingLedger) -> None:
     if scales in members:
         group = f" for each {reading.group:,} inputs of an output" if reading else ""
         ledger.note(f"scales, one{group}" if group else "scales", members[scales])
@@ -188,7 +190,7 @@ def _lacking(  # noqa: PLR0913, PLR0917 - what is needed depends on all of these
     scales: str,
     settings: _Settings,
     reading: Reading | None,
-    ledger: Ledger,
+    ledger: PackingLedger,
 ) -> None:
     tiled = weight == "B" or (reading.form == MARLIN if reading else settings.format == MARLIN)
     needed = [scales] if tiled else [scales, "qzeros"]

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from auditor.layouts._settings import mapping
+from auditor.layouts._declared_settings import mapping
 from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
@@ -63,7 +63,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """A `W_q` becomes `weight`, in the architecture's shape where as many numbers are stored."""
-    ledger, kinds = Ledger(), set()
+    ledger, kinds = PackingLedger(), set()
     reader = _Reader(declared, implied, ledger)
     for module, members in stored.modules.items():
         if "W_q" in members:
@@ -73,7 +73,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(", ".join(("hqq", *sorted(kind for kind in kinds if kind))))
 
 
-def _orphans(members: Members, ledger: Ledger) -> None:
+def _orphans(members: Members, ledger: PackingLedger) -> None:
     found = [members[last] for last in sorted(members.keys() & (_TENSORS | _SETTINGS))]
     ledger.note("scales and settings of no stored W_q", *found)
     ledger.lack("the W_q that these belong to is not stored", *found)
@@ -90,7 +90,7 @@ class _Matrix(NamedTuple):
 class _Reader:
     """Reads modules, each as the config declares its kind."""
 
-    def __init__(self, declared: Declared | None, implied: Implied, ledger: Ledger) -> None:
+    def __init__(self, declared: Declared | None, implied: Implied, ledger: PackingLedger) -> None:
         self._settings = mapping(declared.settings.get("quant_config") if declared else None)
         self._implied = implied
         self._ledger = ledger
@@ -109,7 +109,7 @@ class _Reader:
         bits = _stored_bits(declared.get("nbits"))
         name = below(module)
         if packed.shape is None:
-            ledger.pieces.append(Piece(packed, name, None, f"INT{bits or 4}"))
+            ledger.pieces.append(LogicalTensor(packed, name, None, f"INT{bits or 4}"))
             return ""
         expected = self._implied(name)
         matrix = _matrix(members, bits, declared.get("group_size"), expected, ledger)
@@ -121,7 +121,7 @@ class _Reader:
             )
             ledger.fault(said, packed)
         shape = _shape(packed, matrix, expected, ledger)
-        ledger.pieces.append(Piece(packed, name, shape, f"INT{matrix.bits}"))
+        ledger.pieces.append(LogicalTensor(packed, name, shape, f"INT{matrix.bits}"))
         return f"{matrix.bits} bits in groups of {matrix.group:,}"
 
     def _declared(self, module: str) -> Mapping[str, Any]:
@@ -138,7 +138,7 @@ def _stored_bits(nbits: object) -> int | None:
     return int(stored) if stored in _PACKINGS else None
 
 
-def _note(members: Members, ledger: Ledger) -> None:
+def _note(members: Members, ledger: PackingLedger) -> None:
     scales = [members[last] for last in sorted(_TENSORS & members.keys())]
     settings = [members[last] for last in sorted(_SETTINGS & members.keys())]
     if scales:
@@ -148,7 +148,7 @@ def _note(members: Members, ledger: Ledger) -> None:
 
 
 def _matrix(
-    members: Members, bits: int | None, group: object, expected: Shape | None, ledger: Ledger
+    members: Members, bits: int | None, group: object, expected: Shape | None, ledger: PackingLedger
 ) -> _Matrix | None:
     """The numbers in W_q, from its shape and that of its scales; None where it can hold none."""
     packed = members["W_q"]
@@ -187,7 +187,7 @@ def _order(packed: StoredTensor, bits: int | None) -> Iterable[int]:
     return sorted(whole, key=lambda one: one != bits)
 
 
-def _scales(members: Members, ledger: Ledger) -> Shape | None:
+def _scales(members: Members, ledger: PackingLedger) -> Shape | None:
     """(n/g, 1) or (1, n/g), or () for the whole tensor; scale and zero have to be of one shape."""
     both = members.get("zero_scale")
     if both is not None:
@@ -230,7 +230,9 @@ def _along_rows(  # noqa: PLR0913, PLR0917 - the six sizes of one matrix
     return _Matrix(bits, groups * size, size)
 
 
-def _shape(packed: StoredTensor, matrix: _Matrix, expected: Shape | None, ledger: Ledger) -> Shape:
+def _shape(
+    packed: StoredTensor, matrix: _Matrix, expected: Shape | None, ledger: PackingLedger
+) -> Shape:
     if expected is not None and prod(expected) == matrix.numbers:
         return expected
     if expected is not None:

@@ -12,19 +12,19 @@ X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are stored
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from auditor.layouts._declared_settings import texts
 from auditor.layouts._experts import AXES
 from auditor.layouts._patterns import skipped
-from auditor.layouts._settings import texts
 from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
-    Piece,
+    LogicalTensor,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -52,7 +52,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
     """A piece for each X_blocks, named X."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     modules = {packed.module: packed.blocks for packed in _packed(stored) if _book(packed, ledger)}
     alone = skipped(texts(declared, "modules_to_not_convert"), modules)
     wrong = [blocks for module in alone or () if (blocks := modules[module]) is not None]
@@ -62,9 +62,11 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close("mxfp4, blocks of 32")
 
 
-def writes(stored: Stored, _declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(
+    stored: Stored, _declared: Declared | None, implied: Implied
+) -> dict[str, WrittenTensor]:
     """Blocks and their scales, in bytes."""
-    found: dict[str, Written] = {}
+    found: dict[str, WrittenTensor] = {}
     for packed in _packed(stored):
         shape = implied(packed.name)
         if shape is None or len(shape) != AXES:
@@ -72,9 +74,9 @@ def writes(stored: Stored, _declared: Declared | None, implied: Implied) -> dict
         experts, inputs, outputs = shape
         scales = (experts, outputs, inputs // _NUMBERS)
         if packed.blocks:
-            found[packed.blocks.name] = Written((*scales, _BYTES), ("U8",))
+            found[packed.blocks.name] = WrittenTensor((*scales, _BYTES), ("U8",))
         if packed.scales:
-            found[packed.scales.name] = Written(scales, ("U8",))
+            found[packed.scales.name] = WrittenTensor(scales, ("U8",))
     return found
 
 
@@ -91,7 +93,7 @@ def _packed(stored: Stored) -> Iterator[_Packed]:
                 yield _Packed(module, name, None, tensor)
 
 
-def _book(packed: _Packed, ledger: Ledger) -> bool:
+def _book(packed: _Packed, ledger: PackingLedger) -> bool:
     """Whether there is a piece."""
     blocks, scales = packed.blocks, packed.scales
     if scales is not None:
@@ -110,7 +112,7 @@ def _book(packed: _Packed, ledger: Ledger) -> bool:
     elif shape is not None and scales.shape not in {None, shape[:-1]}:
         reason = f"scales are {scales.shape}; one for each block of {shape} makes {shape[:-1]}"
         ledger.fault(reason, scales)
-    ledger.pieces.append(Piece(blocks, packed.name, _transposed(shape), "MXFP4"))
+    ledger.pieces.append(LogicalTensor(blocks, packed.name, _transposed(shape), "MXFP4"))
     return True
 
 

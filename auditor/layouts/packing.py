@@ -31,7 +31,7 @@ class Declared:
     where: str  # "quantization_config of config.json", for messages
 
 
-class Piece(NamedTuple):
+class LogicalTensor(NamedTuple):
     """A tensor of the model inside a stored one; several pieces may share a stored tensor."""
 
     stored: StoredTensor  # as the file has it
@@ -47,7 +47,7 @@ class Notes(NamedTuple):
     reason: str  # what they are, in one line: "scales, one for each 128 inputs of an output"
 
 
-class Fault(NamedTuple):
+class PackingFault(NamedTuple):
     """Packed tensors that cannot be what the layout, the config or the architecture say."""
 
     tensors: tuple[StoredTensor, ...]
@@ -55,7 +55,7 @@ class Fault(NamedTuple):
     lacks: bool = False  # it is one only where all files were read: another may hold what it lacks
 
 
-class Written(NamedTuple):
+class WrittenTensor(NamedTuple):
     """What a writer stores under a name, as the layout and the architecture's shapes imply it."""
 
     shape: Shape
@@ -79,9 +79,9 @@ class Unpacked:
     """
 
     layout: str  # in one line, for people: "gptq, 4 bits, groups of 128, act-order"
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[LogicalTensor, ...] = ()
     bookkeeping: tuple[Notes, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[PackingFault, ...] = ()
 
 
 PLAIN = Unpacked(layout="plain")  # nothing is packed
@@ -124,7 +124,7 @@ class Layout:
     declares: bool = True
     # What stands under the names that it packs and those that serve them, of shapes that the
     # architecture has: the inverse of `unpack`. Without a name: nothing tells what it takes.
-    writes: Callable[[Stored, Declared | None, Implied], Mapping[str, Written]] = (
+    writes: Callable[[Stored, Declared | None, Implied], Mapping[str, WrittenTensor]] = (
         lambda _stored, _declared, _implied: MappingProxyType({})
     )
 
@@ -156,7 +156,7 @@ def apart(unpacked: Unpacked, unread: Collection[StoredTensor], *, blind: bool =
     if unpacked is PLAIN or not hidden:
         return Apart(unpacked, MappingProxyType({}))
     behind: dict[str, Behind] = {}
-    pieces: list[Piece] = []
+    pieces: list[LogicalTensor] = []
     for piece in unpacked.pieces:
         if _place(piece.stored) in hidden:
             before = behind.get(piece.stored.name, Behind((), packed=False))
@@ -183,7 +183,7 @@ def below(module: str, last: str = "weight") -> str:
     return f"{module}.{last}" if module else last
 
 
-def presented(piece: Piece) -> StoredTensor:
+def presented(piece: LogicalTensor) -> StoredTensor:
     """The piece as a stored tensor of the model's shape, under the name that the file has."""
     stored = piece.stored
     count = None if piece.shape is None else prod(piece.shape)
@@ -191,10 +191,10 @@ def presented(piece: Piece) -> StoredTensor:
 
 
 @dataclass
-class Ledger:
+class PackingLedger:
     """Collects what a layout finds, reasons first: equal reasons become one finding."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[LogicalTensor] = field(default_factory=list)
     _notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
     _faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
     _lacking: set[str] = field(default_factory=set)
@@ -223,7 +223,7 @@ class Ledger:
             if own:
                 notes.append(Notes(tuple(own), reason))
         faults = (
-            Fault(tuple(dict.fromkeys(found)), why, lacks=why in self._lacking)
+            PackingFault(tuple(dict.fromkeys(found)), why, lacks=why in self._lacking)
             for why, found in self._faults.items()
         )
         return Unpacked(

@@ -23,9 +23,9 @@ from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
@@ -67,7 +67,7 @@ def _packed(stored: Stored) -> Iterator[_Parts]:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """A `weight._data` becomes `weight`."""
-    ledger, kinds = Ledger(), set()
+    ledger, kinds = PackingLedger(), set()
     done = set()
     for parts in _packed(stored):
         done.add(parts.name)
@@ -87,7 +87,7 @@ def _declared(declared: Declared | None) -> int | None:
     return known.get(found) if isinstance(found, str) else None
 
 
-def _note(parts: _Parts, ledger: Ledger) -> None:
+def _note(parts: _Parts, ledger: PackingLedger) -> None:
     for last in _SCALES:
         if last in parts.members:
             what = "scales" if last == "_scale" else "shifts"
@@ -96,7 +96,7 @@ def _note(parts: _Parts, ledger: Ledger) -> None:
         ledger.lack("packed without its _shift", parts.data)
 
 
-def _activations(members: Members, implied: Implied, ledger: Ledger) -> None:
+def _activations(members: Members, implied: Implied, ledger: PackingLedger) -> None:
     for last in _ACTIVATIONS:
         tensor = members.get(last)
         if tensor is None or implied(tensor.name) is not None:
@@ -106,7 +106,7 @@ def _activations(members: Members, implied: Implied, ledger: Ledger) -> None:
             ledger.fault(f"{last} is {tensor.shape}, one number is needed", tensor)
 
 
-def _orphans(module: str, members: Members, done: set[str], ledger: Ledger) -> None:
+def _orphans(module: str, members: Members, done: set[str], ledger: PackingLedger) -> None:
     """Of a weight whose other half is absent: a _scale without _data, or _data without a _scale."""
     if module in done or module.removesuffix(f".{_DATA}") in done:
         return
@@ -120,12 +120,12 @@ def _orphans(module: str, members: Members, done: set[str], ledger: Ledger) -> N
 # --- one weight -------------------------------------------------------------------------------
 
 
-def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: Ledger) -> str:
+def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: PackingLedger) -> str:
     data = parts.data
     if parts.bytes:
         return _unpack_bytes(parts, ledger)
     if data.shape is None:
-        ledger.pieces.append(Piece(data, parts.name, None, f"INT{bits or 4}"))
+        ledger.pieces.append(LogicalTensor(data, parts.name, None, f"INT{bits or 4}"))
         return ""
     if data.dtype != "U8" or not data.elements or len(data.shape) < 2:  # noqa: PLR2004 - (R, C)
         ledger.fault(f"_data is {data.dtype} {data.shape}; a matrix of bytes is needed", data)
@@ -135,18 +135,20 @@ def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: Ledger) -
     label = f"INT{found.bits}"
     if bits not in {None, found.bits}:
         ledger.fault(f"the config declares {bits} bits, the shapes are those of {found.bits}", data)
-    ledger.pieces.append(Piece(data, parts.name, _shape(data, found, expected, ledger), label))
+    ledger.pieces.append(
+        LogicalTensor(data, parts.name, _shape(data, found, expected, ledger), label)
+    )
     return label.lower()
 
 
-def _unpack_bytes(parts: _Parts, ledger: Ledger) -> str:
+def _unpack_bytes(parts: _Parts, ledger: PackingLedger) -> str:
     """One number to an element: the shape is the weight's own."""
     data = parts.data
     label = "INT8" if data.dtype is None else _BYTES.get(data.dtype)
     if label is None:
         ledger.fault(f"_data is {data.dtype}; {' or '.join(_BYTES)} is needed", data)
         return ""
-    ledger.pieces.append(Piece(data, parts.name, data.shape, label))
+    ledger.pieces.append(LogicalTensor(data, parts.name, data.shape, label))
     scale = parts.members["_scale"]
     if data.shape is not None and scale.shape is not None:
         needed = (*data.shape[:1], *(1 for _ in data.shape[1:]))
@@ -160,7 +162,7 @@ class _Rows(NamedTuple):
     shape: Shape  # (R, C)
 
 
-def _rows(parts: _Parts, bits: int | None, expected: Shape | None, ledger: Ledger) -> _Rows:
+def _rows(parts: _Parts, bits: int | None, expected: Shape | None, ledger: PackingLedger) -> _Rows:
     """R is the number of scales; the packed rows then say how many bits a number has."""
     stored = parts.data.shape or ()
     scale, shift = (parts.members.get(last) for last in _SCALES)
@@ -191,7 +193,9 @@ def _unscaled(stored: Shape, order: list[int], expected: Shape | None) -> _Rows:
     return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
 
 
-def _shape(data: StoredTensor, found: _Rows, expected: Shape | None, ledger: Ledger) -> Shape:
+def _shape(
+    data: StoredTensor, found: _Rows, expected: Shape | None, ledger: PackingLedger
+) -> Shape:
     numbers = prod(found.shape)
     if expected is not None and prod(expected) == numbers:
         return expected

@@ -30,9 +30,9 @@ from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
@@ -76,11 +76,11 @@ class _Parts(NamedTuple):
 
 def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpacked:
     """A `_weight_qdata` becomes `weight`."""
-    ledger, kinds = Ledger(), set()
+    ledger, kinds = PackingLedger(), set()
     for name, members in _parameters(stored):
         plain, qdata = members.pop("_data", None), members.pop("qdata", None)
         if plain is not None:
-            ledger.pieces.append(Piece(plain, name, plain.shape, plain.dtype or "F32"))
+            ledger.pieces.append(LogicalTensor(plain, name, plain.shape, plain.dtype or "F32"))
         for last, tensor in members.items():
             ledger.note(_NOTES[last], tensor)
         if qdata is not None:
@@ -105,11 +105,11 @@ def _parameters(stored: Stored) -> Iterator[tuple[str, dict[str, StoredTensor]]]
 # --- one parameter ----------------------------------------------------------------------------
 
 
-def _unpack(parts: _Parts, implied: Implied, ledger: Ledger) -> str:
+def _unpack(parts: _Parts, implied: Implied, ledger: PackingLedger) -> str:
     qdata = parts.qdata
     _lacking(parts, ledger)
     if qdata.shape is None:
-        ledger.pieces.append(Piece(qdata, parts.name, None, "INT8"))
+        ledger.pieces.append(LogicalTensor(qdata, parts.name, None, "INT8"))
         return ""
     read = _reading(parts)
     if read is None:
@@ -121,11 +121,11 @@ def _unpack(parts: _Parts, implied: Implied, ledger: Ledger) -> str:
         _check_tiled(parts, ledger)
     else:
         _check(parts, label, shape, ledger)
-    ledger.pieces.append(Piece(qdata, parts.name, shape, label))
+    ledger.pieces.append(LogicalTensor(qdata, parts.name, shape, label))
     return label.lower()
 
 
-def _lacking(parts: _Parts, ledger: Ledger) -> None:
+def _lacking(parts: _Parts, ledger: PackingLedger) -> None:
     if not {"scale", "scale_and_zero"} & parts.others.keys():
         ledger.lack("packed without its scale", parts.qdata)
 
@@ -186,7 +186,7 @@ def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
 # --- what stands beside it --------------------------------------------------------------------
 
 
-def _check(parts: _Parts, label: str, shape: Shape, ledger: Ledger) -> None:
+def _check(parts: _Parts, label: str, shape: Shape, ledger: PackingLedger) -> None:
     scale = parts.others.get("scale")
     if scale is None or scale.shape is None:
         return
@@ -228,7 +228,7 @@ def _divides(scale: Shape, allowed: _Allowed) -> bool:
     return all(number % part == 0 for number, part in zip(blocks, scale, strict=True))
 
 
-def _check_tiled(parts: _Parts, ledger: Ledger) -> None:
+def _check_tiled(parts: _Parts, ledger: PackingLedger) -> None:
     """scale_and_zero (K/g, N, 2) of qdata (N/8, K/128, 32, 4)."""
     qdata, both = parts.qdata, parts.others.get("scale_and_zero")
     *_, rows, columns, lanes, half = qdata.shape or ()
@@ -243,7 +243,7 @@ def _check_tiled(parts: _Parts, ledger: Ledger) -> None:
         ledger.fault(f"scale_and_zero is {both.shape}: {held}", both)
 
 
-def _check_small(parts: _Parts, shape: Shape, ledger: Ledger) -> None:
+def _check_small(parts: _Parts, shape: Shape, ledger: PackingLedger) -> None:
     sizes = {"per_tensor_scale": {1, prod(shape[:-2])}, "act_pre_scale": {1, shape[-1]}}
     for last, allowed in sizes.items():
         tensor = parts.others.get(last)

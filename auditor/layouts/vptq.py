@@ -18,14 +18,14 @@ and g come from the config alone: from `config_for_layers`, by module, else from
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts._settings import mapping
+from auditor.layouts._declared_settings import mapping
 from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
@@ -71,7 +71,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """`X.indices` becomes `X.weight`."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     sizes = _Config(declared)
     modules = dict.fromkeys(module for module, own in stored.modules.items() if "indices" in own)
     for module in stored.modules:
@@ -137,7 +137,9 @@ def _size(value: object) -> int | None:
 # --- shapes -----------------------------------------------------------------------------------
 
 
-def _unpack(module: str, parts: Members, sizes: _Sizes, implied: Implied, ledger: Ledger) -> None:
+def _unpack(
+    module: str, parts: Members, sizes: _Sizes, implied: Implied, ledger: PackingLedger
+) -> None:
     for part, reason in (_OWN | _CENTROIDS).items():
         if part in parts:
             ledger.note(reason, parts[part])
@@ -145,7 +147,7 @@ def _unpack(module: str, parts: Members, sizes: _Sizes, implied: Implied, ledger
     if "centroids" not in parts:
         ledger.lack("the centroids of these indices are not stored", indices)
     if indices.shape is None:
-        ledger.pieces.append(Piece(indices, name, None, "VPTQ"))
+        ledger.pieces.append(LogicalTensor(indices, name, None, "VPTQ"))
         return
     if len(indices.shape) != 3:  # noqa: PLR2004 - (groups, rows, packed inputs)
         ledger.fault(f"indices are {indices.shape}, (groups, rows, words) is needed", indices)
@@ -154,7 +156,7 @@ def _unpack(module: str, parts: Members, sizes: _Sizes, implied: Implied, ledger
         ledger.fault("the config does not say vector_lens, num_centroids and group_size", indices)
         return
     shape = _shape(indices.shape, sizes, implied(name))
-    ledger.pieces.append(Piece(indices, name, shape, "VPTQ"))
+    ledger.pieces.append(LogicalTensor(indices, name, shape, "VPTQ"))
     _check_indices(indices, sizes, ledger)
     _check_parts(parts, sizes, shape, ledger)
 
@@ -174,7 +176,7 @@ def _bits(sizes: _Sizes) -> int:
     return ((sizes.centroids or 1).bit_length() - 1) + max(sizes.residual.bit_length() - 1, 0)
 
 
-def _check_indices(indices: StoredTensor, sizes: _Sizes, ledger: Ledger) -> None:
+def _check_indices(indices: StoredTensor, sizes: _Sizes, ledger: PackingLedger) -> None:
     shape, group = indices.shape or (0, 0, 0), sizes.group or 0
     if DTYPE_BITS.get(indices.dtype or "") == 16:  # noqa: PLR2004 - unpacked
         needed, said = group, f"groups of {group:,}"
@@ -187,7 +189,7 @@ def _check_indices(indices: StoredTensor, sizes: _Sizes, ledger: Ledger) -> None
         ledger.fault(f"indices {shape} should be ({groups:,}, rows, {said})", indices)
 
 
-def _check_parts(parts: Members, sizes: _Sizes, shape: Shape, ledger: Ledger) -> None:
+def _check_parts(parts: Members, sizes: _Sizes, shape: Shape, ledger: PackingLedger) -> None:
     for part, right in _needed(parts["indices"].shape or (), sizes, shape).items():
         tensor = parts.get(part)
         if tensor is not None and tensor.shape not in {None, right}:

@@ -6,7 +6,7 @@ from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading, Memory
-from auditor.analytic.rules import Operation, Rule
+from auditor.analytic.renaming_rules import Operation, Rule
 from auditor.oracle.build import expectation
 
 

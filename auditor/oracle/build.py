@@ -17,9 +17,9 @@ from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
 from auditor.analytic.loading import Loading
-from auditor.containers.words import described, named, quoted
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
-from auditor.oracle import rules
+from auditor.messages import described, named, quoted
+from auditor.oracle import loading_rules
 
 # Keys that shape no tensor but can fetch code or weights, or pack what is to be counted unpacked.
 _DROPPED = re.compile(r"implementation|pretrained_backbone|^quantization_config$|^(torch_)?dtype$")
@@ -56,10 +56,10 @@ def inventory(config: Mapping[str, Any], target: str) -> Expectation:
     library = _library()
     with _quiet():
         model = _build(_model_class(library, target), _checked(config))
-        shapes = rules.untied(model)
+        shapes = loading_rules.untied(model)
         model.tie_weights()
         tensors = tuple(_tensors(model))
-        loading = rules.loading(model, shapes, (tensor.name for tensor in tensors))
+        loading = loading_rules.loading(model, shapes, (tensor.name for tensor in tensors))
     return expectation(
         target,
         model_type=type(model.config).model_type,

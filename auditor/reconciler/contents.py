@@ -6,18 +6,17 @@ from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 
+from auditor.checkpoint.filenames import variant_of
+from auditor.checkpoint.selecting import is_readable
+from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index, parse_index
-from auditor.containers.kinds import Table
 from auditor.containers.safetensors import Header, size_fault
-from auditor.containers.words import named, quoted
-from auditor.downloader.select import is_readable
-from auditor.downloader.snapshot import FileHead, Snapshot
-from auditor.downloader.standard import variant_of
-from auditor.downloader.words import listed
+from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
+from auditor.messages import listed, named, quoted
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
-from auditor.reconciler.unread import Unread
-from auditor.reconciler.unusual import name_notes
+from auditor.reconciler.unread_files import Unread
+from auditor.reconciler.unusual_names import name_notes
 from auditor.tensors import StoredTensor, natural_key
 
 _SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
@@ -180,7 +179,7 @@ def _from_root(index: Index) -> Index:
     return replace(index, weight_map=MappingProxyType(paths))
 
 
-def _header(head: FileHead) -> Header | Table | str:
+def _header(head: WeightHeader) -> Header | Table | str:
     """The header, or why it cannot be read."""
     parsed = head.parsed
     if isinstance(parsed, CheckpointError):
@@ -188,7 +187,7 @@ def _header(head: FileHead) -> Header | Table | str:
     return parsed.broken or parsed if isinstance(parsed, Table) else parsed
 
 
-def _sizes(parsed: Iterable[tuple[FileHead, Header | Table | str]]) -> Iterator[Finding]:
+def _sizes(parsed: Iterable[tuple[WeightHeader, Header | Table | str]]) -> Iterator[Finding]:
     for head, header in parsed:
         if isinstance(header, Header) and (fault := size_fault(header, head.size)):
             yield BadSize(file=head.name, reason=fault)
@@ -204,7 +203,7 @@ def held(index: Index) -> dict[str, list[str]]:
     return found
 
 
-def _broken(head: FileHead, why: str, names: list[str] | None) -> Unread:
+def _broken(head: WeightHeader, why: str, names: list[str] | None) -> Unread:
     finding = BadSize if head.size == 0 else BadHeader
     return Unread(finding, head.name, why, None if names is None else frozenset(names))
 

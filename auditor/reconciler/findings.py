@@ -50,7 +50,7 @@ MOST_NAMED = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class MatchedPair:
     """A stored tensor and the expected one that it answers."""
 
     stored: StoredTensor
@@ -119,7 +119,7 @@ class _Uncounted(_OfStored):
 class _OfPairs:
     """About stored tensors and the expected ones that they answer."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[MatchedPair, ...]
     reason: str
 
     @property
@@ -167,7 +167,7 @@ class Missing(_OfExpected):
     severity: ClassVar = Severity.ERROR
 
 
-class New(_OfExpected):
+class NewlyInitialized(_OfExpected):
     """The target class uses it, the declared class does not: loading initialises it afresh."""
 
     kind: ClassVar = "new"
@@ -212,21 +212,21 @@ class Unused(_OfStored):
         return self.parameters
 
 
-class Buffer(_Uncounted):
+class StoredBuffer(_Uncounted):
     """Stored, not learned: position_ids, inv_freq, attention masks."""
 
     kind: ClassVar = "buffer"
     severity: ClassVar = Severity.INFO
 
 
-class Bookkeeping(_Uncounted):
+class QuantizationData(_Uncounted):
     """What a quantised layout stores beside the packed weight."""
 
     kind: ClassVar = "bookkeeping"
     severity: ClassVar = Severity.INFO
 
 
-class BadLayout(_Uncounted):
+class BadQuantization(_Uncounted):
     """Packed tensors contradict their layout, the config or the architecture."""
 
     kind: ClassVar = "bad-layout"
@@ -253,7 +253,7 @@ class WrongDtype(_Uncounted):
     severity: ClassVar = Severity.WARNING
 
 
-class MisShaped(_OfPairs):
+class Mismatched(_OfPairs):
     """Stored under the right name with the wrong shape."""
 
     kind: ClassVar = "mis-shaped"
@@ -273,7 +273,7 @@ class Renamed(_OfPairs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tied(_OfExpected):
+class TiedWeight(_OfExpected):
     """Not stored as numbers of its own, and rightly so: it shares the values of another tensor."""
 
     to: tuple[str, ...]  # the stored tensor whose values it shares, one for each tensor
@@ -291,7 +291,7 @@ class Tied(_OfExpected):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
+class OtherWeights:
     """A weight file that does not belong to the audited set."""
 
     files: tuple[str, ...]
@@ -314,7 +314,7 @@ class Beside:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dispute:
+class DisputedTensor:
     """One tensor as the closed form has it, and as the oracle has it; None: it has none."""
 
     name: str
@@ -323,11 +323,11 @@ class Dispute:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disputed:
+class FormulaDisputed:
     """The closed form and the oracle differ: one of the two is wrong, whatever is stored."""
 
     target: str  # the class, which stands for the tensors where the total alone is in dispute
-    disputes: tuple[Dispute, ...]
+    disputes: tuple[DisputedTensor, ...]
     reason: str
 
     kind: ClassVar = "disputed"
@@ -346,7 +346,7 @@ class Disputed:
         return 0  # stored is compared with the closed form, and with that alone
 
 
-def _larger(dispute: Dispute) -> int:
+def _larger(dispute: DisputedTensor) -> int:
     """The learned numbers in dispute: those of the side that has more of them."""
     sides = (side for side in (dispute.closed_form, dispute.oracle) if side is not None)
     return max((side.elements for side in sides if side.role is Role.PARAMETER), default=0)
@@ -390,7 +390,7 @@ class Unsafe(_OfFile):
     severity: ClassVar = Severity.ERROR
 
 
-class Twin(_OfFile):
+class CopyDiffers(_OfFile):
     """The same weights once more in another format, and they are not the same."""
 
     kind: ClassVar = "twin"
@@ -398,7 +398,7 @@ class Twin(_OfFile):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AbsentPart:
+class MissingComponent:
     """A component that the repository declares is not there, or is without weights."""
 
     file: str  # that declares it
@@ -430,27 +430,27 @@ class BadConfig(_OfFile):
 
 Finding = (
     Missing
-    | New
+    | NewlyInitialized
     | Unexpected
     | Unused
-    | Buffer
-    | Bookkeeping
-    | BadLayout
+    | StoredBuffer
+    | QuantizationData
+    | BadQuantization
     | Duplicate
     | WrongDtype
-    | MisShaped
+    | Mismatched
     | Renamed
-    | Tied
-    | Beside
-    | Disputed
+    | TiedWeight
+    | OtherWeights
+    | FormulaDisputed
     | BadHeader
     | BadIndex
     | BadSize
     | WrongTotal
     | BadConfig
     | Unsafe
-    | Twin
-    | AbsentPart
+    | CopyDiffers
+    | MissingComponent
 )
 
 

@@ -5,27 +5,27 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, assert_never, get_args
 
-from auditor.containers.words import quoted
 from auditor.errors import UsageError
+from auditor.messages import quoted
 from auditor.reconciler.findings import (
-    AbsentPart,
     BadConfig,
     BadHeader,
     BadIndex,
-    BadLayout,
+    BadQuantization,
     BadSize,
-    Beside,
-    Bookkeeping,
-    Buffer,
-    Disputed,
+    CopyDiffers,
     Duplicate,
     Finding,
-    MisShaped,
+    FormulaDisputed,
+    Mismatched,
     Missing,
-    New,
+    MissingComponent,
+    NewlyInitialized,
+    OtherWeights,
+    QuantizationData,
     Renamed,
-    Tied,
-    Twin,
+    StoredBuffer,
+    TiedWeight,
     Unexpected,
     Unsafe,
     Unused,
@@ -89,10 +89,17 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
 ) -> Finding:
     """The part of a finding that is about the wanted names."""
     match finding:
-        case Missing() | New():
+        case Missing() | NewlyInitialized():
             kept = tuple(item for item in finding.tensors if wanted(item.name))
             return replace(finding, tensors=kept)
-        case Unexpected() | Unused() | Buffer() | Bookkeeping() | BadLayout() | WrongDtype():
+        case (
+            Unexpected()
+            | Unused()
+            | StoredBuffer()
+            | QuantizationData()
+            | BadQuantization()
+            | WrongDtype()
+        ):
             stored = tuple(item for item in finding.tensors if wanted(item.name))
             return replace(finding, tensors=stored)
         case Duplicate():
@@ -104,7 +111,7 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
             return replace(
                 finding, tensors=tuple(item for item, _ in both), of=tuple(of for _, of in both)
             )
-        case Tied():
+        case TiedWeight():
             ties = [
                 (item, to)
                 for item, to in zip(finding.tensors, finding.to, strict=True)
@@ -113,17 +120,25 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
             return replace(
                 finding, tensors=tuple(item for item, _ in ties), to=tuple(to for _, to in ties)
             )
-        case MisShaped() | Renamed():
+        case Mismatched() | Renamed():
             pairs = tuple(pair for pair in finding.pairs if wanted(pair.stored.name))
             return replace(finding, pairs=pairs)
-        case Beside():
+        case OtherWeights():
             return replace(finding, files=tuple(filter(wanted, finding.files)))
-        case AbsentPart():
+        case MissingComponent():
             return replace(finding, folders=tuple(filter(wanted, finding.folders)))
-        case Disputed():
+        case FormulaDisputed():
             kept_disputes = tuple(item for item in finding.disputes if wanted(item.name))
             return replace(finding, disputes=kept_disputes)
-        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | Unsafe() | Twin():
+        case (
+            BadHeader()
+            | BadIndex()
+            | BadSize()
+            | WrongTotal()
+            | BadConfig()
+            | Unsafe()
+            | CopyDiffers()
+        ):
             names = tuple(filter(wanted, finding.tensors))
             hidden = tuple(item for item in finding.hidden if wanted(item.name))
             return replace(finding, tensors=names, hidden=hidden)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading
-from auditor.analytic.lookup import Names
-from auditor.layouts.packing import Piece, presented
+from auditor.analytic.lookup import NameLookup
+from auditor.layouts.packing import LogicalTensor, presented
 from auditor.tensors import StoredTensor, natural_key
 
 
@@ -77,7 +77,7 @@ class Place(NamedTuple):
 class Places:
     """A class's tensors by the names that they have once they are loaded."""
 
-    names: Names | Mapping[str, ExpectedTensor]  # in the class's own renames already
+    names: NameLookup | Mapping[str, ExpectedTensor]  # in the class's own renames already
     prefix: str
     loading: Loading
 
@@ -148,7 +148,7 @@ def match(
     expectation: Expectation,
     *,
     indexed: Mapping[str, str],
-    pieces: Iterable[Piece] = (),
+    pieces: Iterable[LogicalTensor] = (),
 ) -> Matching:
     """Pair stored tensors with the expected ones; `indexed` is the index's name -> shard.
 

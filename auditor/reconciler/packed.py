@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from auditor.layouts.packing import PLAIN, UNPACKED, Piece, Unpacked
-from auditor.reconciler.findings import BadLayout, Bookkeeping, by_name
+from auditor.layouts.packing import PLAIN, UNPACKED, LogicalTensor, Unpacked
+from auditor.reconciler.findings import BadQuantization, QuantizationData, by_name
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Counted
@@ -25,7 +25,7 @@ def _holders(unpacked: Unpacked) -> dict[tuple[str, str], StoredTensor]:
     return {(piece.stored.name, piece.stored.file): piece.stored for piece in unpacked.pieces}
 
 
-def in_order(unpacked: Unpacked) -> tuple[Piece, ...]:
+def in_order(unpacked: Unpacked) -> tuple[LogicalTensor, ...]:
     """The pieces; those that share a stored tensor in the order of their names.
 
     What is sorted by stored name later on is then the same whatever order the files have.
@@ -65,9 +65,9 @@ def as_stored(counted: Iterable[_Item], unpacked: Unpacked) -> tuple[_Item, ...]
     return (*plain, *sums.values(), *notes)
 
 
-def findings(unpacked: Unpacked) -> Iterator[Bookkeeping | BadLayout]:
+def findings(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]:
     """What serves the packed tensors, and what contradicts them."""
     for notes in unpacked.bookkeeping:
-        yield Bookkeeping(tensors=by_name(notes.tensors), reason=notes.reason)
+        yield QuantizationData(tensors=by_name(notes.tensors), reason=notes.reason)
     for fault in unpacked.faults:
-        yield BadLayout(tensors=by_name(fault.tensors), reason=fault.reason)
+        yield BadQuantization(tensors=by_name(fault.tensors), reason=fault.reason)

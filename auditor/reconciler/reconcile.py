@@ -12,34 +12,34 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
 from auditor.layouts.packing import PLAIN, Behind, Unpacked
 from auditor.reconciler import packed
-from auditor.reconciler.copies import copied_of, duplicates, once
+from auditor.reconciler.duplicates import copied_of, duplicates, once
 from auditor.reconciler.findings import (
-    Buffer,
     Finding,
-    MisShaped,
+    MatchedPair,
+    Mismatched,
     Missing,
-    New,
-    Pair,
+    NewlyInitialized,
     Renamed,
-    Tied,
+    StoredBuffer,
+    TiedWeight,
     by_name,
 )
 from auditor.reconciler.matching import Candidate, Hit, Step, match, places
 from auditor.reconciler.status import Fate
-from auditor.reconciler.strangers import (
+from auditor.reconciler.unexpected import (
     BUFFERS,
-    Stranger,
+    UnexpectedTensor,
     extra,
     findings_of_strangers,
     identify,
 )
-from auditor.reconciler.unread import Headless, Unread, unseen, whereabouts
+from auditor.reconciler.unread_files import Headless, Unread, unseen, whereabouts
 from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
 from auditor.walker import Counted, parent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
+class FamilyExpectations:
     """What the classes around the target expect of the same config."""
 
     declared: Expectation  # of the class that the config declares
@@ -75,7 +75,7 @@ class Reconciled:
     plain: Mapping[str, StoredTensor]  # by expected name: as expected, in name, shape and role
     answered: tuple[Hit, ...]  # in any other way
     copies: tuple[Hit, ...]  # a second time: under another name, or in another shard
-    strangers: tuple[Stranger, ...]
+    strangers: tuple[UnexpectedTensor, ...]
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     shift: Step | None
@@ -87,7 +87,7 @@ class Reconciled:
 def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is known of the files
     tensors: Iterable[StoredTensor],
     expectation: Expectation,
-    family: Family,
+    family: FamilyExpectations,
     *,
     indexed: Mapping[str, str],
     unread: tuple[Unread, ...] = (),
@@ -156,8 +156,8 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
 
 
 def _identified(
-    strangers: tuple[Candidate, ...], loading: Loading, family: Family
-) -> tuple[Stranger, ...]:
+    strangers: tuple[Candidate, ...], loading: Loading, family: FamilyExpectations
+) -> tuple[UnexpectedTensor, ...]:
     """Asked for by the names that loading would look for, reported by those in the file."""
     asked = (
         tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in strangers
@@ -203,7 +203,7 @@ def _settle_ties(hits: tuple[Hit, ...], plain: Mapping[str, StoredTensor]) -> _T
 def _judge_absent(
     left: list[ExpectedTensor],
     expectation: Expectation,
-    family: Family,
+    family: FamilyExpectations,
     unread: tuple[Unread, ...],
     where: Callable[[str], str | None],
 ) -> tuple[tuple[Absent, ...], tuple[Finding, ...]]:
@@ -253,10 +253,10 @@ def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Fi
         yield Missing(tensors=missing, reason="the declared class needs it and no file stores it")
     if others:
         reason = "only the target class uses it: loading would initialise it afresh"
-        yield New(tensors=others, reason=reason)
+        yield NewlyInitialized(tensors=others, reason=reason)
     if spared:
         reason = "its loader has no use for it: loading would initialise it afresh"
-        yield New(tensors=spared, reason=reason)
+        yield NewlyInitialized(tensors=spared, reason=reason)
 
 
 def _is_below(name: str, modules: tuple[str, ...]) -> bool:
@@ -266,7 +266,7 @@ def _is_below(name: str, modules: tuple[str, ...]) -> bool:
 def _tied(absent: tuple[Absent, ...]) -> Iterator[Finding]:
     tied = tuple(item.tensor for item in absent if item.fate == Fate.TIED)
     if tied:
-        yield Tied(
+        yield TiedWeight(
             tensors=tied,
             to=tuple(tensor.tied_to or "" for tensor in tied),
             reason="not stored, and need not be: it shares the values of another tensor",
@@ -307,7 +307,7 @@ def _mis_shaped(answered: tuple[Hit, ...]) -> Iterator[Finding]:
         reason = (
             f"stored as {shape_text(stored)}{inside}, the config implies {shape_text(expected)}"
         )
-        yield MisShaped(pairs=_pairs(hits), reason=reason)
+        yield Mismatched(pairs=_pairs(hits), reason=reason)
 
 
 def shape_text(shape: object) -> str:
@@ -337,9 +337,9 @@ def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
             groups.setdefault((role, silent), []).append(hit.stored)
     for role, silent in sorted(groups, reverse=True):
         tensors = by_name(groups[role, silent])
-        yield Buffer(tensors=tensors, silent=silent, reason=BUFFERS[role])
+        yield StoredBuffer(tensors=tensors, silent=silent, reason=BUFFERS[role])
 
 
-def _pairs(hits: list[Hit]) -> tuple[Pair, ...]:
+def _pairs(hits: list[Hit]) -> tuple[MatchedPair, ...]:
     ordered = sorted(hits, key=lambda hit: natural_key(hit.stored.name))
-    return tuple(Pair(stored=hit.stored, expected=hit.expected) for hit in ordered)
+    return tuple(MatchedPair(stored=hit.stored, expected=hit.expected) for hit in ordered)

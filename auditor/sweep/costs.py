@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.downloader.heads import FIRST_READ
+from auditor.downloader.headers import FIRST_READ
 from auditor.sweep.workers.budget import WINDOW, spared
 
 
@@ -43,7 +43,7 @@ _HOUR = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class SweepLoad:
     """What there is to do."""
 
     models: int  # selected
@@ -72,12 +72,12 @@ def hours(api: int, resolvers: int, quota: Quota) -> float:
     return windows * WINDOW / _HOUR
 
 
-def rendered(load: Load, most: int | None = None) -> str:
+def rendered(load: SweepLoad, most: int | None = None) -> str:
     """The estimate for people; `most` is --max-requests."""
     return "\n".join((*_sums(load), "", *_table(load, most), "", *_notes(load), ""))
 
 
-def _sums(load: Load) -> Iterator[str]:
+def _sums(load: SweepLoad) -> Iterator[str]:
     known = f", {load.known:,} of them known" if load.known else ""
     stored = f", {load.stored:,} with stored headers" if load.stored else ""
     yield f"models      {load.models:,}{known}{stored}; {load.fetched:,} to fetch"
@@ -93,7 +93,7 @@ def _sums(load: Load) -> Iterator[str]:
     yield f"            {_size(load.models * NIGHT)} a further night"
 
 
-def _table(load: Load, most: int | None) -> Iterator[str]:
+def _table(load: SweepLoad, most: int | None) -> Iterator[str]:
     yield f"{'':<18}{'requests in 5 minutes':>25}{'hours':>28}"
     yield f"{'plan':<18}{'API':>12}{'resolver':>13}{'this sweep':>14}{'no changes':>14}"
     for quota in QUOTAS:
@@ -109,7 +109,7 @@ def _table(load: Load, most: int | None) -> Iterator[str]:
         yield f"{'--max-requests':<18}{most:>12,}{'':>13}{this:>14}{unchanged:>14}"
 
 
-def _notes(load: Load) -> Iterator[str]:
+def _notes(load: SweepLoad) -> Iterator[str]:
     yield f"Rate limits as of {RATES_OF}, of which up to a twentieth is left to others."
     yield from load.notes
 

@@ -6,21 +6,21 @@ from contextlib import ExitStack
 from dataclasses import astuple, replace
 from functools import reduce
 
+from auditor.checkpoint.selecting import ADAPTER_CONFIG, select
+from auditor.checkpoint.selection import FileSelection as Files
 from auditor.downloader.hub import usable_token
-from auditor.downloader.listing import MAX_PAGES, PAGE
-from auditor.downloader.select import ADAPTER_CONFIG, select
-from auditor.downloader.selection import Selection as Files
-from auditor.downloader.waiting import Waits
+from auditor.downloader.model_list import MAX_PAGES, PAGE
+from auditor.downloader.waits import Waits
 from auditor.errors import SourceError
-from auditor.sweep.costs import Load
+from auditor.sweep.costs import SweepLoad
+from auditor.sweep.outcome_digest import versions
 from auditor.sweep.progress import Progress, Quiet
-from auditor.sweep.selection import Selection, Selector
-from auditor.sweep.settings import Settings
-from auditor.sweep.store.ledger import Found
+from auditor.sweep.selection import ModelSelection, Selector
+from auditor.sweep.settings import SweepSettings
+from auditor.sweep.store.ledger import FoundModel
 from auditor.sweep.store.reading import Store, Versions
-from auditor.sweep.versions import versions
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
+from auditor.sweep.workers.process_pool import CONTEXT
 
 _INDEX = re.compile(r"(?P<start>.+)\.(?P<ending>safetensors|bin)\.index(\.[^.]+)?\.json")
 _SHARD = re.compile(r"-\d{1,6}-of-\d{1,6}[.\w]*$")
@@ -53,8 +53,8 @@ class _Known(Store):
 
 
 def expected(
-    settings: Settings, *, token: str | None = None, progress: Progress | None = None
-) -> Load:
+    settings: SweepSettings, *, token: str | None = None, progress: Progress | None = None
+) -> SweepLoad:
     """The load of a sweep with these settings.
 
     The Hub is asked for its lists, as the sweep would, and for nothing else; of ids, and of the
@@ -74,41 +74,45 @@ def expected(
         return reduce(_added, loads)
 
 
-def _load(selection: Selection, known: _Known | None, selector: Selector, shown: Progress) -> Load:
+def _load(
+    selection: ModelSelection, known: _Known | None, selector: Selector, shown: Progress
+) -> SweepLoad:
     if selection.ids:
         ids = tuple(dict.fromkeys(selection.ids))
         now = versions()
         there = sum(known.outcome(name, None, now) for name in ids) if known else 0
         new = len(ids) - there
         notes = (_AS_ONE_FILE, _BY_ID)
-        return Load(
+        return SweepLoad(
             models=len(ids), known=there, listing=len(ids), texts=new, heads=new, notes=notes
         )
     whole_hub = not (selection.author or selection.filters or selection.search)
     if whole_hub and selection.top and known is None:
         top = selection.top
         pages = -(-top // PAGE)
-        return Load(models=top, listing=pages, texts=top, heads=top, notes=(_AS_ONE_FILE, _LISTED))
-    load = Load(models=0, notes=(_LISTED,))
+        return SweepLoad(
+            models=top, listing=pages, texts=top, heads=top, notes=(_AS_ONE_FILE, _LISTED)
+        )
+    load = SweepLoad(models=0, notes=(_LISTED,))
     for page in selector.pages(selection):
         found = [_of_model(one, known) for one in page.found]
-        page_load = reduce(_added, found, Load(models=len(page.refused), listing=1))
+        page_load = reduce(_added, found, SweepLoad(models=len(page.refused), listing=1))
         load = _added(load, page_load)
         shown.selected(load.models)
     return load
 
 
-def _of_model(found: Found, known: _Known | None) -> Load:
+def _of_model(found: FoundModel, known: _Known | None) -> SweepLoad:
     model, commit, _ = found.planned
     if known and known.outcome(model, commit, versions()):
-        return Load(models=1, known=1)
+        return SweepLoad(models=1, known=1)
     if known and known.snapshot(model, commit):
-        return Load(models=1, stored=1)
+        return SweepLoad(models=1, stored=1)
     try:
         names = _names(found.siblings)
         files = select(names, model)
     except SourceError:  # it has no weights: that is known from its list of files
-        return Load(models=1)
+        return SweepLoad(models=1)
     return _reads(files, names)
 
 
@@ -118,10 +122,10 @@ def _names(siblings: object) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def _reads(files: Files, names: Collection[str]) -> Load:
+def _reads(files: Files, names: Collection[str]) -> SweepLoad:
     """The requests for one model, if each file takes one; an adapter's base is two more."""
     if files.hints:  # of which one names a file, as likely as not
-        return Load(models=1, texts=len(files.hints), heads=1)
+        return SweepLoad(models=1, texts=len(files.hints), heads=1)
     models = (files, *(part.selection for part in files.parts))
     texts = sum(
         bool(text)
@@ -130,7 +134,7 @@ def _reads(files: Files, names: Collection[str]) -> Load:
     )
     heads = sum(bool(one.weights) + len(one.shards) + _indexed(one.index, names) for one in models)
     bases = int(files.config == ADAPTER_CONFIG)
-    return Load(models=1, listing=bases, texts=texts + bases, heads=heads)
+    return SweepLoad(models=1, listing=bases, texts=texts + bases, heads=heads)
 
 
 def _indexed(index: str | None, names: Collection[str]) -> int:
@@ -143,7 +147,7 @@ def _indexed(index: str | None, names: Collection[str]) -> int:
     return sum(_SHARD.search(name) is not None for name in beside)
 
 
-def _added(one: Load, other: Load) -> Load:
+def _added(one: SweepLoad, other: SweepLoad) -> SweepLoad:
     return replace(
         one,
         models=one.models + other.models,

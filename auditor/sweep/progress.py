@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from auditor.downloader.waiting import InLines, Wait
+from auditor.downloader.waits import InLines, Wait
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

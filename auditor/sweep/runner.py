@@ -9,21 +9,21 @@ from functools import cache, partial
 from typing import Protocol, Self
 
 from auditor.downloader.hub import endpoint, usable_token
-from auditor.downloader.waiting import Wait, Waits
+from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason
+from auditor.sweep.outcome_digest import versions
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
-from auditor.sweep.selection import Page, Selector
-from auditor.sweep.settings import Settings
-from auditor.sweep.store.ledger import Ledger, Waiting
+from auditor.sweep.selection import SelectedPage, Selector
+from auditor.sweep.settings import SweepSettings
+from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.pruning import prune
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
-from auditor.sweep.versions import versions
-from auditor.sweep.workers.alike import recorded
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT, Crew, Token
-from auditor.sweep.workers.work import Done
+from auditor.sweep.workers.one_model import Done
+from auditor.sweep.workers.process_pool import CONTEXT, Crew, Token
+from auditor.sweep.workers.same_headers import recorded
 
 _LOOK = 0.5  # seconds between looks at the budget and at processes that are stuck
 
@@ -69,7 +69,7 @@ class Auditors(Protocol):
 
 
 def sweep(
-    settings: Settings,
+    settings: SweepSettings,
     *,
     night: str | None = None,
     token: str | None = None,
@@ -90,7 +90,7 @@ def sweep(
     now = versions()
     budget = Budget(CONTEXT, settings.policy.max_requests)
     with (
-        Ledger.open(settings.output.store, create=True) as ledger,
+        StoreWriter.open(settings.output.store, create=True) as ledger,
         _auditors(settings, usable, budget, scheduler) as crew,
     ):
         if not ledger.has_outcomes(now):
@@ -114,13 +114,15 @@ def sweep(
         )
 
 
-def _dropped(settings: Settings, night: Night) -> int:
+def _dropped(settings: SweepSettings, night: Night) -> int:
     """Drop the nights that a finished one makes too many; how many that were."""
     output = settings.output
     return prune(output.store, night=night.night, keep=output.keep) if output.keep else 0
 
 
-def _auditors(settings: Settings, token: Token, budget: Budget, scheduler: str | None) -> Auditors:
+def _auditors(
+    settings: SweepSettings, token: Token, budget: Budget, scheduler: str | None
+) -> Auditors:
     if scheduler is None:
         return Crew(settings.policy, token, budget)
     from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
@@ -132,12 +134,12 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _described(settings: Settings) -> str:
+def _described(settings: SweepSettings) -> str:
     return json.dumps([dict(one.described) for one in settings.selections], sort_keys=True)
 
 
 def _planned(
-    ledger: Ledger, night: Night, settings: Settings, selector: Selector, shown: Progress
+    ledger: StoreWriter, night: Night, settings: SweepSettings, selector: Selector, shown: Progress
 ) -> Night:
     """The night with its plan, which is frozen unless an earlier run has done that."""
     if night.plan is None:
@@ -147,7 +149,7 @@ def _planned(
 
 
 def _frozen(
-    ledger: Ledger, night: Night, settings: Settings, selector: Selector, shown: Progress
+    ledger: StoreWriter, night: Night, settings: SweepSettings, selector: Selector, shown: Progress
 ) -> Night:
     """Select, and freeze what was found."""
     plan, found = ledger.new_plan(night.night), 0
@@ -160,15 +162,15 @@ def _frozen(
     return ledger.known(night.night)
 
 
-def _resolve(ledger: Ledger, night: Night, selector: Selector) -> None:
+def _resolve(ledger: StoreWriter, night: Night, selector: Selector) -> None:
     """Ask again for the models of a frozen plan of which the Hub told nothing, in passing."""
     for page in selector.named(ledger.unresolved(night)):
         for one in page.found:
             ledger.resolve(night, night.plan or 0, one)
-        _keep(ledger, night, night.plan or 0, Page((), page.refused))
+        _keep(ledger, night, night.plan or 0, SelectedPage((), page.refused))
 
 
-def _keep(ledger: Ledger, night: Night, plan: int, page: Page) -> None:
+def _keep(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> None:
     ledger.add(night, plan, page.found)
     for planned, outcome in page.refused:
         passing = outcome.reason in PASSING
@@ -176,7 +178,7 @@ def _keep(ledger: Ledger, night: Night, plan: int, page: Page) -> None:
 
 
 def _audit(  # noqa: PLR0913, PLR0917 - who gives, who takes, and who hears of it
-    ledger: Ledger, night: Night, first: str, crew: Auditors, shown: Progress, waits: Waits
+    ledger: StoreWriter, night: Night, first: str, crew: Auditors, shown: Progress, waits: Waits
 ) -> int:
     """Audit what waits; the number of outcomes that came of it."""
     left = ledger.left(night)
@@ -193,7 +195,7 @@ def _audit(  # noqa: PLR0913, PLR0917 - who gives, who takes, and who hears of i
     return audited
 
 
-def _record(ledger: Ledger, night: Night, arrived: Sequence[Done]) -> None:
+def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
     """Write what has arrived; models that are neighbours, as these are, share pages of a store."""
     if not arrived:
         return

@@ -9,23 +9,23 @@ from itertools import islice
 from threading import Event
 from typing import NamedTuple, Self
 
-from auditor.downloader import hub, listing
-from auditor.downloader.entries import Crowded, Entry
+from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
-from auditor.downloader.listing import PAGE
+from auditor.downloader.model_argument import HubModel, id_fault, parse_id
+from auditor.downloader.model_list import PAGE
+from auditor.downloader.model_list_page import Crowded, Entry
 from auditor.downloader.pools import threads
-from auditor.downloader.request import HubModel, id_fault, parse_id
-from auditor.downloader.waiting import Rest, Talk, Waits
+from auditor.downloader.waits import Rest, Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
-from auditor.sweep.store.ledger import Found
+from auditor.sweep.store.ledger import FoundModel
 from auditor.sweep.store.reading import Planned
 from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.work import require_online, unaudited
+from auditor.sweep.workers.one_model import require_online, unaudited
 
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
@@ -34,7 +34,7 @@ _EXPAND = (("expand", "sha"), ("expand", "siblings"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class ModelSelection:
     """One way to choose models: ids that are given, or what the Hub's list API filters."""
 
     ids: tuple[str, ...] = ()  # each with an optional @revision
@@ -63,18 +63,18 @@ class Selection:
         return (*given, *filters, ("limit", str(size)), *_EXPAND)
 
 
-class Refused(NamedTuple):
+class RefusedId(NamedTuple):
     """An id that the Hub told nothing of."""
 
     planned: Planned
     outcome: Unaudited
 
 
-class Page(NamedTuple):
+class SelectedPage(NamedTuple):
     """Models as they were found, about a thousand at a time."""
 
-    found: tuple[Found, ...]
-    refused: tuple[Refused, ...] = ()
+    found: tuple[FoundModel, ...]
+    refused: tuple[RefusedId, ...] = ()
 
 
 class Selector:
@@ -98,14 +98,14 @@ class Selector:
         if self._wire is not None:
             self._wire.close()
 
-    def pages(self, selection: Selection) -> Iterator[Page]:
+    def pages(self, selection: ModelSelection) -> Iterator[SelectedPage]:
         """The models of a selection; raises SourceError where the list itself cannot be had."""
         if selection.ids:
             yield from self.named(selection.ids)
         else:
             yield from self._listed(selection.query, selection.top)
 
-    def named(self, ids: Sequence[str]) -> Iterator[Page]:
+    def named(self, ids: Sequence[str]) -> Iterator[SelectedPage]:
         """The models of these ids: by an author's pages where that is fewer requests."""
         plain = {name for name in ids if not id_fault(name)}
         authors = Counter(name.partition("/")[0] for name in plain if "/" in name)
@@ -118,43 +118,43 @@ class Selector:
         with threads(_AT_ONCE, self._over.set) as pool:
             while batch := tuple(islice(rest, PAGE)):
                 asked = tuple(pool.map(self._one, batch))
-                yield Page(
-                    tuple(one for one in asked if isinstance(one, Found)),
-                    tuple(one for one in asked if isinstance(one, Refused)),
+                yield SelectedPage(
+                    tuple(one for one in asked if isinstance(one, FoundModel)),
+                    tuple(one for one in asked if isinstance(one, RefusedId)),
                 )
 
-    def _of_author(self, author: str, wanted: set[str]) -> Iterator[Page]:
+    def _of_author(self, author: str, wanted: set[str]) -> Iterator[SelectedPage]:
         """Those of one author; no more pages are turned than single requests would be made."""
         missing = set(wanted)
-        query = Selection(author=author).query
+        query = ModelSelection(author=author).query
         for page in islice(self._listed(query, None), len(wanted)):
             found = tuple(one for one in page.found if one.planned.model in missing)
             missing -= {one.planned.model for one in found}
-            yield Page(found)
+            yield SelectedPage(found)
             if not missing:
                 return
         for name in sorted(missing):
             yield _page_of(self._one(name))
 
-    def _listed(self, query: Iterable[tuple[str, str]], top: int | None) -> Iterator[Page]:
+    def _listed(self, query: Iterable[tuple[str, str]], top: int | None) -> Iterator[SelectedPage]:
         def session() -> Session:
             return self._session(HubModel(id="the list of models"), PAGE_BOUNDS)
 
         left = top
-        for page in listing.pages(session, query):
+        for page in model_list.pages(session, query):
             entries = page if left is None else page[:left]
             left = None if left is None else left - len(entries)
             found = [_found(entry) for entry in entries]
-            yield Page(
-                tuple(one for one in found if isinstance(one, Found)),
-                tuple(one for one in found if isinstance(one, Refused)),
+            yield SelectedPage(
+                tuple(one for one in found if isinstance(one, FoundModel)),
+                tuple(one for one in found if isinstance(one, RefusedId)),
             )
             for name in (one for one in found if isinstance(one, str)):
                 yield _page_of(self._one(name))
             if left == 0:
                 return
 
-    def _one(self, requested: str) -> Found | Refused:
+    def _one(self, requested: str) -> FoundModel | RefusedId:
         """The commit and the files of one id, for one request."""
         try:
             model = parse_id(requested)
@@ -164,7 +164,7 @@ class Selector:
         except UsageError as error:
             return _refused(requested, Reason.BAD_REQUEST, str(error))
         siblings = [{"rfilename": file.name, "size": file.size} for file in listed.files]
-        return Found(Planned(listed.model_id, listed.commit, requested), siblings)
+        return FoundModel(Planned(listed.model_id, listed.commit, requested), siblings)
 
     def _session(self, model: HubModel, bounds: Bounds) -> Session:
         require_online()
@@ -180,7 +180,7 @@ class Selector:
         )
 
 
-def _found(entry: Entry) -> Found | Refused | str:
+def _found(entry: Entry) -> FoundModel | RefusedId | str:
     """A model as the list has it; its id alone where the list lacks its commit."""
     if isinstance(entry, Crowded):
         detail = f"{entry.id}, in the list of models, {entry.detail}"
@@ -188,12 +188,12 @@ def _found(entry: Entry) -> Found | Refused | str:
     name, commit = str(entry["id"]), entry.get("sha")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         return name
-    return Found(Planned(name, commit, name), entry.get("siblings"))
+    return FoundModel(Planned(name, commit, name), entry.get("siblings"))
 
 
-def _refused(requested: str, reason: Reason, detail: str) -> Refused:
-    return Refused(Planned(requested, "", requested), unaudited(requested, "", reason, detail))
+def _refused(requested: str, reason: Reason, detail: str) -> RefusedId:
+    return RefusedId(Planned(requested, "", requested), unaudited(requested, "", reason, detail))
 
 
-def _page_of(one: Found | Refused) -> Page:
-    return Page((one,)) if isinstance(one, Found) else Page((), (one,))
+def _page_of(one: FoundModel | RefusedId) -> SelectedPage:
+    return SelectedPage((one,)) if isinstance(one, FoundModel) else SelectedPage((), (one,))

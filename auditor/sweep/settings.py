@@ -1,4 +1,4 @@
-"""Settings: what a sweep.toml, or the command line, asks of a sweep."""
+"""SweepSettings: what a sweep.toml, or the command line, asks of a sweep."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from auditor.containers.words import described, quoted
 from auditor.errors import UsageError
+from auditor.messages import described, quoted
 from auditor.sweep.policy import Policy
-from auditor.sweep.selection import Selection
+from auditor.sweep.selection import ModelSelection
 
 STORE = Path("sweep.sqlite")
 REPORTS = Path("reports/nightly")
@@ -27,16 +27,16 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class SweepSettings:
     """What is swept, within which bounds, and where it is written."""
 
-    selections: tuple[Selection, ...]
+    selections: tuple[ModelSelection, ...]
     policy: Policy = field(default_factory=Policy)
     output: Output = field(default_factory=Output)
     fail_on: str | None = None  # error, warning or never; None: the command line says
 
 
-def read(path: Path) -> Settings:
+def read(path: Path) -> SweepSettings:
     """The settings in a sweep.toml; raises UsageError, naming file and key, for what is wrong.
 
     [[selection]] has ids (a file, relative to the sweep.toml), or author, filter, library, search,
@@ -51,7 +51,7 @@ def read(path: Path) -> Settings:
     fail_on = policy.pop("fail_on", None)
     if fail_on not in {None, "error", "warning", "never"}:
         raise _wrong(path, "policy.fail_on", "error, warning or never", fail_on)
-    return Settings(
+    return SweepSettings(
         selections=tuple(_selection(path, one) for one in chosen),
         policy=_policy(path, policy),
         output=_output(path, _section(path, table, "output")),
@@ -88,7 +88,7 @@ def chosen(  # noqa: PLR0913 - one keyword for each way to choose
     search: str | None = None,
     sort: str | None = None,
     top: int | None = None,
-) -> Selection | None:
+) -> ModelSelection | None:
     """One selection of these; None where nothing was asked for."""
     asked = any((author, filters, library, search, sort, top))
     if ids and asked:
@@ -97,7 +97,9 @@ def chosen(  # noqa: PLR0913 - one keyword for each way to choose
         return None
     tags = (*filters, library) if library else tuple(filters)
     by = sort or ("downloads" if top else None)
-    return Selection(ids=tuple(ids), author=author, filters=tags, search=search, sort=by, top=top)
+    return ModelSelection(
+        ids=tuple(ids), author=author, filters=tags, search=search, sort=by, top=top
+    )
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -126,7 +128,7 @@ def _section(path: Path, table: Mapping[str, Any], name: str) -> Mapping[str, An
     return found
 
 
-def _selection(path: Path, table: object) -> Selection:
+def _selection(path: Path, table: object) -> ModelSelection:
     if not isinstance(table, dict):
         raise UsageError(f"{quoted(str(path))}: a selection is {described(table)}, not a table")
     _known(path, table, _SELECTION, "a [[selection]]")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from auditor.analytic import Config, Role, Symbol, catalogue, families
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Submodel, module
-from auditor.analytic.choose import choose
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
 from auditor.analytic.families.bert import BERT
+from auditor.analytic.target import choose
 from auditor.errors import CheckpointError, SourceError
 
 

@@ -6,9 +6,9 @@ import pytest
 from bert_configs import config_of
 
 from auditor.analytic import catalogue
-from auditor.analytic.choose import Choice, Refusal, choose
+from auditor.analytic.target import Refusal, TargetChoice, choose
+from auditor.audit.expected import Implied, implied
 from auditor.errors import CheckpointError, Reason
-from auditor.expecting import Implied, implied
 
 TEXT = {"model_type": "gemma3_text", "num_hidden_layers": 1}
 VISION = {"model_type": "siglip_vision_model", "num_hidden_layers": 1}
@@ -16,9 +16,9 @@ GEMMA3 = {"model_type": "gemma3", "text_config": TEXT, "vision_config": VISION}
 WHOLE = "Gemma3ForConditionalGeneration"
 
 
-def chosen(target: str | None = None, **values: object) -> Choice:
+def chosen(target: str | None = None, **values: object) -> TargetChoice:
     choice = choose(config_of(**values), target, catalogue)
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, TargetChoice)
     return choice
 
 

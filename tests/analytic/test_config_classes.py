@@ -12,10 +12,17 @@ from huggingface_hub.errors import StrictDataclassFieldValidationError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.analytic.config_classes import Fault, Settled, library, of_model_type, settle, worded
-from auditor.analytic.config_classes.facts import of_name
+from auditor.analytic.config_classes import (
+    ConfigFault,
+    Settled,
+    library,
+    of_model_type,
+    settle,
+    worded,
+)
+from auditor.analytic.config_classes.declarations import of_name
 from auditor.analytic.config_classes.faults import Blame, folded
-from auditor.analytic.config_classes.kinds import fits, needed
+from auditor.analytic.config_classes.field_types import fits, needed
 
 # What shapes no tensor is not worked out: of labels only how many there are is kept.
 LEFT = {"id2label", "label2id", "eos_token_id", "full_attn_idxs", "time_step_rank"}
@@ -117,9 +124,13 @@ def test_every_value_of_a_wrong_type_is_named(values, reasons):
 
 
 def test_one_cause_is_one_fault_and_a_thousand_are_bounded():
-    first, again, other = Fault("a", ("k",)), Fault("b", ("k",)), Fault("c", ("k", "l"))
+    first, again, other = (
+        ConfigFault("a", ("k",)),
+        ConfigFault("b", ("k",)),
+        ConfigFault("c", ("k", "l")),
+    )
     assert folded([first, again, other]) == (first, other)
-    assert len(folded(Fault(str(n), (str(n),)) for n in range(1000))) == 32
+    assert len(folded(ConfigFault(str(n), (str(n),)) for n in range(1000))) == 32
     many = {f"key_{n}_token_id": n for n in range(1000)}
     assert refusal("BertModel", model_type="bert", **many, vocab_size="x").count("\n") < 32
 
@@ -133,7 +144,7 @@ def test_a_list_without_end_is_not_written_out():
 
 
 def test_who_refuses_is_said():
-    fault = Fault("pad_token_id is 9", ("pad_token_id",))
+    fault = ConfigFault("pad_token_id is 9", ("pad_token_id",))
     name = library().short
     assert worded(fault, "BertModel") == f"pad_token_id is 9: {name} cannot build BertModel"
     of_library = fault._replace(blame=Blame.LIBRARY)

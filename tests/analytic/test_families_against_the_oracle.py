@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.families import FILES
-from auditor.analytic.memory import memory as memory_of
+from auditor.analytic.in_memory import memory as memory_of
 from auditor.oracle import build
 
 pytestmark = pytest.mark.oracle

@@ -9,7 +9,7 @@ from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack
 from auditor.analytic.dims import counted, dim
 from auditor.analytic.inventory import inventory
-from auditor.analytic.lookup import Names
+from auditor.analytic.lookup import NameLookup
 
 WIDE, NARROW = LayerNorm(dim(4)), LayerNorm(dim(2))
 TREE = module(
@@ -33,7 +33,7 @@ def test_every_name_of_a_class_is_found_as_it_is_listed(target: str, *, tied: bo
 
 def test_stacks_submodels_and_extras_are_found_as_they_are_listed() -> None:
     listed = inventory(TREE, {}).tensors
-    assert tuple(Names(TREE).get(tensor.name) for tensor in listed) == listed
+    assert tuple(NameLookup(TREE).get(tensor.name) for tensor in listed) == listed
 
 
 @example(["h", "0", "w", ""])
@@ -44,4 +44,4 @@ def test_stacks_submodels_and_extras_are_found_as_they_are_listed() -> None:
 def test_nothing_else_is_found(parts: list[str]) -> None:
     name = ".".join(parts)
     listed = {tensor.name for tensor in inventory(TREE, {}).tensors}
-    assert (name in Names(TREE)) == (name in listed)
+    assert (name in NameLookup(TREE)) == (name in listed)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.analytic.rules import Rule, rewritten, words_of
+from auditor.analytic.renaming_rules import Rule, rewritten, words_of
 
 LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), heads=("vit.", ""))
 EXPERTS = Rule(("experts.*.gate.weight", "experts.*.up.weight"), ("experts.gate_up",))
@@ -65,7 +65,7 @@ class Config:
 @settings(deadline=None, max_examples=400)
 @given(st.data())
 def test_a_rule_of_the_library_makes_of_a_name_what_the_library_does(data):
-    from auditor.oracle.rules import rule_of  # noqa: PLC0415 - as above
+    from auditor.oracle.loading_rules import rule_of  # noqa: PLC0415 - as above
 
     transform = deepcopy(data.draw(st.sampled_from(transforms())))
     scope = data.draw(st.sampled_from([None, "", "b"]))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack
 from auditor.analytic.dims import counted, dim
-from auditor.analytic.lookup import Names
-from auditor.analytic.union import Union
-from auditor.reconciler import strangers
+from auditor.analytic.family_names import Union
+from auditor.analytic.lookup import NameLookup
+from auditor.reconciler import unexpected
 from auditor.reconciler.matching import Places
 
 WIDE, NARROW = LayerNorm(dim(4)), module(scale=Param((dim(2),)))
@@ -22,7 +22,7 @@ TREES = (
     module(layer=Repeat(counted(2), module(w=Param((dim(2),)))), draft=Extra(WIDE)),
 )
 LISTED = {"layer.7.w": None, "x": None}
-CLASSES = (*map(Names, TREES), LISTED)
+CLASSES = (*map(NameLookup, TREES), LISTED)
 PARTS = ("layer", "0", "1", "01", "2", "3", "7", "inner", "head", "draft", "w", "weight", "x", "")
 
 
@@ -66,7 +66,7 @@ def test_the_names_that_are_let_through_are_all_that_some_class_knows(model_type
     config = read_config("config.json", config_bytes(model_type=model_type, **FAMILIES[model_type]))
     every = [catalogue.sibling(config, name) for name in catalogue.siblings(model_type)]
     family = tuple((one.target, Places(one.names, one.prefix, one.loading)) for one in every)
-    may_be_known = strangers._prefilter(family)  # noqa: SLF001 - what no class may lose
+    may_be_known = unexpected._prefilter(family)  # noqa: SLF001 - what no class may lose
     names = {
         f"{one.prefix}.{tensor.name}" if prefixed else tensor.name
         for one in every
@@ -87,8 +87,8 @@ def test_strangers_are_what_each_class_says_of_them(case):
     every = tuple(catalogue.sibling(config, name) for name in BERT_CLASSES)
     family = tuple((one.target, Places(one.names, one.prefix, one.loading)) for one in every)
     for tensor, found in zip(
-        case.tensors, strangers.identify(case.tensors, loading, lambda: every), strict=True
+        case.tensors, unexpected.identify(case.tensors, loading, lambda: every), strict=True
     ):
         if not loading.is_buffer(tensor.name):
-            alone = strangers._identify(tensor, family)  # noqa: SLF001 - the slow way
+            alone = unexpected._identify(tensor, family)  # noqa: SLF001 - the slow way
             assert found._replace(silent=False) == alone

@@ -9,7 +9,8 @@ import pytest
 from bad_input.making import assert_ended, whole
 from bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
 
-from auditor.downloader import dump, fetch
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 
 NO = "is not a snapshot that can be read: .*"
 HOSTILE = "../\x1b[31m\n"

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 from builders import Described, safetensors_bytes
 
 from auditor.analytic import Config, Role, catalogue, read_config
+from auditor.audit.expected import Implied, implied
 from auditor.containers.safetensors import parse_header
-from auditor.expecting import Implied, implied
 from auditor.reconciler.findings import Severity
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.tensors import StoredTensor

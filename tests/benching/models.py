@@ -8,8 +8,9 @@ from builders import Described, safetensors_bytes
 from checkpoints import config_bytes, expect, stored_by
 from hub import Hub, Sparse
 
-from auditor.downloader import FileHead, bundled
-from auditor.downloader.request import HubModel
+from auditor.checkpoint.snapshot import WeightHeader
+from auditor.downloader import bundled
+from auditor.downloader.model_argument import HubModel
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
 SINGLE_ID, SINGLE_ALIAS = "google-bert/bert-base-chinese", "bert-base-chinese"
@@ -34,7 +35,7 @@ def single() -> Files:
     return {snapshot.config.name: snapshot.config.content, **weights}
 
 
-def _zeros_after(head: FileHead) -> Sparse:
+def _zeros_after(head: WeightHeader) -> Sparse:
     if head.size is None:
         message = f"the snapshot does not know the size of {head.name}"
         raise ValueError(message)

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.containers.manifest import MAX_COMPONENTS, MODULES, PIPELINE, Entry, parse_manifest
+from auditor.containers.manifest import (
+    MAX_COMPONENTS,
+    MODULES,
+    PIPELINE,
+    ManifestEntry,
+    parse_manifest,
+)
 from auditor.errors import CheckpointError
 
 WORDS = st.from_regex(r"[A-Za-z][\w.]{0,8}", fullmatch=True)
@@ -26,14 +32,14 @@ def test_every_pair_of_library_and_class_is_a_component(components):
     content = json.dumps({"_class_name": "P", **components}).encode()
     manifest = parse_manifest(PIPELINE, content)
     assert manifest.target == "P"
-    expected = tuple(Entry(folder, *pair) for folder, pair in sorted(components.items()))
+    expected = tuple(ManifestEntry(folder, *pair) for folder, pair in sorted(components.items()))
     assert manifest.entries == expected
 
 
 @given(st.dictionaries(FOLDERS | st.just(""), st.tuples(FOLDERS, FOLDERS), max_size=6))
 def test_every_module_is_a_component_whatever_their_order(modules):
     listed = [module(path, f"{one}.models.{other}") for path, (one, other) in modules.items()]
-    expected = tuple(Entry(path, *pair) for path, pair in sorted(modules.items()))
+    expected = tuple(ManifestEntry(path, *pair) for path, pair in sorted(modules.items()))
     for order in (listed, listed[::-1]):
         assert parse_manifest(MODULES, json.dumps(order).encode()).entries == expected
 
@@ -78,7 +84,7 @@ def test_half_a_pair_is_an_error(value):
 def test_the_type_of_a_module_is_its_library_and_its_class():
     kind = "sentence_transformers.base.modules.dense.Dense"
     [entry] = parse_manifest(MODULES, json.dumps([module("2_Dense/", kind)]).encode()).entries
-    assert entry == Entry("2_Dense", "sentence_transformers", "Dense")
+    assert entry == ManifestEntry("2_Dense", "sentence_transformers", "Dense")
 
 
 @pytest.mark.parametrize("count", [MAX_COMPONENTS, MAX_COMPONENTS + 1])

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_files import parsed
 
-from auditor.containers.imports import KNOWN, strange
-from auditor.containers.pickled import Call, Global, Pairs
-from auditor.containers.pickles import follow
+from auditor.containers.pickle_imports import KNOWN, strange
+from auditor.containers.pickle_interpreter import follow
+from auditor.containers.pickle_values import Call, Global, PickledDict
 
 PROTOCOLS = range(6)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -41,7 +41,7 @@ VALUES = st.recursive(
 def plain(value):
     """The value that the records stand for, where pickle itself would give a plain one."""
     match value:
-        case Pairs(pairs=pairs):
+        case PickledDict(pairs=pairs):
             return {key: plain(one) for key, one in pairs}
         case Call(callee=Global("_codecs", "encode"), args=(text, "latin1")):
             return text.encode("latin1")

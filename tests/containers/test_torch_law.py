@@ -20,7 +20,7 @@ from fuzz.run import target_of  # noqa: E402
 from fuzz.target import READ, REFUSED, case_of  # noqa: E402
 from fuzz.torch_law import judge_file, judge_pickle, read  # noqa: E402
 
-from auditor.containers.kinds import Table  # noqa: E402
+from auditor.containers.weight_formats import Table  # noqa: E402
 from auditor.errors import CheckpointError  # noqa: E402
 
 pytestmark = pytest.mark.oracle

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_files import parsed, state, whole, zipped
 
-from auditor.containers.zips import content, directory
+from auditor.containers.zip_directory import content, directory
 from auditor.errors import CheckpointError
 
 NAMES = st.from_regex(r"[a-zé]{1,3}(/[a-z]{1,3})?", fullmatch=True)

@@ -6,7 +6,7 @@ import pytest
 from hub import Hub
 from huggingface_hub import close_session, constants
 
-from auditor.downloader import patience
+from auditor.downloader import retry
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
     return monkeypatch
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from rebuild_bundled import BERTS, MINILM, minilm_folder, rebuilt, recorded
 
+from auditor.checkpoint.snapshot import Source
+from auditor.checkpoint.snapshot_writer import dump
 from auditor.containers.safetensors import parse_header, size_fault
-from auditor.downloader import Source, dump, fetch
+from auditor.downloader import fetch
 from auditor.downloader.bundled import file_name, names
 from auditor.errors import Reason, SourceError
 

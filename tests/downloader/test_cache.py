@@ -7,7 +7,8 @@ from builders import safetensors_bytes
 from hub import Hub
 from huggingface_hub import hf_hub_download
 
-from auditor.downloader import Source, fetch
+from auditor.checkpoint.snapshot import Source
+from auditor.downloader import fetch
 from auditor.errors import Reason, SourceError
 
 WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.containers.jsons import MAX_TEXT_VALUES
-from auditor.downloader import entries
-from auditor.downloader.entries import MAX_FILES, Crowded, NotAListError, entries_in
+from auditor.containers.bounded_json import MAX_TEXT_VALUES
+from auditor.downloader import model_list_page
+from auditor.downloader.model_list_page import MAX_FILES, Crowded, NotAListError, entries_in
 from auditor.errors import Reason, SourceError
 
 IDS = st.from_regex(r"[a-z]{1,8}/[a-z]{1,8}", fullmatch=True)
@@ -35,7 +35,7 @@ def test_cut_up_or_at_once_a_page_has_the_same_entries(page, plain, indent):
     content = json.dumps(page, ensure_ascii=plain, indent=indent).encode(errors="surrogatepass")
     at_once = read(content)
     assert [one for one in at_once if one in named(page)] == named(page)
-    groups = list(entries._groups(content))  # noqa: SLF001 - as a larger page would be read
+    groups = list(model_list_page._groups(content))  # noqa: SLF001 - as a larger page would be read
     assert [one for group in groups for one in group] == at_once
 
 
@@ -45,7 +45,7 @@ def test_a_page_that_breaks_off_is_no_list_either_way(text, share):
     with pytest.raises(NotAListError):
         read(content)
     with pytest.raises(NotAListError):
-        list(entries._groups(content))  # noqa: SLF001 - as above
+        list(model_list_page._groups(content))  # noqa: SLF001 - as above
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": [{"id": "o/n"}]}', '"x"', "null", "<html>"])
@@ -53,7 +53,7 @@ def test_what_is_no_list_is_told(text):
     with pytest.raises(NotAListError):
         read(text.encode())
     with pytest.raises(NotAListError):
-        list(entries._groups(text.encode()))  # noqa: SLF001 - as above
+        list(model_list_page._groups(text.encode()))  # noqa: SLF001 - as above
 
 
 def model(number, files, more=""):
@@ -93,7 +93,7 @@ def test_many_models_of_many_files_come_in_groups_of_bounded_memory():
 
 
 def test_what_cannot_be_told_apart_is_too_large(monkeypatch):
-    monkeypatch.setattr(entries, "_MOST_MARKS", 1000)
+    monkeypatch.setattr(model_list_page, "_MOST_MARKS", 1000)
     with pytest.raises(SourceError, match="more than 1,000 strings and lists") as raised:
         read(b"[" * 2000)
     assert raised.value.reason is Reason.TOO_LARGE

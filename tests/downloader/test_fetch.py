@@ -9,7 +9,8 @@ from builders import safetensors_bytes
 from hub import HtmlPage, ServerError
 from huggingface_hub import constants
 
-from auditor.downloader import Source, fetch
+from auditor.checkpoint.snapshot import Source
+from auditor.downloader import fetch
 from auditor.errors import Reason, SourceError, UsageError
 
 WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})

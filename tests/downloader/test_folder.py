@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from builders import framed, safetensors_bytes
 
-from auditor.downloader import RepoFile, Source, TextFile, beside, dump, fetch, heads
-from auditor.downloader.heads import FIRST_READ
-from auditor.downloader.regular import opened
+from auditor.checkpoint.selecting import beside
+from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch, headers
+from auditor.downloader.headers import FIRST_READ
+from auditor.downloader.local_file import opened
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.tensors import Span
 
@@ -284,21 +287,21 @@ def test_a_file_that_grows_while_it_is_read_is_unreadable(folder):
 
 
 def test_an_absurd_number_of_files_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("auditor.downloader.folder._MOST_FILES", 2)
+    monkeypatch.setattr("auditor.downloader.local_folder._MOST_FILES", 2)
     with pytest.raises(SourceError, match="has more than 2 files") as raised:
         fetch(str(folder))
     assert raised.value.reason is Reason.TOO_LARGE
 
 
 def test_headers_that_would_fill_the_memory_are_refused(sharded, monkeypatch):
-    monkeypatch.setattr(heads, "MODEL", heads.MODEL._replace(size=2 * len(HEAD) - 1))
+    monkeypatch.setattr(headers, "MODEL", headers.MODEL._replace(size=2 * len(HEAD) - 1))
     with pytest.raises(SourceError, match="the headers of 2 files") as raised:
         fetch(str(sharded))
     assert raised.value.reason is Reason.TOO_LARGE
 
 
 def test_more_tensors_than_any_model_has_are_refused(sharded, monkeypatch):
-    monkeypatch.setattr(heads, "MODEL", heads.MODEL._replace(tensors=1))
+    monkeypatch.setattr(headers, "MODEL", headers.MODEL._replace(tensors=1))
     says = "the headers of 2 files have 2 tensors; 1 are the most that are read of one model"
     with pytest.raises(SourceError, match=says) as raised:
         fetch(str(sharded))

@@ -2,11 +2,11 @@
 
 import pytest
 
+from auditor.checkpoint.filenames import FoundWeights, standard, variant_of, variants
+from auditor.checkpoint.model_folders import components, found_in, models
+from auditor.checkpoint.selecting import FileSelection, select, with_twins
+from auditor.checkpoint.selection import SelectedComponent
 from auditor.containers.manifest import MODULES, PIPELINE
-from auditor.downloader.folders import components, found_in, models
-from auditor.downloader.select import Selection, select, with_twins
-from auditor.downloader.selection import Part
-from auditor.downloader.standard import Found, standard, variant_of, variants
 from auditor.errors import Reason, SourceError
 
 ONE, HALF = "model.safetensors", "model.fp16.safetensors"
@@ -17,17 +17,21 @@ CONFIG = "config.json"
 @pytest.mark.parametrize(
     ("names", "variant", "expected"),
     [
-        ({ONE, UNET, TORCH}, None, Found(weights=ONE)),
-        ({UNET, TORCH}, None, Found(weights=UNET)),
-        ({f"{UNET}.index.json"}, None, Found(index=f"{UNET}.index.json")),
-        ({"diffusion_pytorch_model.bin"}, None, Found(weights="diffusion_pytorch_model.bin")),
-        ({ONE, HALF}, "fp16", Found(weights=HALF)),
+        ({ONE, UNET, TORCH}, None, FoundWeights(weights=ONE)),
+        ({UNET, TORCH}, None, FoundWeights(weights=UNET)),
+        ({f"{UNET}.index.json"}, None, FoundWeights(index=f"{UNET}.index.json")),
+        (
+            {"diffusion_pytorch_model.bin"},
+            None,
+            FoundWeights(weights="diffusion_pytorch_model.bin"),
+        ),
+        ({ONE, HALF}, "fp16", FoundWeights(weights=HALF)),
         ({ONE}, "fp16", None),
         ({HALF}, None, None),
         (
             {"model.safetensors.index.fp16.json"},
             "fp16",
-            Found(index="model.safetensors.index.fp16.json"),
+            FoundWeights(index="model.safetensors.index.fp16.json"),
         ),
         ({f"unet/{UNET}", "other.safetensors"}, None, None),
         (set(), None, None),
@@ -72,7 +76,7 @@ def test_shards_without_their_index_are_no_variant_that_can_be_asked_for():
     ],
 )
 def test_a_component_has_the_variant_or_else_what_there_is(names, variant, expected):
-    assert found_in(names, variant) == Found(weights=expected)
+    assert found_in(names, variant) == FoundWeights(weights=expected)
 
 
 def test_of_several_variants_none_is_guessed():
@@ -84,9 +88,9 @@ PIPE = [PIPELINE, "vae/config.json", f"vae/{UNET}", "scheduler/scheduler_config.
 
 def test_components_of_a_pipeline_are_folders_with_a_config_or_weights():
     [part] = components([*PIPE], PIPELINE, None)
-    selection = Selection(config="vae/config.json", weights=f"vae/{UNET}")
-    assert part == Part(folder="vae", selection=selection)
-    assert select(PIPE, "x") == Selection(config=None, manifest=PIPELINE, parts=(part,))
+    selection = FileSelection(config="vae/config.json", weights=f"vae/{UNET}")
+    assert part == SelectedComponent(folder="vae", selection=selection)
+    assert select(PIPE, "x") == FileSelection(config=None, manifest=PIPELINE, parts=(part,))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_without_a_manifest_a_folder_is_a_model_only_with_config_and_weights():
 
 def test_a_flat_pipeline_is_taken_for_the_one_model_that_it_is():
     names = [PIPELINE, CONFIG, f"{UNET}.index.json"]
-    assert select(names, "x") == Selection(config=CONFIG, index=f"{UNET}.index.json")
+    assert select(names, "x") == FileSelection(config=CONFIG, index=f"{UNET}.index.json")
 
 
 def test_parts_have_the_twins_of_their_own_folders():

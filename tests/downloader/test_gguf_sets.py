@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.gguf_sets import gguf_sets, siblings, tagged, the_one
-from auditor.downloader.request import HubModel, parse_id
-from auditor.downloader.select import Selection, describing, select, select_tagged
+from auditor.checkpoint.gguf_sets import gguf_sets, siblings, tagged, the_one
+from auditor.checkpoint.selecting import FileSelection, describing, select, select_tagged
+from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.errors import Reason, SourceError, UsageError
 
 QUANTS = ("IQ4_XS", "Q4_0", "Q4_K_M", "Q4_K_S", "Q4_K_XL", "Q8_0", "f16")
@@ -51,10 +51,10 @@ def test_of_several_models_none_is_taken_unasked():
 
 
 def test_the_only_model_is_selected_and_safetensors_go_first():
-    only = Selection(config="config.json", shards=SHARDS)
+    only = FileSelection(config="config.json", shards=SHARDS)
     assert select([*SHARDS, *BESIDE], "o/n") == only
     both = select([*SHARDS, "model.safetensors"], "o/n")
-    assert both == Selection(config=None, weights="model.safetensors")
+    assert both == FileSelection(config=None, weights="model.safetensors")
     assert select_tagged([*SHARDS, *BESIDE, "model.safetensors"], "o/n", "Q6_K") == only
 
 
@@ -64,8 +64,8 @@ def test_a_shard_brings_those_of_its_model():
 
 
 def test_where_there_is_no_config_the_only_model_describes_itself():
-    assert describing([*SHARDS, "README.md"], "o/n") == Selection(config=None, shards=SHARDS)
-    assert describing([*SHARDS, *BESIDE], "o/n") == Selection(config="config.json")
+    assert describing([*SHARDS, "README.md"], "o/n") == FileSelection(config=None, shards=SHARDS)
+    assert describing([*SHARDS, *BESIDE], "o/n") == FileSelection(config="config.json")
     with pytest.raises(SourceError, match=r"o/n holds 7 GGUF models, .*: name one"):
         describing(FILES, "o/n")
     with pytest.raises(SourceError, match=r"o/n has no config\.json"):

@@ -5,7 +5,7 @@ from builders import framed, safetensors_bytes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from auditor.downloader.heads import FIRST_READ, Received, read_head
+from auditor.downloader.headers import FIRST_READ, Received, read_head
 from auditor.tensors import Span
 
 LEAST = len(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')

@@ -10,8 +10,10 @@ from builders import framed, safetensors_bytes
 from hub import Hub, Origin, Sparse
 from huggingface_hub import constants
 
-from auditor.downloader import RepoFile, Source, TextFile, beside, fetch
-from auditor.downloader.heads import FIRST_READ
+from auditor.checkpoint.selecting import beside
+from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
+from auditor.downloader import fetch
+from auditor.downloader.headers import FIRST_READ
 from auditor.downloader.hub import parse_listing
 from auditor.errors import Reason, SourceError, UsageError
 

@@ -30,7 +30,7 @@ from hub import (
 from huggingface_hub import constants
 
 from auditor.downloader import fetch
-from auditor.downloader.heads import FIRST_READ
+from auditor.downloader.headers import FIRST_READ
 from auditor.errors import Reason, SourceError
 
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -145,7 +145,7 @@ def test_a_hub_that_fails_now_and_then_is_read_all_the_same(at_hub, seed):
 
 
 def test_when_one_shard_fails_for_good_the_others_do_not_wait(at_hub, machine):
-    machine.setattr("auditor.downloader.patience.FIRST_WAIT", 60.0)
+    machine.setattr("auditor.downloader.retry.FIRST_WAIT", 60.0)
     index = json.dumps({"weight_map": {"a": "a.safetensors", "b": "b.safetensors"}}).encode()
     at_hub.add("org/name", {INDEX: index, "a.safetensors": large(), "b.safetensors": large()})
     at_hub.misbehave(path="*resolve*a.safetensors", fault=ServerError(status=503))

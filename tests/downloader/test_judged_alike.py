@@ -12,7 +12,7 @@ from auditor.downloader.client import HubClient
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
-from auditor.downloader.request import HubModel
+from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -26,7 +26,7 @@ from auditor.downloader import hub
 from auditor.downloader.fetching import silent
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
-from auditor.downloader.request import HubModel
+from auditor.downloader.model_argument import HubModel
 from auditor.errors import SourceError
 
 MODEL = HubModel(id="o/n")

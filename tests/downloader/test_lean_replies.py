@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from raw_server import raw_server
 
 from auditor.downloader.lean import Lean
-from auditor.downloader.wire import BadAddressError, WireError
+from auditor.downloader.transport import BadAddressError, TransportError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = b"Content-Length: 5\r\n"
@@ -98,7 +98,7 @@ def test_a_reply_is_what_http_client_says_wherever_it_is_cut(reply, server, data
 
 @pytest.mark.parametrize("reply", BROKEN.values(), ids=BROKEN)
 def test_what_is_no_reply_is_an_error_and_its_connection_is_not_used_again(reply, server, lean):
-    with pytest.raises(WireError):
+    with pytest.raises(TransportError):
         read(lean, server.address(reply, None))
     assert not any(lean._idle.values())  # noqa: SLF001 - whether it was kept shows nowhere else
 

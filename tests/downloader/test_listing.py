@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.listing import Walk
+from auditor.downloader.model_list import ListWalk
 from auditor.errors import Reason, SourceError
 
 PAGE = st.frozensets(st.integers(0, 99).map(str), min_size=1, max_size=9)
@@ -14,7 +14,7 @@ PAGE = st.frozensets(st.integers(0, 99).map(str), min_size=1, max_size=9)
 
 @given(st.lists(PAGE, max_size=20))
 def test_pages_of_new_models_are_walked_to_the_end(pages):
-    walk = Walk()
+    walk = ListWalk()
     for number, ids in enumerate(pages):
         walk.turn(f"/{number}")
         walk.bring([*(f"{number}/{name}" for name in ids), *(f"all/{name}" for name in ids)])
@@ -22,7 +22,7 @@ def test_pages_of_new_models_are_walked_to_the_end(pages):
 
 @given(st.lists(PAGE, min_size=1, max_size=20), st.randoms())
 def test_a_page_that_comes_again_ends_the_list_in_whatever_order(pages, draw):
-    walk = Walk()
+    walk = ListWalk()
     for number, ids in enumerate(pages):
         walk.turn(f"/{number}")
         walk.bring(f"{number}/{name}" for name in ids)
@@ -37,7 +37,7 @@ def test_a_page_that_comes_again_ends_the_list_in_whatever_order(pages, draw):
 
 @pytest.mark.parametrize("ids", [[], ["a"], ["b", "a"]], ids=str)
 def test_a_page_of_models_of_the_page_before_ends_the_list(ids):
-    walk = Walk()
+    walk = ListWalk()
     walk.turn("/1")
     walk.bring(["a", "b", "c"])
     walk.turn("/2")
@@ -46,21 +46,21 @@ def test_a_page_of_models_of_the_page_before_ends_the_list(ids):
 
 
 def test_a_first_page_without_a_model_ends_the_list():
-    walk = Walk()
+    walk = ListWalk()
     walk.turn("/1")
     with pytest.raises(SourceError, match="page 1 has no new model"):
         walk.bring([])
 
 
 def test_an_address_that_comes_again_ends_the_list():
-    walk = Walk()
+    walk = ListWalk()
     walk.turn("/1")
     with pytest.raises(SourceError, match="goes round in circles"):
         walk.turn("/1")
 
 
 def test_a_list_has_so_many_pages_and_no_more():
-    walk = Walk(most=3)
+    walk = ListWalk(most=3)
     for number in range(3):
         walk.turn(f"/{number}")
     with pytest.raises(SourceError, match=r"more than 3 pages.*ask for fewer") as raised:
@@ -70,7 +70,7 @@ def test_a_list_has_so_many_pages_and_no_more():
 
 def test_a_page_that_was_walked_takes_two_digests():
     tracemalloc.start()
-    walk = Walk()
+    walk = ListWalk()
     for number in range(3000):
         walk.turn(f"/api/models?cursor={number:0200}")
         walk.bring(f"o/{number}-{name}" for name in range(5))

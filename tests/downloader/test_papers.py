@@ -7,10 +7,11 @@ import pytest
 
 from auditor import Unaudited
 from auditor.analytic import catalogue, read_config
-from auditor.audit import explain
-from auditor.downloader import Source, fetch
-from auditor.downloader.papers import NAMES, read
-from auditor.downloader.request import HubModel
+from auditor.audit.pipeline import explain
+from auditor.checkpoint.snapshot import Source
+from auditor.downloader import fetch
+from auditor.downloader.model_argument import HubModel
+from auditor.downloader.reference_configs import NAMES, read
 
 
 @pytest.mark.parametrize("source", ["hub", "auto", "cache", "bundled"])

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.patience import (
+from auditor.downloader.retry import (
     ATTEMPTS,
     PassingError,
     Patience,
     asked_wait,
     next_wait,
 )
-from auditor.downloader.waiting import Talk
+from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 
 SPENT = {"ratelimit": '"resolvers";r=0;t=55'}
@@ -146,7 +146,7 @@ def test_an_attempt_is_told_how_much_of_the_silence_is_left(told):
 
 
 def test_who_expects_long_silences_is_not_cut_short(told, machine):
-    machine.setattr("auditor.downloader.patience.patience", lambda: 60.0)
+    machine.setattr("auditor.downloader.retry.patience", lambda: 60.0)
     with pytest.raises(SourceError, match=r"tried 2 times"):
         Patience(Talk(told.append)).call(failing(9, silent(60.0)))
     with pytest.raises(SourceError, match=r"tried 4 times"):

@@ -8,7 +8,7 @@ from huggingface_hub.utils import validate_repo_id
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from auditor.downloader.request import HubModel, id_fault, parse
+from auditor.downloader.model_argument import HubModel, id_fault, parse
 from auditor.errors import UsageError
 
 NEARLY_IDS = st.text(alphabet="aZ9-_./é \n~", max_size=8) | st.text(max_size=6)

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile, beside
-from auditor.downloader.select import Selection, is_weights, name_fault, select, with_twins
+from auditor.checkpoint.selecting import (
+    FileSelection,
+    beside,
+    is_weights,
+    name_fault,
+    select,
+    with_twins,
+)
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.errors import Reason, SourceError
 
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -30,13 +37,13 @@ def test_the_order_of_a_listing_changes_nothing(names):
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ([CONFIG, ONE], Selection(config=CONFIG, weights=ONE)),
-        ([CONFIG, ONE, INDEX], Selection(config=CONFIG, weights=ONE)),
-        ([CONFIG, INDEX], Selection(config=CONFIG, index=INDEX)),
-        ([CONFIG, INDEX, TORCH_WEIGHTS], Selection(config=CONFIG, index=INDEX)),
-        ([CONFIG, TORCH_WEIGHTS, TORCH_INDEX], Selection(config=CONFIG, weights=TORCH_WEIGHTS)),
-        ([TORCH_INDEX], Selection(config=None, index=TORCH_INDEX)),
-        ([ONE], Selection(config=None, weights=ONE)),
+        ([CONFIG, ONE], FileSelection(config=CONFIG, weights=ONE)),
+        ([CONFIG, ONE, INDEX], FileSelection(config=CONFIG, weights=ONE)),
+        ([CONFIG, INDEX], FileSelection(config=CONFIG, index=INDEX)),
+        ([CONFIG, INDEX, TORCH_WEIGHTS], FileSelection(config=CONFIG, index=INDEX)),
+        ([CONFIG, TORCH_WEIGHTS, TORCH_INDEX], FileSelection(config=CONFIG, weights=TORCH_WEIGHTS)),
+        ([TORCH_INDEX], FileSelection(config=None, index=TORCH_INDEX)),
+        ([ONE], FileSelection(config=None, weights=ONE)),
     ],
 )
 def test_what_from_pretrained_would_load_is_audited(names, expected):
@@ -131,11 +138,11 @@ def test_what_is_not_read_stands_beside():
     sharded = snapshot(
         *names,
         index=TextFile(name=INDEX, content=b"{}"),
-        heads=(FileHead(name="a.safetensors", size=1, head=b""),),
+        heads=(WeightHeader(name="a.safetensors", size=1, head=b""),),
         unopened=("c.safetensors",),
     )
     assert beside(sharded) == ("b.safetensors", "old.bin")
-    single = snapshot(*names, heads=(FileHead(name="a.safetensors", size=1, head=b""),))
+    single = snapshot(*names, heads=(WeightHeader(name="a.safetensors", size=1, head=b""),))
     assert beside(single) == ("b.safetensors", INDEX, "old.bin")
 
 

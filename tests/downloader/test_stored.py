@@ -10,10 +10,17 @@ from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile, dump, load
-from auditor.downloader.snapshot import Component
-from auditor.downloader.stored import is_snapshot, joined
-from auditor.downloader.storing import dump_own, dump_shared, fingerprint
+from auditor.checkpoint.snapshot import (
+    Component,
+    Fetched,
+    RepoFile,
+    Snapshot,
+    Source,
+    TextFile,
+    WeightHeader,
+)
+from auditor.checkpoint.snapshot_reader import is_snapshot, joined, load
+from auditor.checkpoint.snapshot_writer import dump, dump_own, dump_shared, fingerprint
 from auditor.errors import UsageError
 
 NAMES = st.from_regex(r"[a-z]{1,3}(/[a-zé]{1,3})?\.(json|safetensors)", fullmatch=True)
@@ -34,7 +41,7 @@ def shared_of(snapshot):
     return {name: getattr(snapshot, name) for name in names}
 
 
-HEADS = in_order(st.builds(FileHead, name=NAMES, size=SIZES, head=CONTENT))
+HEADS = in_order(st.builds(WeightHeader, name=NAMES, size=SIZES, head=CONTENT))
 UNOPENED = st.lists(NAMES, max_size=3, unique=True).map(lambda names: tuple(sorted(names)))
 COMPONENTS = st.builds(
     Component,
@@ -82,7 +89,7 @@ def test_as_many_tensors_as_are_audited_are_loaded():
     head = safetensors_bytes(
         {f"layers.{n}.w": ("F8_E4M3", (1, 2)) for n in range(90_000)}, data=False
     )
-    whole = replace(SMALL, heads=(FileHead(name="m.safetensors", size=None, head=head),))
+    whole = replace(SMALL, heads=(WeightHeader(name="m.safetensors", size=None, head=head),))
     assert load(dump(whole), "x.json").heads == whole.heads
 
 
@@ -146,7 +153,7 @@ SMALL = Snapshot(
     origin="a test",
     files=(RepoFile(name="a", size=1), RepoFile(name="b", size=2)),
     config=TextFile(name="config.json", content=b"{}"),
-    heads=(FileHead(name="b", size=2, head=safetensors_bytes({"é": ("U8", (1,))})),),
+    heads=(WeightHeader(name="b", size=2, head=safetensors_bytes({"é": ("U8", (1,))})),),
 )
 
 

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from torch_files import legacy_bytes, lengths, read, state, torch_bytes, write_large
 
 from auditor import audit
-from auditor.audit import examine
-from auditor.containers.kinds import Table
-from auditor.containers.sparse import Part, Sparse
-from auditor.downloader import FileHead, Source, dump, fetch, load
-from auditor.downloader.heads import AHEAD, MOST_BYTES, MOST_READS, Received, read_parts
-from auditor.downloader.select import with_twins
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.selecting import with_twins
+from auditor.checkpoint.snapshot import Source, WeightHeader
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.containers.partial_file import FilePart, PartialFile
+from auditor.containers.weight_formats import Table
+from auditor.downloader import fetch
+from auditor.downloader.headers import AHEAD, MOST_BYTES, MOST_READS, Received, read_parts
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -78,7 +81,7 @@ def test_a_parser_gets_the_bytes_that_it_asks_for_and_these_alone_are_kept(spans
     spans = [span for span in spans if span.stop <= size]
     asked_for = []
 
-    def parse(file: str, sparse: Sparse) -> Table:
+    def parse(file: str, sparse: PartialFile) -> Table:
         assert all(sparse.read(span) == content[span.start : span.stop] for span in spans)
         return Table(file=file, tensors=())
 
@@ -95,14 +98,14 @@ def test_a_parser_gets_the_bytes_that_it_asks_for_and_these_alone_are_kept(spans
     assert all(span.length > 0 for span in asked_for[told is False :])
 
 
-def unending(file: str, sparse: Sparse) -> Table:
+def unending(file: str, sparse: PartialFile) -> Table:
     """A parser that always wants the double of what it has."""
     here = max((part.stop for part in sparse.parts), default=1)
     sparse.read(Span(0, 2 * here))
     raise AssertionError(file)
 
 
-def scattered(file: str, sparse: Sparse) -> Table:
+def scattered(file: str, sparse: PartialFile) -> Table:
     """A parser that asks for one byte here and one byte there."""
     for at in range(0, sparse.size, 10**8):
         sparse.read(Span(at, at + 1))
@@ -120,7 +123,7 @@ def test_a_file_that_asks_for_too_much_ends_in_a_fault(parse, monkeypatch):
     head = read_parts("a.bin", 10**12, receive, parse)
     assert len(received) <= MOST_READS
     assert sum(span.length for span in received) <= MOST_BYTES
-    monkeypatch.setattr("auditor.downloader.snapshot.parser", lambda _: parse)
+    monkeypatch.setattr("auditor.checkpoint.snapshot.parser", lambda _: parse)
     assert isinstance(head.parsed, CheckpointError)
     assert "too long or too scattered to be read: bytes" in str(head.parsed)
 
@@ -212,7 +215,7 @@ def test_a_snapshot_file_keeps_what_was_read(tmp_path, name):
 
 
 def test_a_snapshot_file_keeps_twins():
-    head = FileHead(name=WEIGHTS, size=9, parts=(Part(1, b"ab"), Part(5, b"c")))
+    head = WeightHeader(name=WEIGHTS, size=9, parts=(FilePart(1, b"ab"), FilePart(5, b"c")))
     snapshot = replace(load(OLD, "x"), twins=(head,))
     assert load(dump(snapshot), "x") == snapshot
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.waiting import InLines, Rest, Talk, Wait, Waits, pause
+from auditor.downloader.waits import InLines, Rest, Talk, Wait, Waits, pause
 from auditor.errors import SourceError
 
 

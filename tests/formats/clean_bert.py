@@ -3,11 +3,11 @@
 from formats.making import COMMIT, LAYER, expected, row, stored
 
 from auditor.analytic import Role, Symbol
-from auditor.downloader.snapshot import Fetched, Source
+from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.reconciler.findings import (
-    Pair,
+    MatchedPair,
     Renamed,
-    Tied,
+    TiedWeight,
     Unused,
 )
 from auditor.reconciler.load_report import LoadReport
@@ -93,7 +93,7 @@ def bert_base_chinese():
         findings=(
             Renamed(
                 pairs=tuple(
-                    Pair(
+                    MatchedPair(
                         stored=stored(f"{place}.LayerNorm.{old}", 768),
                         expected=expected(f"{place}.LayerNorm.{new}", 768),
                     )
@@ -107,7 +107,7 @@ def bert_base_chinese():
                 ),
                 reason="older names of a LayerNorm, which loading translates",
             ),
-            Tied(
+            TiedWeight(
                 tensors=(decoder,),
                 to=(embedding,),
                 reason="not stored, and need not be: it shares the values of another tensor",

@@ -3,27 +3,27 @@
 from formats.making import expected, row, stored
 
 from auditor.analytic import Role
-from auditor.downloader.snapshot import Fetched, Source
+from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.reconciler.findings import (
-    AbsentPart,
     BadConfig,
     BadHeader,
     BadIndex,
-    BadLayout,
+    BadQuantization,
     BadSize,
-    Beside,
-    Bookkeeping,
-    Buffer,
-    Dispute,
-    Disputed,
+    CopyDiffers,
+    DisputedTensor,
     Duplicate,
-    MisShaped,
+    FormulaDisputed,
+    MatchedPair,
+    Mismatched,
     Missing,
-    New,
-    Pair,
+    MissingComponent,
+    NewlyInitialized,
+    OtherWeights,
+    QuantizationData,
     Renamed,
-    Tied,
-    Twin,
+    StoredBuffer,
+    TiedWeight,
     Unexpected,
     Unsafe,
     Unused,
@@ -91,11 +91,15 @@ def every_kind():
                 tensors=(expected("encoder.3.bias", 4), expected("encoder.3.weight", 4, 2)),
                 reason="the declared class needs it and no file stores it",
             ),
-            New(tensors=(expected("classifier.weight", 2, 3),), reason="only the target uses it"),
+            NewlyInitialized(
+                tensors=(expected("classifier.weight", 2, 3),), reason="only the target uses it"
+            ),
             Unexpected(tensors=(stored("foo", 7),), reason="no class of this family has it"),
-            Buffer(tensors=(stored("position_ids", 1, 8, dtype="I64"),), reason="not learned"),
-            Bookkeeping(tensors=(stored("encoder.4.scales", 2),), reason="scales of a weight"),
-            BadLayout(
+            StoredBuffer(
+                tensors=(stored("position_ids", 1, 8, dtype="I64"),), reason="not learned"
+            ),
+            QuantizationData(tensors=(stored("encoder.4.scales", 2),), reason="scales of a weight"),
+            BadQuantization(
                 tensors=(stored("encoder.5.qweight", 2, 3, dtype="I32"),),
                 reason="qweight (2, 3) holds 32/4 x 2 = 16 inputs, the architecture has 24",
             ),
@@ -109,9 +113,9 @@ def every_kind():
                 declared="F32",
                 reason="stored as F16, the config declares F32",
             ),
-            MisShaped(
+            Mismatched(
                 pairs=(
-                    Pair(
+                    MatchedPair(
                         stored=stored("encoder.4.bias", 6), expected=expected("encoder.4.bias", 4)
                     ),
                 ),
@@ -119,28 +123,28 @@ def every_kind():
             ),
             Renamed(
                 pairs=(
-                    Pair(
+                    MatchedPair(
                         stored=stored("encoder.1.gamma", 3),
                         expected=expected("encoder.1.weight", 3),
                     ),
                 ),
                 reason="an older name",
             ),
-            Tied(
+            TiedWeight(
                 tensors=(expected("decoder.weight", 2, 3, role=Role.TIED),),
                 to=("encoder.0.weight",),
                 reason="it shares the values of another tensor",
             ),
-            Beside(files=("pytorch_model.bin",), reason="not of the audited set"),
-            Disputed(
+            OtherWeights(files=("pytorch_model.bin",), reason="not of the audited set"),
+            FormulaDisputed(
                 target="BertModel",
                 disputes=(
-                    Dispute(
+                    DisputedTensor(
                         name="encoder.0.weight",
                         closed_form=expected("encoder.0.weight", 2, 3),
                         oracle=None,
                     ),
-                    Dispute(
+                    DisputedTensor(
                         name="encoder.10.weight",
                         closed_form=expected("encoder.10.weight", 3, 2),
                         oracle=expected("encoder.10.weight", role=Role.TIED, tied_to="foo"),
@@ -169,8 +173,10 @@ def every_kind():
                 reason="loading pytorch_model.bin would import posix.system('id')",
                 imports=("posix.system('id')",),
             ),
-            AbsentPart(file="model_index.json", folders=("vae",), reason="no file of it is there"),
-            Twin(
+            MissingComponent(
+                file="model_index.json", folders=("vae",), reason="no file of it is there"
+            ),
+            CopyDiffers(
                 file="pytorch_model.bin",
                 reason="pytorch_model.bin lacks 1 tensor that the audited files have: 'a'",
                 tensors=("a",),

@@ -5,14 +5,14 @@ from formats.every_kind import every_kind
 from formats.making import COMMIT, LAYER, row, stored
 
 from auditor.analytic import Symbol
-from auditor.downloader.snapshot import Fetched, Source
+from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.errors import Reason
 from auditor.reconciler.findings import (
-    AbsentPart,
+    MissingComponent,
     Unexpected,
 )
 from auditor.reconciler.load_report import LoadReport, Mismatch
-from auditor.reconciler.modules import ModuleRow
+from auditor.reconciler.module_rows import ModuleRow
 from auditor.report import Expected, FileTally, Observed, Report, Unaudited
 
 
@@ -208,7 +208,7 @@ def pipeline():
         origin="read from the Hub",
         target="StableDiffusionPipeline",
         observed=_held("", tensors=4, parameters=100),
-        findings=(AbsentPart(file="model_index.json", folders=("vae",), reason="not there"),),
+        findings=(MissingComponent(file="model_index.json", folders=("vae",), reason="not there"),),
         unchecked=("values: only headers are read, no weight is", f"unet: {unet.detail}"),
         residual=None,
         fetched=Fetched(requests=6, bytes=9_000, seconds=0.3),

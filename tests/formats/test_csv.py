@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.formats.as_csv import files
-from auditor.reconciler.modules import ModuleRow
+from auditor.reconciler.module_rows import ModuleRow
 
 DESIGN = (
     "model, commit, prefix, depth, tensors, elements, parameters, expected, difference, status, "

@@ -11,7 +11,7 @@ from formats.examples import EXAMPLES, HOSTILE, hostile
 from jsonschema import Draft202012Validator, ValidationError
 
 from auditor.analytic import Role
-from auditor.downloader.snapshot import Source
+from auditor.checkpoint.snapshot import Source
 from auditor.errors import Reason
 from auditor.formats.as_json import render
 from auditor.reconciler.findings import Finding, Severity

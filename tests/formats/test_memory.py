@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from auditor.analytic.kv_cache import KVCache, LayerCache
 from auditor.formats.memory import render, size
-from auditor.reconciler.weights import Weights
+from auditor.reconciler.weight_memory import Weights
 
 GIB = 2**30
 

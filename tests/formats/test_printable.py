@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from auditor.formats.cut import cut
 from auditor.formats.printable import printable
+from auditor.formats.shortened import cut
 
 TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 

@@ -19,7 +19,7 @@ from sharding import (
 )
 
 from auditor import Report
-from auditor.audit import audit
+from auditor.audit.pipeline import audit
 
 _SHARDS = 3
 

@@ -8,7 +8,7 @@ from random import Random
 from layouts.indexed import hides_what_it_cannot_show
 from sharding import on_disk
 
-from auditor.audit import audit
+from auditor.audit.pipeline import audit
 from auditor.layouts.packing import Declared, Layout, Stored, Unpacked
 from auditor.tensors import DTYPE_BITS, Span, StoredTensor
 

@@ -23,7 +23,7 @@ from layouts.packed import (
 from layouts.packers import write
 from layouts.test_awq import gemm_words
 
-from auditor.audit import audit
+from auditor.audit.pipeline import audit
 from auditor.layouts.auto_round import LAYOUT
 from auditor.layouts.declared import declaration
 

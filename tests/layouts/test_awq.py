@@ -25,7 +25,7 @@ from layouts.packed import (
     tells_what_is_written,
 )
 
-from auditor.audit import audit
+from auditor.audit.pipeline import audit
 from auditor.layouts import gptq
 from auditor.layouts.awq import LAYOUT
 from auditor.layouts.declared import declaration

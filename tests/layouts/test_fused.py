@@ -15,10 +15,10 @@ from sharding import write
 
 from auditor import Report
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.audit import examine
-from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Piece, Unpacked
+from auditor.layouts.packing import PLAIN, LogicalTensor, Unpacked
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -89,7 +89,7 @@ def examined(config: dict[str, Any], shapes: Shapes, dtype: str = "F32") -> Repo
         files=(RepoFile(name="model.safetensors", size=size),),
         config=TextFile(name="config.json", content=json.dumps(config).encode()),
         index=None,
-        heads=(FileHead(name="model.safetensors", size=size, head=head),),
+        heads=(WeightHeader(name="model.safetensors", size=size, head=head),),
     )
     report = examine(snapshot, requested="fused")
     assert isinstance(report, Report)
@@ -199,8 +199,8 @@ def test_where_the_architecture_names_no_experts_one_by_one_nothing_is_cut(impli
 
 def test_a_packed_fused_tensor_is_cut_as_its_layout_found_it():
     (tensor,) = stored({f"{EXPERTS}.down_proj": ("F8_E4M3", (3, 6, 5))})
-    whole = Piece(tensor, tensor.name, tensor.shape, "F8_E4M3")
-    other = Piece(tensor._replace(name="a"), "a", (2,), "INT4")
+    whole = LogicalTensor(tensor, tensor.name, tensor.shape, "F8_E4M3")
+    other = LogicalTensor(tensor._replace(name="a"), "a", (2,), "INT4")
     unpacked = Unpacked(layout="fp8", pieces=(whole, other))
     after = separated(unpacked, (tensor,), implied_of())
     assert after.layout == "fp8; all experts of a layer in one tensor"

@@ -16,7 +16,7 @@ from layouts.packed import (
     tells_what_is_written,
 )
 
-from auditor.audit import audit
+from auditor.audit.pipeline import audit
 from auditor.layouts.gptq import LAYOUT
 
 

@@ -14,7 +14,7 @@ from sharding import INDEX, alarms, kinds, pointer, shard_names
 
 from auditor import Report
 from auditor.analytic import Role, catalogue, read_config
-from auditor.audit import audit
+from auditor.audit.pipeline import audit
 from auditor.layouts import written
 from auditor.layouts.declared import declaration
 from auditor.reconciler.matching import shapes_of

@@ -14,8 +14,8 @@ from transformers import CONFIG_MAPPING
 
 from auditor.analytic import Expectation, catalogue
 from auditor.errors import AuditError
-from auditor.library import installed
 from auditor.oracle.build import inventory
+from auditor.oracle.transformers_classes import installed
 from parity_cases.library import quiet
 
 MOST_TENSORS = 2500  # of a class: more would show nothing new

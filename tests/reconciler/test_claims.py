@@ -5,19 +5,19 @@ from checkpoints import expect, stored_by
 from reconciler.four_tensors import WHOLE, named
 
 from auditor.analytic import Config
-from auditor.downloader import RepoFile
-from auditor.reconciler.claims import (
-    drafting_notes,
-    listed_size_rule,
-    other_model_rule,
-    other_names_note,
-)
+from auditor.checkpoint.snapshot import RepoFile
 from auditor.reconciler.findings import (
     BadConfig,
     BadSize,
     WrongDtype,
 )
-from auditor.reconciler.reconcile import Family, reconcile
+from auditor.reconciler.other_model import (
+    drafting_notes,
+    listed_size_rule,
+    other_model_rule,
+    other_names_note,
+)
+from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 
 # --- another model's config -------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ from auditor.reconciler.reconcile import Family, reconcile
 def test_a_config_is_of_another_model_where_hardly_a_name_is_common(rename, found):
     expectation = expect("BertModel")
     tensors = [named(rename(tensor.name)) for tensor in expectation.tensors]
-    family = Family(declared=expectation, siblings=tuple)
+    family = FamilyExpectations(declared=expectation, siblings=tuple)
     result = reconcile(tensors, expectation, family, indexed={})
     findings = list(other_model_rule(result, expectation, "config.json"))
     assert [type(one) for one in findings] == found
@@ -45,7 +45,7 @@ def test_a_model_of_the_same_sizes_is_the_same_under_other_names():
     expectation = expect("BertModel")
     needed = stored_by(expectation)
     foreign = [f"x{number}.{one.name[::-1]}" for number, one in enumerate(needed)]
-    family = Family(declared=expectation, siblings=tuple)
+    family = FamilyExpectations(declared=expectation, siblings=tuple)
     whole = [one._replace(name=name) for name, one in zip(foreign, needed, strict=True)]
     result = reconcile(whole, expectation, family, indexed={})
     assert list(other_model_rule(result, expectation, "config.json")) == []

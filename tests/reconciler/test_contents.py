@@ -6,7 +6,7 @@ import pytest
 from builders import safetensors_bytes
 from reconciler.four_tensors import FILE
 
-from auditor.downloader import FileHead, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
 from auditor.reconciler.contents import contents
 
 SHARDS = ("model-1.safetensors", "model-2.safetensors", "model-3.safetensors")
@@ -18,7 +18,7 @@ def copy_of(weight_map, *, opened=(), unopened=(), partial=True) -> Snapshot:
     for shard in opened:
         names = [name for name, where in weight_map.items() if where == shard]
         head = safetensors_bytes(dict.fromkeys(names, ("F32", (2,))), data=False)
-        heads.append(FileHead(name=shard, size=len(head) + 8 * len(names), head=head))
+        heads.append(WeightHeader(name=shard, size=len(head) + 8 * len(names), head=head))
     return Snapshot(
         model="model",
         commit=None,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
-from auditor.reconciler.disputes import disputes
 from auditor.reconciler.findings import Severity
+from auditor.reconciler.formula_disputed import disputes
 from auditor.reconciler.ignore import Ignore, split
 
 A = ExpectedTensor("a.weight", (2, 3), 6)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.memory import Group, grouped, in_model
+from auditor.analytic.in_memory import ConvertedGroup, grouped, in_model
 from auditor.reconciler.findings import Severity
-from auditor.reconciler.forms import as_stored
-from auditor.reconciler.reconcile import Family, reconcile
+from auditor.reconciler.reconcile import FamilyExpectations, reconcile
+from auditor.reconciler.stored_form import as_stored
 from auditor.walker import walk
 
 TINY = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2, "patch_size": 2}
@@ -40,7 +40,7 @@ def expect(values: dict[str, Any], target: str) -> Expectation:
     return catalogue.expect(config_of(**values), target)
 
 
-def groups(expectation: Expectation) -> list[Group]:
+def groups(expectation: Expectation) -> list[ConvertedGroup]:
     return list(grouped(in_model(expectation), expectation.loading).values())
 
 
@@ -49,7 +49,7 @@ def needed(expectation: Expectation) -> dict[str, tuple[int, ...]]:
     return {one.name: one.shape for one in expectation.tensors if one.role in roles}
 
 
-def in_form(expectation: Expectation, some: list[Group]) -> dict[str, tuple[int, ...]]:
+def in_form(expectation: Expectation, some: list[ConvertedGroup]) -> dict[str, tuple[int, ...]]:
     """A whole checkpoint with these groups as they are in memory."""
     shapes = needed(expectation)
     for group in some:
@@ -61,7 +61,7 @@ def in_form(expectation: Expectation, some: list[Group]) -> dict[str, tuple[int,
 
 def audited(shapes: dict[str, tuple[int, ...]], expectation: Expectation):
     """What alarms, and the parameters that no finding explains."""
-    family = Family(declared=expectation, siblings=lambda: ())
+    family = FamilyExpectations(declared=expectation, siblings=lambda: ())
     tensors = [stored(name, shape) for name, shape in shapes.items()]
     result = reconcile(tensors, expectation, family, indexed={})
     difference = walk(result.counted).total.parameters - expectation.parameters

@@ -7,8 +7,10 @@ from gguf_files import STRING, U16, Pair, Tensor, gguf_bytes
 from gguf_models import Values, expectation, metadata, tensors
 
 from auditor import Report, Unaudited, audit
-from auditor.audit import examine
-from auditor.downloader import dump, fetch, load
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
 
 VALUES = Values(
     "llama",

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic import Expectation, Role
-from auditor.reconciler.modules import compared
-from auditor.reconciler.reconcile import Family, Reconciled, reconcile
+from auditor.reconciler.module_rows import compared
+from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile
 from auditor.walker import walk
 
 
@@ -16,7 +16,7 @@ def _reconciled(case: Spoilt, tensors=None) -> Reconciled:
     return reconcile(
         case.tensors if tensors is None else tensors,
         expect(case.target, **case.changes),
-        Family(
+        FamilyExpectations(
             declared=expect(case.declared, **case.changes),
             siblings=lambda: siblings(**case.changes),
         ),
@@ -87,6 +87,6 @@ def test_each_row_is_the_sum_of_its_children_and_of_its_own_tensors(case: Spoilt
 def test_a_checkpoint_audited_for_the_class_that_wrote_it_is_clean_until_it_is_spoilt(case) -> None:
     whole = expect(case.declared, **case.changes)
     result = reconcile(
-        stored_by(whole), whole, Family(declared=whole, siblings=lambda: ()), indexed={}
+        stored_by(whole), whole, FamilyExpectations(declared=whole, siblings=lambda: ()), indexed={}
     )
     assert {finding.kind for finding in result.findings} <= {"tied"}

@@ -11,10 +11,10 @@ from hypothesis import given
 import auditor
 from auditor.analytic import Expectation, catalogue
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.findings import BadHeader, Buffer, Finding, Unexpected, Unused
+from auditor.reconciler.findings import BadHeader, Finding, StoredBuffer, Unexpected, Unused
 from auditor.reconciler.load_report import LoadReport, Mismatch, Predicted
-from auditor.reconciler.predict import predict
-from auditor.reconciler.reconcile import Family, Unread, reconcile
+from auditor.reconciler.predicted_load import predict
+from auditor.reconciler.reconcile import FamilyExpectations, Unread, reconcile
 from auditor.tensors import StoredTensor
 
 
@@ -36,7 +36,7 @@ def contents(*tensors: StoredTensor, **others: Any) -> Contents:
 
 
 def predicted(
-    found: Contents, target: Expectation, family: Family, packed: str | None = None
+    found: Contents, target: Expectation, family: FamilyExpectations, packed: str | None = None
 ) -> tuple[Predicted, tuple[Finding, ...]]:
     result = reconcile(found.tensors, target, family, indexed={}, unread=found.unread)
     return predict(found, target, result, result.findings, packed), result.findings
@@ -96,7 +96,7 @@ def test_the_load_report_holds_for_checkpoints_that_are_spoilt(case: Spoilt) -> 
 
 
 def predicted_of(case: Spoilt) -> tuple[Predicted, tuple[Finding, ...]]:
-    family = Family(
+    family = FamilyExpectations(
         declared=expect(case.declared, **case.changes),
         siblings=lambda: siblings(**case.changes),
     )
@@ -122,7 +122,7 @@ def test_a_finding_is_silent_where_the_report_is(case: Spoilt) -> None:
     assert found.report is not None
     assert found.in_memory is not None
     for finding in findings:
-        if isinstance(finding, Unexpected | Unused | Buffer):
+        if isinstance(finding, Unexpected | Unused | StoredBuffer):
             names = [set(found.in_memory[name]) for name in finding.names]
             assert {found.report.names.isdisjoint(each) for each in names} == {finding.silent}
 
@@ -130,7 +130,7 @@ def test_a_finding_is_silent_where_the_report_is(case: Spoilt) -> None:
 # --- where nobody can tell --------------------------------------------------------------------
 
 BERT = expect("BertModel")
-FAMILY = Family(declared=BERT, siblings=lambda: ())
+FAMILY = FamilyExpectations(declared=BERT, siblings=lambda: ())
 WHOLE = stored_by(BERT)
 
 
@@ -145,7 +145,9 @@ def test_a_buffer_of_old_is_reported_where_no_rule_is_silent_about_it() -> None:
     gpt2 = catalogue.expect(config_of(**values), "GPT2Model")
     of_old = [stored("h.0.attn.bias", (1, 1, 1024, 1024)), stored("h.0.attn.masked_bias", ())]
     whole = [*stored_by(gpt2), *of_old]
-    found, _ = predicted(contents(*whole), gpt2, Family(declared=gpt2, siblings=lambda: ()))
+    found, _ = predicted(
+        contents(*whole), gpt2, FamilyExpectations(declared=gpt2, siblings=lambda: ())
+    )
     assert found.report == LoadReport(unexpected=("h.0.attn.masked_bias",))
 
 
@@ -164,9 +166,11 @@ def test_a_buffer_is_loaded_from_under_the_base_models_prefix_too(model_type, ta
     model = catalogue.expect(config_of(model_type=model_type, vocab_size=8, pad_token_id=1), target)
     learned = [one for one in stored_by(model) if one.name != "final_logits_bias"]
     found = contents(*learned, stored(name, (1, 8)))
-    told, findings = predicted(found, model, Family(declared=model, siblings=lambda: ()))
+    told, findings = predicted(
+        found, model, FamilyExpectations(declared=model, siblings=lambda: ())
+    )
     assert told.report == LoadReport()
-    assert [type(one) for one in findings if name in one.names] == [Buffer]
+    assert [type(one) for one in findings if name in one.names] == [StoredBuffer]
 
 
 def test_names_alone_tell_no_shapes_and_no_report() -> None:

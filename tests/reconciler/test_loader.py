@@ -4,9 +4,9 @@ import pytest
 
 from auditor.analytic.conversions import UnknownOperationError
 from auditor.analytic.loading import PLAIN, Loading, Memory
-from auditor.analytic.rules import Operation, Rule
+from auditor.analytic.renaming_rules import Operation, Rule
+from auditor.reconciler.from_pretrained import StateDictLoad, Target, report
 from auditor.reconciler.load_report import LoadReport, Mismatch
-from auditor.reconciler.loader import Load, Target, report
 
 NOTHING = LoadReport()
 STACK, ABOVE = Operation("MergeModulelist"), Operation("Concatenate", axes=(1,))
@@ -24,7 +24,7 @@ CUT = Memory({"m.q": (2, 4), "m.k": (2, 4), "m.v": (2, 4)})
 
 
 def load(stored, prefix, loading, memory):
-    return report(Load(dict(stored), Target(prefix, loading, *memory), memory.shapes))
+    return report(StateDictLoad(dict(stored), Target(prefix, loading, *memory), memory.shapes))
 
 
 def without(stored, *names):

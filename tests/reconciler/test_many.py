@@ -8,7 +8,7 @@ from checkpoints import config_bytes, expect, stored_by
 
 from auditor import audit
 from auditor.formats import FORMATS, View
-from auditor.reconciler import strangers
+from auditor.reconciler import unexpected as module
 from auditor.reconciler.findings import Unexpected, count_of
 from auditor.reconciler.ignore import Ignore
 
@@ -18,7 +18,7 @@ FOREIGN = {f"x.{number}.w": ("F32", (number,)) for number in range(12)}  # 0 + 1
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> str:
     """A clean BERT with twelve tensors that nobody knows, of which five are named."""
-    monkeypatch.setattr(strangers, "MOST_NAMED", 5)
+    monkeypatch.setattr(module, "MOST_NAMED", 5)
     own = {one.name: (one.dtype, one.shape) for one in stored_by(expect("BertModel"))}
     (tmp_path / "config.json").write_bytes(config_bytes(architectures=["BertModel"]))
     (tmp_path / "model.safetensors").write_bytes(safetensors_bytes(own | FOREIGN))
@@ -64,7 +64,7 @@ def test_what_is_not_named_is_ignored_by_a_star_and_by_nothing_less(folder):
 
 
 def test_modules_that_nothing_expects_are_listed_in_outline(folder, monkeypatch):
-    monkeypatch.setattr("auditor.examining.case.MOST_STRANGE_MODULES", 3)
+    monkeypatch.setattr("auditor.audit.outcome.MOST_STRANGE_MODULES", 3)
     report = audit(folder)
     rows = {row.prefix: row for row in report.modules}
     assert rows["x"].tensors == 12

@@ -7,8 +7,8 @@ from checkpoints import Spoilt, expect, siblings, spoilt, stored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.layouts.packing import PLAIN, Notes, Piece, Unpacked
-from auditor.reconciler.reconcile import Family, Reconciled, reconcile
+from auditor.layouts.packing import PLAIN, LogicalTensor, Notes, Unpacked
+from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile
 from auditor.walker import walk
 
 
@@ -37,14 +37,14 @@ def packed(draw) -> Packed:
             scales.append(scale)
         else:
             held = pieces[-1].stored
-        pieces.append(Piece(held, tensor.name, tensor.shape, "INT4"))
+        pieces.append(LogicalTensor(held, tensor.name, tensor.shape, "INT4"))
     notes = (Notes(tuple(scales), "scales"),) if scales else ()
     unpacked = Unpacked(layout="test", pieces=tuple(pieces), bookkeeping=notes)
     return Packed(case=case, tensors=tuple(tensors), unpacked=unpacked if pieces else PLAIN)
 
 
 def _reconciled(case: Spoilt, tensors, unpacked: Unpacked) -> Reconciled:
-    family = Family(
+    family = FamilyExpectations(
         declared=expect(case.declared, **case.changes), siblings=lambda: siblings(**case.changes)
     )
     target = expect(case.target, **case.changes)

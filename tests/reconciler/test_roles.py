@@ -5,7 +5,7 @@ from checkpoints import stored
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
 from auditor.analytic.catalogue import Sibling
-from auditor.reconciler.reconcile import Family, reconcile
+from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.walker import walk
 
 TENSORS = {
@@ -38,7 +38,7 @@ def findings(shapes, expected=None):
     result = reconcile(
         [stored(name, shape) for name, shape in shapes.items()],
         expected,
-        Family(declared=expected, siblings=lambda: (sibling,)),
+        FamilyExpectations(declared=expected, siblings=lambda: (sibling,)),
         indexed={},
     )
     difference = walk(result.counted).total.parameters - expected.parameters
@@ -92,7 +92,7 @@ def test_an_extra_tensor_is_unused_by_every_class_here():
     result = reconcile(
         [stored("norm.weight", (3,)), stored("draft.weight", (5,))],
         expectation("norm.weight", "draft.weight"),
-        Family(declared=expectation("norm.weight"), siblings=tuple),
+        FamilyExpectations(declared=expectation("norm.weight"), siblings=tuple),
         indexed={},
     )
     (unused,) = result.findings

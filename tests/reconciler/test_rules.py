@@ -8,25 +8,25 @@ from reconciler.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.containers.index import Index
+from auditor.reconciler.file_rules import implied_note, implied_rules
 from auditor.reconciler.findings import (
     BadIndex,
     BadSize,
     Duplicate,
-    Tied,
+    TiedWeight,
     WrongDtype,
     WrongTotal,
 )
-from auditor.reconciler.reconcile import Family, reconcile
-from auditor.reconciler.rules import implied_note, implied_rules
-from auditor.reconciler.totals import holdings
-from auditor.reconciler.unread import Unread
+from auditor.reconciler.index_totals import holdings
+from auditor.reconciler.reconcile import FamilyExpectations, reconcile
+from auditor.reconciler.unread_files import Unread
 
 
 def reconciled(names):
     return reconcile(
         [named(name) for name in names],
         WHOLE,
-        Family(declared=WHOLE, siblings=tuple),
+        FamilyExpectations(declared=WHOLE, siblings=tuple),
         indexed={},
     )
 
@@ -93,7 +93,7 @@ def test_totals_are_judged_by_the_expected_shapes(names, totals, declared, found
 def test_a_total_is_judged_though_no_shard_can_be_read():
     unread = Unread(BadSize, "a.safetensors", "it is empty", frozenset(PLAIN))
     result = reconcile(
-        [], WHOLE, Family(declared=WHOLE, siblings=tuple), indexed={}, unread=(unread,)
+        [], WHOLE, FamilyExpectations(declared=WHOLE, siblings=tuple), indexed={}, unread=(unread,)
     )
     (finding,) = judged(index(PLAIN, total_size=44 * 4), result, "BF16")
     assert finding.names == PLAIN
@@ -124,7 +124,7 @@ def test_buffers_of_one_kind_are_one_part_of_a_total():
     def listed(*names: str) -> list[str]:
         buffers = tuple(ExpectedTensor(name, (2,), 2, Role.BUFFER) for name in names)
         whole = replace(WHOLE, tensors=buffers)
-        family = Family(declared=whole, siblings=tuple)
+        family = FamilyExpectations(declared=whole, siblings=tuple)
         result = reconcile([named(name) for name in names], whole, family, indexed={})
         return [group.what for group in holdings(result, len(names)).buffers]
 
@@ -139,12 +139,12 @@ def test_buffers_of_one_kind_are_one_part_of_a_total():
 def test_a_tied_tensor_that_is_stored_is_not_said_to_be_absent():
     kinds = {type(one) for one in reconciled((*PLAIN, HEAD)).findings}
     assert Duplicate in kinds
-    assert Tied not in kinds
+    assert TiedWeight not in kinds
 
 
 def test_headers_at_hand_are_counted_as_they_are():
     tensors = [stored(EMBEDDING, (10, 4)), named("norm.weight")]
-    family = Family(declared=WHOLE, siblings=tuple)
+    family = FamilyExpectations(declared=WHOLE, siblings=tuple)
     result = reconcile(tensors, WHOLE, family, indexed={})
     note = noted(index(PLAIN, total_size=40 * 4 + 4 * 2), result, "BF16")
     assert note is not None

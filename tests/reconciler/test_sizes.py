@@ -8,10 +8,10 @@ from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.containers.kinds import Table
-from auditor.downloader import FileHead, RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
+from auditor.containers.weight_formats import Table
 from auditor.reconciler.contents import contents
-from auditor.reconciler.sizes import stated_size_rule
+from auditor.reconciler.index_sizes import stated_size_rule
 from auditor.tensors import DTYPE_BITS
 
 INDEX = "model.safetensors.index.json"
@@ -29,9 +29,9 @@ def held(tensors) -> int:
     return sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in tensors.values())
 
 
-def pointer(name: str, size: int) -> FileHead:
+def pointer(name: str, size: int) -> WeightHeader:
     text = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize {size}\n"
-    return FileHead(name=name, size=len(text), head=text.encode())
+    return WeightHeader(name=name, size=len(text), head=text.encode())
 
 
 def snapshot(shards, total, ending="safetensors") -> Snapshot:
@@ -42,7 +42,7 @@ def snapshot(shards, total, ending="safetensors") -> Snapshot:
         weight_map |= dict.fromkeys(tensors, name)
         if way == "read":
             head = safetensors_bytes(tensors, data=False)
-            heads.append(FileHead(name=name, size=size, head=head))
+            heads.append(WeightHeader(name=name, size=size, head=head))
         elif way == "pointer":
             heads.append(pointer(name, size))
         files.append(RepoFile(name=name, size={"listed": size, "unknown": None}.get(way, 134)))
@@ -146,12 +146,12 @@ def test_a_total_may_count_twice_what_torch_stores_once(tmp_path):
 
 def test_a_broken_shard_tells_nothing_of_its_size():
     shot = snapshot([(GIGABYTES, SIZE, "pointer")], 2 * DATA)
-    broken = FileHead(name=shot.heads[0].name, size=SIZE, head=b"\0" * 8)
+    broken = WeightHeader(name=shot.heads[0].name, size=SIZE, head=b"\0" * 8)
     assert said(Snapshot(**{**vars(shot), "heads": (broken,), "files": ()})) == []
 
 
 def test_a_pointer_says_what_it_stands_for_in_every_format():
     for name in ("model.safetensors", "pytorch_model.bin", "model.gguf"):
         assert pointer(name, 4_976_698_672).pointed == 4_976_698_672
-    assert FileHead(name="m.safetensors", size=9, head=safetensors_bytes({})).pointed is None
+    assert WeightHeader(name="m.safetensors", size=9, head=safetensors_bytes({})).pointed is None
     assert not isinstance(pointer("m.safetensors", 1).parsed, Table)

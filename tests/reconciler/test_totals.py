@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.reconciler.totals import WIDTHS, Group, Holdings, pieces, summed
+from auditor.reconciler.index_totals import WIDTHS, Holdings, WidthGroup, pieces, summed
 
 
 def holding(learned: int, buffers=(), copies=()) -> Holdings:
     return Holdings(
         learned=learned,
-        buffers=tuple(Group(*one) for one in buffers),
-        copies=tuple(Group(*one) for one in copies),
+        buffers=tuple(WidthGroup(*one) for one in buffers),
+        copies=tuple(WidthGroup(*one) for one in copies),
         read=0,
         parameters=learned,
         spare=(),
@@ -54,7 +54,7 @@ def test_a_sum_that_is_found_is_the_total_to_the_bit(learned, buffers, copies, t
 
 @given(st.lists(st.integers(1, 10**6), max_size=20), st.integers(0, 10**6))
 def test_the_pieces_of_a_difference_make_it_up(sizes, difference):
-    found = pieces(difference, tuple(Group("x", size) for size in sizes))
+    found = pieces(difference, tuple(WidthGroup("x", size) for size in sizes))
     assert not found or sum(group.elements for group in found) == difference
     assert bool(found) or difference not in sizes[:12]
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.memory import memory
+from auditor.analytic.in_memory import memory
+from auditor.reconciler.from_pretrained import report
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.loader import report
-from auditor.reconciler.reconcile import Family, reconcile
-from auditor.reconciler.touched import touched, whole_load
+from auditor.reconciler.partial_load import touched, whole_load
+from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.tensors import StoredTensor
 
 Shape = tuple[int, ...]
@@ -38,7 +38,7 @@ CLASSES = {
 
 def parts(expectation: Expectation, tensors: list[StoredTensor]) -> tuple[LoadReport, LoadReport]:
     """The report on what is touched, and on all."""
-    family = Family(declared=expectation, siblings=lambda: ())
+    family = FamilyExpectations(declared=expectation, siblings=lambda: ())
     result = reconcile(tensors, expectation, family, indexed={})
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     whole = {name for name, one in result.plain.items() if one.name == name}

@@ -7,7 +7,7 @@ from hub import Hub
 from huggingface_hub import constants
 
 from auditor.sweep.policy import Policy
-from auditor.sweep.settings import Output, Settings
+from auditor.sweep.settings import Output, SweepSettings
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
 def settings(tmp_path: Path):
     """Settings of a sweep over some selections: one process, eight models at once."""
 
-    def make(*selections, **bounds) -> Settings:
+    def make(*selections, **bounds) -> SweepSettings:
         policy = Policy(**{"processes": 1, "at_once": 8, **bounds})
         output = Output(store=tmp_path / "sweep.sqlite")
-        return Settings(selections=selections, policy=policy, output=output)
+        return SweepSettings(selections=selections, policy=policy, output=output)
 
     return make

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_models import FAULTS, healthy
 
-from auditor.audit import examine
-from auditor.downloader.snapshot import Fetched, FileHead, RepoFile, Snapshot, Source, TextFile
-from auditor.downloader.storing import dump_shared
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, TextFile, WeightHeader
+from auditor.checkpoint.snapshot_writer import dump_shared
 from auditor.formats import as_json
 from auditor.sweep.store.packing import digest_of, merged
-from auditor.sweep.workers.alike import UNREAD, Alike, recorded, summary
+from auditor.sweep.workers.same_headers import UNREAD, Alike, recorded, summary
 
 
 def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen
     heads = [
-        FileHead(name=name, size=len(content), head=_head(content))
+        WeightHeader(name=name, size=len(content), head=_head(content))
         for name, content in files.items()
         if name.endswith(".safetensors")
     ]
@@ -185,7 +185,7 @@ def test_what_could_not_be_audited_is_not_remembered():
 
 
 def test_the_memory_has_an_end(monkeypatch):
-    monkeypatch.setattr("auditor.sweep.workers.alike._MOST_KEPT", 3_000)
+    monkeypatch.setattr("auditor.sweep.workers.same_headers._MOST_KEPT", 3_000)
     alike = Alike()
     for number in range(35):  # 7 vocabularies and 5 widths: none like another
         assert examined(alike, snapshot(healthy(number)))[1] is not None

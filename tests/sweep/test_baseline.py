@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from nightly_stores import finding
 
 from auditor.errors import UsageError
-from auditor.sweep.reporting.baseline import Baseline, Entry, read
+from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read
 
 DAY = date(2026, 11, 21)
 
 
 def entry(kind="unexpected", model="o/*", **rest):
-    return Entry(kind=kind, model=model, reason="known", **rest)
+    return BaselineEntry(kind=kind, model=model, reason="known", **rest)
 
 
 def accepted(found, *entries, model="o/a"):
@@ -107,14 +107,14 @@ def test_toml_and_json_say_the_same(name, text, tmp_path):
     (tmp_path / name).write_text(text)
     reason = "an old version wrote it"
     assert read(tmp_path / name) == (
-        Entry(
+        BaselineEntry(
             kind="unexpected",
             model="o/*",
             name="*.bias",
             reason=reason,
             expires=date(2027, 3, 31),
         ),
-        Entry(kind="gated", model="meta/*", reason="no licence"),
+        BaselineEntry(kind="gated", model="meta/*", reason="no licence"),
     )
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.governor import Turn
-from auditor.downloader.waiting import Wait
+from auditor.downloader.request_budget import Turn
+from auditor.downloader.waits import Wait
 from auditor.sweep.workers.budget import WINDOW, Budget
 
 FILE, API = "/o/n/resolve/main/config.json", "/api/models"

@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from sweep_models import FAULTS, healthy, planted
 from sweep_stores import contents
 
-from auditor.downloader.governor import Turn
+from auditor.downloader.request_budget import Turn
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep import runner
 from auditor.sweep.policy import Policy
-from auditor.sweep.selection import Selection
+from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Store, Versions
-from auditor.sweep.workers import cluster, station, work
+from auditor.sweep.workers import cluster, cluster_worker, one_model
 from auditor.sweep.workers.budget import Budget, spared
 
 distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
 
-OURS = Selection(author="sweep")
+OURS = ModelSelection(author="sweep")
 MODELS = 120
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 
@@ -194,7 +194,7 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
 ):
     at_hub.add("sweep/a", healthy(1))
     ours = Versions(auditor="0.0.9", catalogue="another")
-    for module in (runner, station):
+    for module in (runner, cluster_worker):
         monkeypatch.setattr(module, "versions", lambda: ours)
     with (
         workers(1) as running,
@@ -217,9 +217,9 @@ UNLIKE = {
 
 
 def batch(*names, **changes):
-    here = dataclasses.replace(station.terms(None), **changes)
+    here = dataclasses.replace(cluster_worker.terms(None), **changes)
     models = tuple(Waiting(name, "0" * 40, None, None) for name in names)
-    return station.Batch(models=models, policy=Policy(deadline=0.05), terms=here, share=1)
+    return cluster_worker.Batch(models=models, policy=Policy(deadline=0.05), terms=here, share=1)
 
 
 def ignored(_seconds):
@@ -229,8 +229,8 @@ def ignored(_seconds):
 @pytest.mark.parametrize(("changes", "said"), UNLIKE.values(), ids=UNLIKE)
 def test_a_worker_that_is_set_up_otherwise_says_how_in_one_line(changes, said, at_hub):
     del at_hub
-    refused = station.audit(batch("o/a", **changes), ignored)
-    assert isinstance(refused, station.Refused)
+    refused = cluster_worker.audit(batch("o/a", **changes), ignored)
+    assert isinstance(refused, cluster_worker.RefusedBatch)
     assert said in refused.detail
     assert "\n" not in refused.detail
 
@@ -243,10 +243,10 @@ def test_a_worker_with_a_token_of_its_own_is_refused_and_the_token_not_shown(
 ):
     del at_hub
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    refused = station.audit(batch("o/a", token=due), ignored)
+    refused = cluster_worker.audit(batch("o/a", token=due), ignored)
     assert said in refused.detail
     assert TOKEN not in refused.detail
-    assert TOKEN not in repr(station.terms(TOKEN))
+    assert TOKEN not in repr(cluster_worker.terms(TOKEN))
 
 
 def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_asked_for_again(
@@ -258,19 +258,19 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_asked_for_aga
     def audit(_self, waiting):
         if waiting.model == "o/stuck":
             freed.wait()
-        return work.failed(waiting, Reason.GATED, "said the Hub")
+        return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
-    monkeypatch.setattr(work.Auditor, "audit", audit)
-    monkeypatch.setattr(station, "_LOOK", 0.05)
+    monkeypatch.setattr(one_model.Auditor, "audit", audit)
+    monkeypatch.setattr(cluster_worker, "_LOOK", 0.05)
     one_at_a_time = dataclasses.replace(batch("o/a", "o/stuck", "o/b"), policy=POLICY)
-    done = station.audit(one_at_a_time, ignored)
+    done = cluster_worker.audit(one_at_a_time, ignored)
     freed.set()
     assert {one.model: one.recorded.summary.reason for one in done} == {
         "o/a": "gated",
         "o/stuck": "crashed",
     }
     again = dataclasses.replace(one_at_a_time, models=one_at_a_time.models[2:])
-    assert [one.model for one in station.audit(again, ignored)] == ["o/b"]
+    assert [one.model for one in cluster_worker.audit(again, ignored)] == ["o/b"]
 
 
 POLICY = Policy(deadline=0.05, at_once=1)
@@ -289,14 +289,14 @@ def test_a_station_tells_that_its_budget_lets_nobody_through_and_that_it_does(at
 
     def audit(_self, waiting):
         over.wait()
-        return work.failed(waiting, Reason.GATED, "said the Hub")
+        return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
     monkeypatch.setattr(Budget, "blocked", blocked)
-    monkeypatch.setattr(work.Auditor, "audit", audit)
-    monkeypatch.setattr(station, "_LOOK", 0.01)
+    monkeypatch.setattr(one_model.Auditor, "audit", audit)
+    monkeypatch.setattr(cluster_worker, "_LOOK", 0.01)
     told = []
     policy = Policy(at_once=2)
-    station.audit(dataclasses.replace(batch("o/a"), policy=policy), told.append)
+    cluster_worker.audit(dataclasses.replace(batch("o/a"), policy=policy), told.append)
     assert told[:3] == [250.0, 249.0, 0.0]
 
 

@@ -15,15 +15,15 @@ from sweep_models import healthy
 from sweep_stores import contents
 
 from auditor.errors import StoreError
-from auditor.sweep import runner, versions
+from auditor.sweep import outcome_digest, runner
 from auditor.sweep.reporting.night import Wanted, write
-from auditor.sweep.selection import Selection
-from auditor.sweep.store.ledger import Found, Ledger, Waiting
+from auditor.sweep.selection import ModelSelection
+from auditor.sweep.store.ledger import FoundModel, StoreWriter, Waiting
 from auditor.sweep.store.packing import Kept, Shared, digest_of, merged, pack, unpack
 from auditor.sweep.store.reading import Planned
-from auditor.sweep.workers.recent import Recent
+from auditor.sweep.workers.remembered import Recent
 
-OURS = Selection(author="sweep")
+OURS = ModelSelection(author="sweep")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -71,7 +71,7 @@ def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeyp
     runner.sweep(settings(OURS, processes=1), night="n1")
     store = settings(OURS).output.store
     before = contents(store)
-    newer = type(versions.versions())(auditor="9", catalogue="9")
+    newer = type(outcome_digest.versions())(auditor="9", catalogue="9")
     monkeypatch.setattr("auditor.sweep.runner.versions", lambda: newer)
     at_hub.reset_log()
     runner.sweep(settings(OURS), night="n2")
@@ -103,7 +103,7 @@ def packed(monkeypatch):
         lengths.append(len(text))
         return pack(text)
 
-    for module in ("alike", "work"):
+    for module in ("same_headers", "one_model"):
         monkeypatch.setattr(f"auditor.sweep.workers.{module}.pack", counted)
     return lengths
 
@@ -152,10 +152,10 @@ def test_a_value_that_was_asked_for_stays_longer():
 
 
 def ledger_of(path, *names):
-    ledger = Ledger.open(path, create=True)
+    ledger = StoreWriter.open(path, create=True)
     night = ledger.begin("n1", "all", VERSIONS)
     plan = ledger.new_plan("n1")
-    ledger.add(night, plan, [Found(Planned(name, "a" * 40, name)) for name in names])
+    ledger.add(night, plan, [FoundModel(Planned(name, "a" * 40, name)) for name in names])
     ledger.freeze("n1", plan)
     return ledger, ledger.known("n1")
 

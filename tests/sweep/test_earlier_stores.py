@@ -13,7 +13,7 @@ import pytest
 from nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, unaudited
 
 from auditor.errors import StoreError
-from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.store.reading import Planned, Store, Versions
 from auditor.sweep.store.schema import VERSION
@@ -101,17 +101,17 @@ def test_a_store_that_was_taken_over_has_the_tables_of_a_new_one(earlier, tmp_pa
 
 
 def test_its_snapshots_are_handed_out_whole_to_a_new_version(earlier):
-    with Ledger.open(earlier) as ledger:
+    with StoreWriter.open(earlier) as ledger:
         night = ledger.begin("n2", "all", Versions(auditor="2", catalogue="b"))
         plan = ledger.new_plan("n2")
-        ledger.add(night, plan, [Found(Planned("o/clean", COMMIT, "o/clean"))])
+        ledger.add(night, plan, [FoundModel(Planned("o/clean", COMMIT, "o/clean"))])
         ledger.freeze("n2", plan)
         (waiting,) = ledger.waiting(ledger.known("n2"))
     assert (unpack(waiting.snapshot), waiting.shared) == (SNAPSHOT, None)
 
 
 def test_its_components_that_are_not_audited_count_from_then_on(earlier):
-    with Ledger.open(earlier) as ledger:
+    with StoreWriter.open(earlier) as ledger:
         alarms = ledger.alarms("n1")
     assert (alarms.errors, alarms.warnings, alarms.unaudited) == (1, 1, 2)
     assert (alarms.blind_errors, alarms.blind_warnings) == (0, 1)
@@ -120,7 +120,7 @@ def test_its_components_that_are_not_audited_count_from_then_on(earlier):
 def test_it_goes_on_with_rows_that_share(earlier):
     rest = b'{"verdict":"clean","model":null}'
     shared = Shared(digest_of(rest), pack(rest))
-    with Ledger.open(earlier) as ledger:
+    with StoreWriter.open(earlier) as ledger:
         record = recorded(FAILURE)._replace(kept=Kept(pack(b'{"model":"o/late"}'), shared))
         ledger.record(ledger.known("n1"), "o/late", COMMIT, record)
         assert ledger.result("n1", "o/late").outcome == {"verdict": "clean", "model": "o/late"}

@@ -10,15 +10,15 @@ from nightly_stores import VERSIONS
 
 from auditor.cli import console, sweep
 from auditor.errors import Reason
-from auditor.reconciler.findings import BadIndex, Buffer, Missing, Unexpected, WrongTotal
+from auditor.reconciler.findings import BadIndex, Missing, StoredBuffer, Unexpected, WrongTotal
 from auditor.report import Report, Unaudited
-from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.reading import Planned
-from auditor.sweep.workers.alike import recorded
+from auditor.sweep.workers.same_headers import recorded
 
 ERROR = Missing(tensors=(expected("a", 2),), reason="it is not stored")
 WARNING = Unexpected(tensors=(stored("b", 2),), reason="no class has it")
-INFO = Buffer(tensors=(stored("c", 2),), reason="it is not learned")
+INFO = StoredBuffer(tensors=(stored("c", 2),), reason="it is not learned")
 CLEAN = Report(requested="o/n", model="o/n", commit="a" * 40, residual=0)
 SHUT = Unaudited(
     requested="o/n", component="vae", reason=Reason.UNKNOWN_ARCHITECTURE, detail="not known"
@@ -63,10 +63,10 @@ OUTCOMES = {
 def alarms_of(outcome, path):
     """What a store says of a night on which this came of the one model."""
     name = outcome.model or outcome.requested
-    with Ledger.open(path, create=True) as ledger:
+    with StoreWriter.open(path, create=True) as ledger:
         night = ledger.begin("n1", "all", VERSIONS)
         plan = ledger.new_plan("n1")
-        ledger.add(night, plan, [Found(Planned(name, "a" * 40, name))])
+        ledger.add(night, plan, [FoundModel(Planned(name, "a" * 40, name))])
         ledger.freeze("n1", plan)
         ledger.record(ledger.known("n1"), name, "a" * 40, recorded(outcome))
         return ledger.alarms("n1")

@@ -98,7 +98,7 @@ import tracemalloc
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import Selection, Selector
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
+from auditor.sweep.workers.process_pool import CONTEXT
 with Selector(Policy(), None, Budget(CONTEXT)) as selector:
     tracemalloc.start()
     found = sum(len(page.found) for page in selector.pages(Selection(author="bench")))

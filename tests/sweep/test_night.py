@@ -14,11 +14,11 @@ from sweep_models import alarms, healthy, planted
 
 from auditor.errors import SourceError
 from auditor.sweep import runner
-from auditor.sweep.selection import Selection
+from auditor.sweep.outcome_digest import versions
+from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.reading import Store
-from auditor.sweep.versions import versions
 
-OURS = Selection(author="sweep")
+OURS = ModelSelection(author="sweep")
 
 
 def add(hub, count):

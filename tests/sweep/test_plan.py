@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from sweep_models import healthy
 
 from auditor.sweep import costs, planning, runner
-from auditor.sweep.costs import QUOTAS, Load, Quota, hours
-from auditor.sweep.selection import Selection
-from auditor.sweep.versions import versions
+from auditor.sweep.costs import QUOTAS, Quota, SweepLoad, hours
+from auditor.sweep.outcome_digest import versions
+from auditor.sweep.selection import ModelSelection
 from auditor.sweep.workers.budget import Budget
 
-OURS = Selection(author="sweep")
+OURS = ModelSelection(author="sweep")
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 
 
@@ -83,7 +83,7 @@ def test_what_the_store_has_costs_nothing(models, settings, monkeypatch):
 
 
 def test_ids_are_counted_without_asking_anybody(models, settings):
-    named = settings(Selection(ids=("sweep/m1", "sweep/m2", "sweep/m1")))
+    named = settings(ModelSelection(ids=("sweep/m1", "sweep/m2", "sweep/m1")))
     load = planning.expected(named)
     assert (load.models, load.listing, load.resolvers) == (2, 2, 4)
     runner.sweep(named, night="n1")
@@ -165,7 +165,7 @@ def test_the_hours_are_those_that_the_budget_takes(windows, plan):
     most=st.none() | st.integers(1, 10**6),
 )
 def test_any_load_is_printed_in_80_columns_with_a_row_for_each_plan(models, known, heads, most):
-    load = Load(models=models + known, known=known, listing=models, texts=models, heads=heads)
+    load = SweepLoad(models=models + known, known=known, listing=models, texts=models, heads=heads)
     lines = costs.rendered(load, most).splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line for line in lines if line.startswith(tuple(quota.plan for quota in QUOTAS))]

@@ -4,7 +4,7 @@ from collections import Counter
 
 from rich.progress import Progress as Bar
 
-from auditor.downloader.waiting import Wait
+from auditor.downloader.waits import Wait
 from auditor.sweep.progress import Lines, Quiet, Terminal, counted, duration
 
 

@@ -18,13 +18,13 @@ from sweep_models import healthy, planted
 from sweep_stores import TABLES, contents
 
 from auditor.sweep import runner
-from auditor.sweep.selection import Selection
-from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.selection import ModelSelection
+from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack
 from auditor.sweep.store.pruning import Pruner, prune
 from auditor.sweep.store.reading import Planned, Store, Versions
 
-OURS = Selection(author="sweep")
+OURS = ModelSelection(author="sweep")
 OLD, NEW = (Versions(auditor="1", catalogue=name) for name in ("old", "new"))
 COMMITS = ("a" * 40, "b" * 40)
 
@@ -64,7 +64,7 @@ def sweep(ledger, night, versions, models, ends):
                 record = recorded(unaudited(name, "not-found"))
                 ledger.refuse(current, plan, Planned(name, "", name), record, passing=True)
             else:
-                ledger.add(current, plan, [Found(Planned(name, commit, name), [])])
+                ledger.add(current, plan, [FoundModel(Planned(name, commit, name), [])])
         if ends == "selecting":
             return
         ledger.freeze(night, plan)
@@ -85,7 +85,7 @@ def sweep(ledger, night, versions, models, ends):
 
 def swept(path, history):
     """A store that this has happened to; the last night has finished."""
-    with Ledger.open(path, create=True) as ledger:
+    with StoreWriter.open(path, create=True) as ledger:
         for step in history:
             sweep(ledger, **step)
         sweep(ledger, **{**history[-1], "ends": "finished"})
@@ -122,10 +122,10 @@ def rows(path):
 
 def next_night(path, planned, versions):
     """What a night of these models would have to do, and what it would do it from."""
-    with Ledger.open(path) as ledger:
+    with StoreWriter.open(path) as ledger:
         night = ledger.begin("next", "all", versions)
         plan = ledger.new_plan("next")
-        ledger.add(night, plan, [Found(Planned(*one), []) for one in planned])
+        ledger.add(night, plan, [FoundModel(Planned(*one), []) for one in planned])
         ledger.freeze("next", plan)
         return [*ledger.waiting(ledger.known("next"))]
 
@@ -153,7 +153,7 @@ def test_the_last_finished_nights_stay_with_the_one_just_swept_and_all_unfinishe
 @HISTORIES
 def test_a_night_that_stays_shows_what_it_showed(history, keep, folders):
     before, after, *_ = before_and_after(folders, history, keep)
-    with Ledger.open(before) as then, Ledger.open(after) as now:
+    with StoreWriter.open(before) as then, StoreWriter.open(after) as now:
         for night in now.nights():
             assert [*now.results(night.night)] == [*then.results(night.night)]
             assert now.tally(night.night) == then.tally(night.night)
@@ -306,7 +306,7 @@ def test_what_another_sweep_has_selected_meanwhile_stays_for_it(tmp_path):
     path, both = tmp_path / "s.sqlite", {}
     for name in ("o/a", "o/b"):
         both[name] = (COMMITS[0], "audited", name, name)
-    with Pruner.open(path, create=True) as pruner, Ledger.open(path) as other:
+    with Pruner.open(path, create=True) as pruner, StoreWriter.open(path) as other:
         sweep(pruner, "n1", NEW, both, "finished")
         sweep(other, "n2", NEW, {"o/a": both["o/a"]}, "selecting")
         sweep(pruner, "n3", NEW, {"o/b": both["o/b"]}, "finished")

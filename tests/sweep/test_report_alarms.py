@@ -99,12 +99,12 @@ def test_a_residual_alarms_whatever_is_accepted(tmp_path):
     )
 )
 def test_without_a_baseline_a_report_alarms_as_the_sweep_did(outcomes, tmp_path_factory):
-    from auditor.sweep.store.ledger import Ledger  # noqa: PLC0415 - the other side, for this law alone
+    from auditor.sweep.store.ledger import StoreWriter  # noqa: PLC0415 - the other side, for this law alone
 
     tmp_path = tmp_path_factory.mktemp("law")
     made = [make(f"o/{number}") for number, make in enumerate(outcomes)]
     report, _ = written(tmp_path, {THIRD: made})
-    with Ledger.open(tmp_path / "sweep.sqlite") as ledger:
+    with StoreWriter.open(tmp_path / "sweep.sqlite") as ledger:
         assert report.alarms == ledger.alarms(THIRD)
 
 

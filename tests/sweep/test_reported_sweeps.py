@@ -6,9 +6,9 @@ from sweep_models import FAULTS, healthy, planted
 
 from auditor.sweep import runner
 from auditor.sweep.reporting.night import Wanted, write
-from auditor.sweep.selection import Selection
+from auditor.sweep.selection import ModelSelection
 
-OURS = Selection(author="sweep")
+OURS = ModelSelection(author="sweep")
 
 
 def alarming(folder, table):

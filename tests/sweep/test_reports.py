@@ -262,7 +262,7 @@ def test_what_fails_half_way_leaves_the_last_files_as_they_were(tmp_path, monkey
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(page.Page, "write", full)
+    monkeypatch.setattr(page.NightPage, "write", full)
     with pytest.raises(OSError, match="No space left"):
         written(tmp_path, NIGHTS, night=SECOND)
     assert contents(folder) == before

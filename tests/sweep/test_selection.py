@@ -5,9 +5,9 @@ from hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
 
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
-from auditor.sweep.selection import Found, Refused, Selection, Selector
+from auditor.sweep.selection import FoundModel, ModelSelection, RefusedId, Selector
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.crew import CONTEXT
+from auditor.sweep.workers.process_pool import CONTEXT
 
 FILES = {"config.json": b"{}"}
 
@@ -28,14 +28,14 @@ def chosen(selector, selection):
 
 
 def names(selector, **selection):
-    found, refused = chosen(selector, Selection(**selection))
+    found, refused = chosen(selector, ModelSelection(**selection))
     assert not refused
     return [model for model, _, _ in found]
 
 
 def test_a_page_of_the_list_tells_commits_and_files_of_a_thousand_models(at_hub, selector):
     commits = {f"o/m{n:04}": at_hub.add(f"o/m{n:04}", FILES) for n in range(1500)}
-    pages = list(selector.pages(Selection(author="o")))
+    pages = list(selector.pages(ModelSelection(author="o")))
     assert [len(page.found) for page in pages] == [1000, 500]
     assert {one.planned.model: one.planned.commit_sha for p in pages for one in p.found} == commits
     assert pages[0].found[0].siblings == [{"rfilename": "config.json"}]
@@ -64,9 +64,9 @@ def test_top_crosses_pages(at_hub, selector):
 def test_an_id_is_told_by_one_request_with_its_newer_name_and_its_revision(at_hub, selector):
     new = at_hub.add("google-bert/bert", FILES, aliases=["bert"], refs={"v1": {"x": b"1"}})
     at_hub.reset_log()
-    found, refused = chosen(selector, Selection(ids=("bert",)))
+    found, refused = chosen(selector, ModelSelection(ids=("bert",)))
     assert found == [("google-bert/bert", new, "bert")]
-    found, _ = chosen(selector, Selection(ids=("google-bert/bert@v1",)))
+    found, _ = chosen(selector, ModelSelection(ids=("google-bert/bert@v1",)))
     assert found[0][1] != new
     assert not refused
     assert [record.status for record in at_hub.log] == [307, 200, 200]
@@ -76,7 +76,7 @@ def test_an_id_of_which_the_hub_tells_nothing_is_refused_by_itself(at_hub, selec
     at_hub.add("o/here", FILES)
     at_hub.add("o/private", FILES, private=True)
     ids = ("o/here", "o/gone", "o/private", "o/here@nowhere", "no id/at all")
-    found, refused = chosen(selector, Selection(ids=ids))
+    found, refused = chosen(selector, ModelSelection(ids=ids))
     assert [model for model, _, _ in found] == ["o/here"]
     assert refused == [
         ("o/gone", Reason.NOT_FOUND),
@@ -92,7 +92,7 @@ def test_many_ids_of_one_author_are_told_by_the_authors_pages(at_hub, selector):
         at_hub.add(f"few{number}/m", FILES)
     ids = [f"many/m{number:02}" for number in range(0, 60, 2)]
     at_hub.reset_log()
-    found, refused = chosen(selector, Selection(ids=(*ids, "few1/m", "many/gone")))
+    found, refused = chosen(selector, ModelSelection(ids=(*ids, "few1/m", "many/gone")))
     assert sorted(model for model, _, _ in found) == sorted([*ids, "few1/m"])
     assert refused == [("many/gone", Reason.NOT_FOUND)]
     assert len(at_hub.log) == 3
@@ -101,7 +101,7 @@ def test_many_ids_of_one_author_are_told_by_the_authors_pages(at_hub, selector):
 def test_an_entry_without_a_commit_is_asked_for_by_itself(at_hub, selector):
     commit = at_hub.add("o/n", FILES)
     at_hub.misbehave(path="/api/models", fault=WrongJson(value=[{"id": "o/n"}]))
-    assert chosen(selector, Selection(author="o")) == ([("o/n", commit, "o/n")], [])
+    assert chosen(selector, ModelSelection(author="o")) == ([("o/n", commit, "o/n")], [])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_page_that_fails_in_passing_is_asked_for_again(fault, at_hub, selector
 def test_a_list_that_is_none_ends_the_selection(fault, message, at_hub, selector):
     at_hub.misbehave(path="/api/models", fault=fault)
     with pytest.raises(SourceError, match=message):
-        chosen(selector, Selection(author="o"))
+        chosen(selector, ModelSelection(author="o"))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_list_that_goes_on_elsewhere_is_not_followed(link, message, at_hub, se
     link = link.replace("{own}", f"{at_hub.url}/api/models?{query}") + '; rel="next"'
     at_hub.misbehave(path="/api/models", fault=Linked(value=link))
     with pytest.raises(SourceError, match=message):
-        chosen(selector, Selection(author="o"))
+        chosen(selector, ModelSelection(author="o"))
 
 
 class Linked(Header):
@@ -167,11 +167,11 @@ class Linked(Header):
 
 
 def test_what_was_asked_for_is_described_without_its_ids():
-    selection = Selection(ids=("a/b", "c/d"))
+    selection = ModelSelection(ids=("a/b", "c/d"))
     assert selection.described["ids"].startswith("2 ids, ")
-    assert Selection(ids=("c/d", "a/b")).described != selection.described
-    assert Selection(author="o", top=3).described == {"author": "o", "top": 3}
+    assert ModelSelection(ids=("c/d", "a/b")).described != selection.described
+    assert ModelSelection(author="o", top=3).described == {"author": "o", "top": 3}
 
 
 def test_found_and_refused_are_told_apart_by_their_class():
-    assert not issubclass(Refused, Found)
+    assert not issubclass(RefusedId, FoundModel)

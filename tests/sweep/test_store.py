@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from auditor.errors import StoreError, UsageError
 from auditor.sweep.store import opening
-from auditor.sweep.store.ledger import Found, Ledger
+from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
-from auditor.sweep.store.reading import Planned, Recorded, Store, Summary, Versions
+from auditor.sweep.store.reading import Planned, Recorded, Store, StoredNight, Versions
 from auditor.sweep.store.schema import SUMMARY, VERSION
 
 NOW = Versions(auditor="1", catalogue="a")
 LATER = Versions(auditor="1", catalogue="b")
 COUNTED = {"errors", "warnings", "infos", "blind"}
-EMPTY = Summary(*(0 if name in COUNTED else None for name in SUMMARY))
+EMPTY = StoredNight(*(0 if name in COUNTED else None for name in SUMMARY))
 
 
 def recorded(verdict="clean", reason=None, **counts):
@@ -38,12 +38,12 @@ def shared(value):
 
 
 def found(name, commit="a" * 40, siblings=None):
-    return Found(Planned(name, commit, name), siblings)
+    return FoundModel(Planned(name, commit, name), siblings)
 
 
 def opened(path, *models, night="n1", versions=NOW):
     """A ledger, and a night whose plan has these models."""
-    ledger = Ledger.open(path, create=True)
+    ledger = StoreWriter.open(path, create=True)
     started = ledger.begin(night, "all", versions)
     plan = ledger.new_plan(night)
     ledger.add(started, plan, models)
@@ -131,12 +131,12 @@ def test_a_model_without_a_commit_is_asked_for_again_where_its_reason_passes(pat
             ledger.refuse(night, night.plan, Planned(name, "", name), refusal, passing=passing)
         assert ledger.unresolved(night) == ("o/away",)
         assert list(ledger.waiting(night)) == []
-        ledger.resolve(night, night.plan, Found(Planned("o/here", "c" * 40, "o/away"), []))
+        ledger.resolve(night, night.plan, FoundModel(Planned("o/here", "c" * 40, "o/away"), []))
         assert shown(ledger) == [("o/bad", "unaudited", "bad-request"), ("o/here", None, None)]
 
 
 def test_a_plan_that_was_not_frozen_leaves_no_trace(path):
-    with Ledger.open(path, create=True) as ledger:
+    with StoreWriter.open(path, create=True) as ledger:
         night = ledger.begin("n1", "all", NOW)
         ledger.add(night, ledger.new_plan("n1"), [found("o/left")])
         assert ledger.night("n1").plan is None
@@ -149,7 +149,7 @@ def test_a_plan_that_was_not_frozen_leaves_no_trace(path):
 
 
 def test_of_two_selections_at_once_the_first_to_end_is_the_nights(path):
-    with Ledger.open(path, create=True) as one, Ledger.open(path, create=True) as other:
+    with StoreWriter.open(path, create=True) as one, StoreWriter.open(path, create=True) as other:
         night = one.begin("n1", "all", NOW)
         other.begin("n1", "all", NOW)
         plans = one.new_plan("n1"), other.new_plan("n1")
@@ -201,7 +201,7 @@ STEPS = st.lists(
 def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps, tmp_path_factory):
     path = tmp_path_factory.mktemp("store") / "sweep.sqlite"
     ledger, night = opened(path, found("o/a"), found("o/b"), found("o/c"))
-    with ledger, Ledger.open(path) as other:
+    with ledger, StoreWriter.open(path) as other:
         for name, commit, which in steps:
             (ledger, other)[which].record(night, name, commit, recorded(), snapshot=Kept(b"s"))
         assert {one.model for one in other.results("n1") if one.verdict} == {
@@ -214,7 +214,7 @@ def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps
 
 
 def test_a_store_of_a_newer_version_is_refused_in_one_line(path):
-    Ledger.open(path, create=True).__exit__()
+    StoreWriter.open(path, create=True).__exit__()
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(UsageError, match=rf"is of version {VERSION + 1}, .* reads up to {VERSION}"):
@@ -226,7 +226,7 @@ def test_a_database_of_something_else_is_refused(tmp_path):
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE notes (text)")
     with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of something else"):
-        Ledger.open(path, create=True)
+        StoreWriter.open(path, create=True)
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to look at" * 20])
@@ -257,10 +257,10 @@ def test_a_signal_ends_the_wait_for_another_writer(path):
 
     before = signal.signal(signal.SIGALRM, ring)
     try:
-        with Ledger.open(path, create=True) as one, one.together():
+        with StoreWriter.open(path, create=True) as one, one.together():
             signal.setitimer(signal.ITIMER_REAL, 0.5)
             with pytest.raises(EnoughError):
-                Ledger.open(path)
+                StoreWriter.open(path)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -269,8 +269,8 @@ def test_a_signal_ends_the_wait_for_another_writer(path):
 def test_a_store_that_another_one_keeps_locked_is_told(path, monkeypatch):
     monkeypatch.setattr(opening, "_BUSY", 0.0)
     with (
-        Ledger.open(path, create=True) as one,
+        StoreWriter.open(path, create=True) as one,
         one.together(),
         pytest.raises(StoreError, match="has been written to by another sweep for a minute: wait"),
     ):
-        Ledger.open(path)
+        StoreWriter.open(path)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from auditor.sweep import versions
+from auditor.sweep import outcome_digest
 
-PACKAGE = Path(versions.__file__).parent.parent
-MAKERS = [path.relative_to(PACKAGE).as_posix() for path in versions.makers()]
+PACKAGE = Path(outcome_digest.__file__).parent.parent
+MAKERS = [path.relative_to(PACKAGE).as_posix() for path in outcome_digest.makers()]
 
 
 def imported(path: Path) -> set[str]:
@@ -30,7 +30,7 @@ def module_file(name: str) -> Path | None:
 
 
 def test_whatever_a_maker_imports_is_one():
-    makers = set(versions.makers())
+    makers = set(outcome_digest.makers())
     for maker in makers:
         if maker.suffix == ".py":
             wanted = {path for name in imported(maker) if (path := module_file(name))}
@@ -42,9 +42,9 @@ def test_whatever_a_maker_imports_is_one():
     [
         "analytic/families/bert.py",  # imported by its name
         "consult.py",
-        "containers/torchfile.py",
+        "containers/torch_file.py",
         "data/config_classes.jsonl",
-        "downloader/words.py",  # the wording that stands in findings
+        "messages.py",  # the wording that stands in findings
         "errors.py",
         "layouts/mxfp4.py",
         "library.py",
@@ -63,12 +63,12 @@ def test_what_changes_no_outcome_is_no_maker(name):
 def test_a_change_of_any_maker_is_another_version(tmp_path):
     copy = tmp_path / "auditor"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    before = versions._digest(copy)  # noqa: SLF001 - of a copy
-    assert before == versions._digest(PACKAGE)  # noqa: SLF001
+    before = outcome_digest._digest(copy)  # noqa: SLF001 - of a copy
+    assert before == outcome_digest._digest(PACKAGE)  # noqa: SLF001
     for name in MAKERS[:: max(1, len(MAKERS) // 12)]:
         content = (copy / name).read_bytes()
         (copy / name).write_bytes(content + b"\n")
-        assert versions._digest(copy) != before, name  # noqa: SLF001
+        assert outcome_digest._digest(copy) != before, name  # noqa: SLF001
         (copy / name).write_bytes(content)
     (copy / "cli" / "app.py").write_text("")
-    assert versions._digest(copy) == before  # noqa: SLF001
+    assert outcome_digest._digest(copy) == before  # noqa: SLF001

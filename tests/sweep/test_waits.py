@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.sweep.workers.waits import News, Waits
+from auditor.sweep.workers.cluster_waits import ClusterWaits, News
 
 
 class Clock:
@@ -27,7 +27,7 @@ class Cluster:
         self.here, self.there = Clock(ahead), Clock()
         self.until = [0.0] * workers
         self.news = [News(self.there) for _ in range(workers)]
-        self.waits = Waits(self.here)
+        self.waits = ClusterWaits(self.here)
         self.told = []  # (worker, when)
 
     def passes(self, seconds):
@@ -123,7 +123,7 @@ WAITING = {
 
 @pytest.mark.parametrize(("told", "working", "said"), WAITING.values(), ids=WAITING)
 def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(told, working, said):
-    waits = Waits(Clock(5.0))
+    waits = ClusterWaits(Clock(5.0))
     for worker, seconds in told.items():
         waits.told(worker, seconds)
     assert waits.shortest(working) == said
@@ -131,7 +131,7 @@ def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(told, work
 
 def test_a_wait_is_counted_down_by_the_clients_clock_and_ends():
     clock = Clock(1000.0)
-    waits = Waits(clock)
+    waits = ClusterWaits(clock)
     waits.told("a", 3.0)
     said = []
     for clock.now in (1000.0, 1001.0, 1003.0, 1004.0):
@@ -140,7 +140,7 @@ def test_a_wait_is_counted_down_by_the_clients_clock_and_ends():
 
 
 def test_of_a_worker_that_is_gone_another_with_its_address_inherits_nothing():
-    waits = Waits(Clock())
+    waits = ClusterWaits(Clock())
     waits.told("a", 9.0)
     waits.forget({"a", "b"})
     assert waits.shortest(["a"]) == 0.0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.downloader.rate_limits import WINDOW, RateLimit
-from auditor.sweep.workers.windows import State, Window, opens, spared
+from auditor.sweep.workers.windows import RateWindow, WindowState, opens, spared
 
 LIMITS = st.builds(
     RateLimit,
@@ -23,7 +23,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_no_wait_is_longer_than_a_window_whatever_was_told(steps):
-    window, now = Window(), 1.0
+    window, now = RateWindow(), 1.0
     for seconds, told in steps:
         now += seconds
         assert 0 <= window.wait(now) <= WINDOW + 1
@@ -37,7 +37,7 @@ def test_no_wait_is_longer_than_a_window_whatever_was_told(steps):
 
 @given(limit=LIMITS, early=st.floats(0, 1, exclude_max=True))
 def test_a_window_that_is_spent_is_waited_for_to_its_end_and_not_beyond(limit, early):
-    window = Window().told(limit._replace(remaining=0), 100.0)
+    window = RateWindow().told(limit._replace(remaining=0), 100.0)
     end = 100.0 + limit.ask_again + 1.0  # `t` is whole
     assert window.wait(100.0 + early * limit.ask_again) > 0
     assert window.wait(end) == 0
@@ -46,7 +46,7 @@ def test_a_window_that_is_spent_is_waited_for_to_its_end_and_not_beyond(limit, e
 
 def spent_until(end):
     """A window of which nothing is left, told a second before its end."""
-    return Window().told(RateLimit("api", 0, 1, None), end - 2.0)
+    return RateWindow().told(RateLimit("api", 0, 1, None), end - 2.0)
 
 
 def test_at_the_end_of_a_window_one_goes_first_and_the_others_when_it_has_succeeded():
@@ -81,7 +81,7 @@ def test_a_server_that_tells_no_more_is_not_waited_for_again():
     assert window.untold(50.0, asked=True) == window
     assert window.spent(100.0).untold(101.0, asked=False).wait(101.0) > 0  # of another kind
     window = window.spent(100.0).untold(101.0, asked=True)
-    assert window.state == State.UNTOLD
+    assert window.state == WindowState.UNTOLD
     assert window.wait(101.0) == 0
 
 
@@ -102,6 +102,6 @@ def test_what_the_others_wait_for_is_an_answer_or_a_time(status, limit, expected
 
 @given(limit=LIMITS, share=st.integers(1, 50))
 def test_a_share_is_taken_of_what_is_left_and_of_the_quota(limit, share):
-    window = Window().told(limit, 1.0, share)
+    window = RateWindow().told(limit, 1.0, share)
     assert window.left == limit.remaining // share
     assert window.wait(1.0) == 0 or window.left <= spared(window.quota)

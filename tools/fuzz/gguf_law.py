@@ -27,7 +27,7 @@ from gguf_files import (
 )
 
 from auditor.containers.gguf import GgufHeader, parse
-from auditor.containers.sparse import Part, Sparse
+from auditor.containers.partial_file import FilePart, PartialFile
 from auditor.errors import CheckpointError
 from fuzz.target import READ, REFUSED, Target, Verdict
 
@@ -83,7 +83,9 @@ def _case(random: Random) -> bytes:
 def _judge(content: bytes) -> Verdict:
     """Only of what is read: the library would look at 2^60 items that a file declares."""
     try:
-        header = parse("m.gguf", Sparse(len(content), (Part(0, content),) if content else ()))
+        header = parse(
+            "m.gguf", PartialFile(len(content), (FilePart(0, content),) if content else ())
+        )
     except CheckpointError:
         return Verdict(REFUSED)
     if header.size_faults:

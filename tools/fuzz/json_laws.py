@@ -14,12 +14,12 @@ import jsonschema
 from bad_input.making import GOOD_WEIGHTS, index
 from checkpoints import TINY
 
-from auditor import consult
-from auditor.audit import examine
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers import parse_index
-from auditor.downloader.snapshot import FileHead, RepoFile, Snapshot, Source, TextFile
 from auditor.errors import CheckpointError
 from auditor.formats import FORMATS, View
+from auditor.oracle import client
 from auditor.report import Report
 from fuzz import json_forms
 from fuzz.target import READ, REFUSED, Target, Verdict
@@ -97,12 +97,12 @@ def _not_a_line(text: str) -> str | None:
 @contextmanager
 def _without_oracle() -> Iterator[None]:
     """It takes seconds for a config, and has tests of its own."""
-    known = consult.available
-    consult.available = lambda: None  # type: ignore[assignment]
+    known = client.available
+    client.available = lambda: None  # type: ignore[assignment]
     try:
         yield
     finally:
-        consult.available = known
+        client.available = known
 
 
 @cache
@@ -122,7 +122,7 @@ def _snapshot(config: bytes) -> Snapshot:
         origin="made by a fuzzer",
         files=listed,
         config=TextFile(name="config.json", content=config),
-        heads=(FileHead(name=_WEIGHTS, size=size, head=head),),
+        heads=(WeightHeader(name=_WEIGHTS, size=size, head=head),),
     )
 
 

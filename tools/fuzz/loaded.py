@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
-from auditor.containers.kinds import Table
+from auditor.containers.weight_formats import Table
 
 _PLACE = re.compile(r"\(key [0-9]+\)")
 _NAMED = {

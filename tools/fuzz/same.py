@@ -3,7 +3,14 @@
 import math
 from typing import Any
 
-from auditor.containers.pickled import Call, Global, Group, Octets, Pairs, Persistent
+from auditor.containers.pickle_values import (
+    Call,
+    Global,
+    Octets,
+    Persistent,
+    PickledDict,
+    PickledSet,
+)
 from fuzz.judges import Kept, Made
 
 
@@ -35,9 +42,9 @@ def _inside(ours: object, theirs: Any) -> list[tuple[object, Any]] | None:  # no
             return [(key, theirs.key)] if isinstance(theirs, Kept) else None
         case Call():
             return _call(ours, theirs)
-        case Pairs(pairs=pairs):
+        case PickledDict(pairs=pairs):
             return _dict(pairs, theirs)
-        case Group(items=items, frozen=frozen):
+        case PickledSet(items=items, frozen=frozen):
             kind = frozenset if frozen else set
             return [] if type(theirs) is kind and len(theirs) <= len(items) else None
         case Octets(length=length):

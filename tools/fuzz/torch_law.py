@@ -3,12 +3,12 @@
 import re
 from random import Random
 
-from auditor.containers.imports import KNOWN
-from auditor.containers.kinds import Table
-from auditor.containers.pickled import Global, Ran
-from auditor.containers.pickles import follow
-from auditor.containers.sparse import Part, Sparse
-from auditor.containers.torchfile import parse
+from auditor.containers.partial_file import FilePart, PartialFile
+from auditor.containers.pickle_imports import KNOWN
+from auditor.containers.pickle_interpreter import follow
+from auditor.containers.pickle_values import Global, Ran
+from auditor.containers.torch_file import parse
+from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
 from fuzz import archives, programs
 from fuzz.hostile_files import hostile_files, legacy
@@ -128,7 +128,7 @@ def judge_file(content: bytes) -> Verdict:
 
 def read(content: bytes) -> Table | CheckpointError:
     try:
-        return parse("a.bin", Sparse(len(content), (Part(0, content),) if content else ()))
+        return parse("a.bin", PartialFile(len(content), (FilePart(0, content),) if content else ()))
     except CheckpointError as error:
         return error
 

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.analytic.adapters import others, prompts
-from auditor.analytic.adapters.base import Base, forms
+from auditor.analytic.adapters import other_methods, prompts
+from auditor.analytic.adapters.base import AdaptedModel, forms
 from auditor.analytic.adapters.ia3 import ia3
 from auditor.analytic.adapters.lora import Low, adalora, formula, lora
-from auditor.analytic.adapters.settings import FILE, Settings, read_settings, unchecked
-from auditor.analytic.adapters.targets import Targets
-from auditor.analytic.adapters.whole import (
+from auditor.analytic.adapters.saved_modules import (
     BELOW,
     BESIDE,
     biases,
@@ -23,6 +21,8 @@ from auditor.analytic.adapters.whole import (
     token_rows,
     words,
 )
+from auditor.analytic.adapters.settings import FILE, AdapterSettings, read_settings, unchecked
+from auditor.analytic.adapters.targets import Targets
 from auditor.analytic.blocks import MAX_TENSORS
 from auditor.analytic.expectation import (
     Expectation,
@@ -31,13 +31,13 @@ from auditor.analytic.expectation import (
     Role,
     Symbol,
 )
-from auditor.containers.words import quoted
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 
 __all__ = [
     "FILE",
-    "Base",
-    "Settings",
+    "AdaptedModel",
+    "AdapterSettings",
     "expect",
     "forms",
     "is_prompt",
@@ -58,11 +58,11 @@ _LORAS = MappingProxyType({"LORA": lora, "ADALORA": adalora})
 _LAYERS = MappingProxyType(
     {
         "IA3": ia3,
-        "LOHA": others.loha,
-        "VERA": others.vera,
-        "FOURIERFT": others.fourier,
-        "LN_TUNING": others.norms,
-        "TRAINABLE_TOKENS": others.rows,
+        "LOHA": other_methods.loha,
+        "VERA": other_methods.vera,
+        "FOURIERFT": other_methods.fourier,
+        "LN_TUNING": other_methods.norms,
+        "TRAINABLE_TOKENS": other_methods.rows,
     }
 )
 # The class of peft that puts it into the base, or beside it.
@@ -93,19 +93,19 @@ class _Parts(NamedTuple):
     rank: int = 0
 
 
-def require_known(settings: Settings) -> None:
+def require_known(settings: AdapterSettings) -> None:
     """Raise SourceError where the method's tensors are not known here."""
     if settings.method not in _CLASSES:
         known = ", ".join(sorted(_CLASSES))
         raise unchecked(f"peft_type is {quoted(settings.method)}; known are {known}")
 
 
-def is_prompt(settings: Settings) -> bool:
+def is_prompt(settings: AdapterSettings) -> bool:
     """Whether the adapter stands beside the base, so that no layer of it shapes its tensors."""
     return settings.method in _PROMPTS
 
 
-def expect(settings: Settings, base: Base) -> Expectation:
+def expect(settings: AdapterSettings, base: AdaptedModel) -> Expectation:
     """Every tensor that the adapter's file has, and may have, on this base.
 
     Raises CheckpointError where the settings fit no module of the base, SourceError where they say
@@ -134,13 +134,13 @@ def expect(settings: Settings, base: Base) -> Expectation:
     )
 
 
-def saved_shapes(settings: Settings, base: Base) -> Mapping[str, tuple[int, ...]]:
+def saved_shapes(settings: AdapterSettings, base: AdaptedModel) -> Mapping[str, tuple[int, ...]]:
     """The tensors of the modules that are stored whole, by name: where a head may be."""
     head = BESIDE if is_prompt(settings) else BELOW
     return {each.name: each.shape for each in saved(base, saved_paths(settings, base), head)}
 
 
-def _parts(settings: Settings, base: Base) -> _Parts:
+def _parts(settings: AdapterSettings, base: AdaptedModel) -> _Parts:
     whole = saved_paths(settings, base)
     if is_prompt(settings):
         own = tuple(_PROMPTS[settings.method](settings))

@@ -38,7 +38,7 @@ class Size(NamedTuple):
     kernel: tuple[int, ...] = ()
 
 
-class Part(NamedTuple):
+class AdaptedModule(NamedTuple):
     """A module that has tensors of its own."""
 
     path: str
@@ -76,11 +76,11 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Base:
+class AdaptedModel:
     """One way in which versions of transformers name the base's modules in memory."""
 
     expectation: Expectation
-    parts: Mapping[str, Part]  # by path, in the model's order
+    parts: Mapping[str, AdaptedModule]  # by path, in the model's order
     certain: bool  # its layers are known, not judged by their names
 
     @cached_property
@@ -92,13 +92,13 @@ class Base:
             found.update(dict.fromkeys(".".join(steps[: n + 1]) for n in range(len(steps))))
         return tuple(path for path in found if path)
 
-    def under(self, path: str) -> Iterator[Part]:
+    def under(self, path: str) -> Iterator[AdaptedModule]:
         """The part of that path and those below it."""
         below = f"{path}."
         return (part for each, part in self.parts.items() if each == path or each.startswith(below))
 
     @cached_property
-    def embeddings(self) -> tuple[Part, ...]:
+    def embeddings(self) -> tuple[AdaptedModule, ...]:
         """The table of words, and the modules that are as large: what a new word makes longer."""
         tables = (
             part.tensors["weight"].shape[0]
@@ -115,24 +115,24 @@ class Base:
         )
 
 
-def forms(expectation: Expectation, tree: Module | None) -> tuple[Base, ...]:
+def forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
     """The base under the names on disk, and under those in memory, with its experts fused or not.
 
     `tree` is the closed form; without one what a layer is is told by its name.
     """
     layers = None if tree is None else dict(_layers(tree, ""))
-    found: dict[tuple[str, ...], Base] = {}
+    found: dict[tuple[str, ...], AdaptedModel] = {}
     for renamed in (False, True):
         parts = _parts(expectation, layers, renamed=renamed)
         for form in (parts, fused(parts)):
-            base = Base(expectation, {part.path: part for part in form}, tree is not None)
+            base = AdaptedModel(expectation, {part.path: part for part in form}, tree is not None)
             found.setdefault(tuple(base.parts), base)
     return tuple(found.values())
 
 
 def _parts(
     expectation: Expectation, layers: Mapping[str, Layer] | None, *, renamed: bool
-) -> tuple[Part, ...]:
+) -> tuple[AdaptedModule, ...]:
     by_path: dict[str, dict[str, ExpectedTensor]] = {}
     kinds: dict[str, Layer | None] = {}
     for tensor in expectation.tensors:
@@ -143,7 +143,7 @@ def _parts(
         by_path.setdefault(path, {})[last] = tensor
         if last == "weight":
             kinds[path] = _layer(tensor, layers)
-    return tuple(Part(path, tensors, kinds.get(path)) for path, tensors in by_path.items())
+    return tuple(AdaptedModule(path, tensors, kinds.get(path)) for path, tensors in by_path.items())
 
 
 def _layer(weight: ExpectedTensor, layers: Mapping[str, Layer] | None) -> Layer | None:
@@ -181,9 +181,9 @@ def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
             return
 
 
-def fused(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def fused(parts: tuple[AdaptedModule, ...]) -> tuple[AdaptedModule, ...]:
     """The same with the experts of a layer as one module of two tensors, (E, out, in) each."""
-    found: list[Part] = []
+    found: list[AdaptedModule] = []
     for path, group in groupby(parts, lambda part: part.path.partition(".experts.")[0]):
         each = tuple(group)
         experts = [part for part in each if part.path.startswith(f"{path}.experts.")]
@@ -192,11 +192,11 @@ def fused(parts: tuple[Part, ...]) -> tuple[Part, ...]:
             found.extend(each)
             continue
         found.extend(part for part in each if part not in experts)
-        found.append(Part(f"{path}.experts", merged, None))
+        found.append(AdaptedModule(f"{path}.experts", merged, None))
     return tuple(found)
 
 
-def _merged(path: str, experts: Iterable[Part]) -> Iterator[tuple[str, ExpectedTensor]]:
+def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, ExpectedTensor]]:
     by_last: dict[str, list[ExpectedTensor]] = {}
     for part in experts:
         if "weight" in part.tensors and part.path.count(".") == path.count(".") + 3:

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from auditor.analytic.adapters.base import Base
+from auditor.analytic.adapters.base import AdaptedModel
 from auditor.analytic.adapters.patterns import UnsafeError
-from auditor.analytic.adapters.settings import Names, Settings, unchecked
+from auditor.analytic.adapters.saved_modules import BELOW, tensor
+from auditor.analytic.adapters.settings import AdapterSettings, ModuleNames, unchecked
 from auditor.analytic.adapters.targets import Targets
-from auditor.analytic.adapters.whole import BELOW, tensor
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor
-from auditor.containers.words import quoted
+from auditor.messages import quoted
 
 
-def ia3(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
+def ia3(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """`ia3_l` of (1, in) for a feed-forward module, of (out, 1) for any other."""
     forward = _feed_forward(settings, base)
     for part in Targets(settings, base).parts:
@@ -27,8 +27,8 @@ def ia3(settings: Settings, base: Base) -> Iterator[ExpectedTensor]:
             yield tensor(name, *((1, width) if inward else (width, 1)))
 
 
-def _feed_forward(settings: Settings, base: Base) -> frozenset[str]:
-    names = settings.names("feedforward_modules") or Names(ends=frozenset())
+def _feed_forward(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
+    names = settings.names("feedforward_modules") or ModuleNames(ends=frozenset())
     if names.ends is not None:
         # Unlike targets, peft takes these as ends of the name without a dot before them.
         ends = tuple(names.ends)

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.analytic.adapters.base import Base, Part, ends_in
-from auditor.analytic.adapters.settings import Settings, unchecked
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, ends_in
+from auditor.analytic.adapters.saved_modules import BELOW, tensor
+from auditor.analytic.adapters.settings import AdapterSettings, unchecked
 from auditor.analytic.adapters.targets import Ranks, Targets
-from auditor.analytic.adapters.whole import BELOW, tensor
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
-from auditor.containers.words import described, quoted
 from auditor.errors import CheckpointError
+from auditor.messages import described, quoted
 
 # What changes the tensors in ways that are not written down here.
 _OTHER_TENSORS = (
@@ -50,7 +50,7 @@ class Lora(NamedTuple):
     targeted: frozenset[str]
 
 
-def lora(settings: Settings, base: Base) -> Lora:
+def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     """The tensors of LoRA's own; CheckpointError where the settings fit no module of the base."""
     for key in _OTHER_TENSORS:
         if settings.states(key):
@@ -86,7 +86,7 @@ def formula(pairs: Iterable[Low], rank: int) -> str | None:
     )
 
 
-def _pair(part: Part, rank: int) -> Low:
+def _pair(part: AdaptedModule, rank: int) -> Low:
     size = part.size()
     if size is None:
         raise unchecked(f"target_modules chooses {quoted(part.path)}, of a kind that is not known")
@@ -96,7 +96,7 @@ def _pair(part: Part, rank: int) -> Low:
     return Low(rank, size.inputs * area, size.outputs)
 
 
-def _of_part(part: Part, rank: int, *, dora: bool, bias: bool) -> Iterator[ExpectedTensor]:
+def _of_part(part: AdaptedModule, rank: int, *, dora: bool, bias: bool) -> Iterator[ExpectedTensor]:
     size = part.size()
     if size is None:
         raise unchecked(f"target_modules chooses {quoted(part.path)}, of a kind that is not known")
@@ -126,7 +126,7 @@ class _Parameter(NamedTuple):
     shape: tuple[int, ...]
 
 
-def _parameters(settings: Settings, base: Base) -> Iterator[_Parameter]:
+def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Parameter]:
     """target_parameters: tensors that are no layer's weight, as the fused experts of a layer are.
 
     The wrappers of several in one module stand in each other, the last one outermost.
@@ -147,7 +147,7 @@ def _parameters(settings: Settings, base: Base) -> Iterator[_Parameter]:
         raise CheckpointError(f"target_parameters, {shown}, chooses nothing of {target}")
 
 
-def _low(base: Base, parameter: _Parameter, rank: int) -> Low:
+def _low(base: AdaptedModel, parameter: _Parameter, rank: int) -> Low:
     match parameter.shape:
         case (outputs, inputs):
             return Low(rank, inputs, outputs)
@@ -161,7 +161,7 @@ def _low(base: Base, parameter: _Parameter, rank: int) -> Low:
 # --- AdaLoRA ----------------------------------------------------------------------------------
 
 
-def adalora(settings: Settings, base: Base) -> Lora:
+def adalora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     """AdaLoRA, https://arxiv.org/abs/2303.10512: A and B, and E, the singular values of both.
 
     Training leaves of the first rank what rank_pattern marks as true, one mark for each.

@@ -5,26 +5,26 @@ What made them (an MLP, an LSTM, a projection) is left out on saving: the file h
 
 from collections.abc import Iterator
 
-from auditor.analytic.adapters.settings import Settings
-from auditor.analytic.adapters.whole import tensor
+from auditor.analytic.adapters.saved_modules import tensor
+from auditor.analytic.adapters.settings import AdapterSettings
 from auditor.analytic.expectation import ExpectedTensor
 
 _EMBEDDINGS = "prompt_embeddings"
 _TOWERS = "SEQ_2_SEQ_LM"  # the task with an encoder and a decoder, which get a prompt each
 
 
-def prompt(settings: Settings) -> Iterator[ExpectedTensor]:
+def prompt(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
     """One embedding for each virtual token: (num_virtual_tokens * submodules, token_dim)."""
     yield tensor(_EMBEDDINGS, _tokens(settings), settings.count("token_dim"))
 
 
-def prefix(settings: Settings) -> Iterator[ExpectedTensor]:
+def prefix(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
     """A key and a value for each layer: (num_virtual_tokens, num_layers * 2 * token_dim)."""
     width = settings.count("num_layers") * 2 * settings.count("token_dim")
     yield tensor(_EMBEDDINGS, settings.count("num_virtual_tokens"), width)
 
 
-def multitask(settings: Settings) -> Iterator[ExpectedTensor]:
+def multitask(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
     """A prompt for all tasks, and for each a matrix of low rank that it is multiplied by."""
     tokens, width = _tokens(settings), settings.count("token_dim")
     tasks, rank = settings.count("num_tasks"), settings.count("num_ranks")
@@ -33,7 +33,7 @@ def multitask(settings: Settings) -> Iterator[ExpectedTensor]:
     yield tensor(_EMBEDDINGS, tokens, width)
 
 
-def _tokens(settings: Settings) -> int:
+def _tokens(settings: AdapterSettings) -> int:
     """Of all towers: the settings say how many there are, or the task does."""
     towers = 2 if settings.task == _TOWERS else 1
     if settings.config.present("num_transformer_submodules"):

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from auditor.analytic.adapters.patterns import Pattern, UnsafeError, pattern
 from auditor.analytic.config import Config
 from auditor.analytic.family import Family
-from auditor.containers.jsons import parse_object
-from auditor.containers.words import described, quoted
+from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import described, quoted
 
 FILE = "adapter_config.json"
 
@@ -74,7 +74,7 @@ ALL_LINEAR = "all-linear"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Names:
+class ModuleNames:
     """Modules by a list of the ends of their names, or by an expression; neither is all-linear."""
 
     ends: frozenset[str] | None = None
@@ -82,7 +82,7 @@ class Names:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class AdapterSettings:
     """One adapter_config.json. Whatever reads a value raises CheckpointError, naming the key."""
 
     method: str  # peft_type in upper case: "LORA"
@@ -104,17 +104,17 @@ class Settings:
             raise CheckpointError(f"{key} is {value}; it has to be 1 at least")
         return value
 
-    def names(self, key: str) -> Names | None:
+    def names(self, key: str) -> ModuleNames | None:
         """The modules that a key chooses; None: the key is null, or an empty list."""
         if not self.config.present(key):
             return None
         value = self.config.values.get(key)
         if isinstance(value, str):
             if value.lower() == ALL_LINEAR:
-                return Names()
-            return Names(expression=expression(key, value))
+                return ModuleNames()
+            return ModuleNames(expression=expression(key, value))
         ends = frozenset(self.config.texts(key))
-        return Names(ends=ends) if ends else None
+        return ModuleNames(ends=ends) if ends else None
 
     def saved(self) -> tuple[str, ...]:
         """The ends of the names of modules that are stored whole."""
@@ -173,14 +173,14 @@ def unchecked(what: str) -> SourceError:
     return SourceError(Reason.UNKNOWN_LAYOUT, f"not checked: {what}")
 
 
-def read_settings(content: bytes, file: str = FILE) -> Settings:
+def read_settings(content: bytes, file: str = FILE) -> AdapterSettings:
     """The settings in an adapter_config.json's bytes; CheckpointError if they cannot be read."""
     config = Config(values=MappingProxyType(parse_object(content, file)), family=_PEFT)
     method = _text(config, "peft_type")
     if method is None:
         raise CheckpointError(f"{file} names no peft_type: nothing says what kind of adapter it is")
     mapping = config.nested("auto_mapping")
-    return Settings(
+    return AdapterSettings(
         method=method.upper(),
         base=_text(config, "base_model_name_or_path"),
         revision=_text(config, "revision"),

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from auditor.analytic.adapters.base import Base, Part, ends_in
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, ends_in
 from auditor.analytic.adapters.patterns import UnsafeError, suffixes
-from auditor.analytic.adapters.settings import Names, Settings, expression, unchecked
-from auditor.containers.words import quoted
+from auditor.analytic.adapters.settings import AdapterSettings, ModuleNames, expression, unchecked
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 
 # The first number below a name below a name, as peft looks for a layer's.
 _NUMBER = re.compile(r".*?\.[^.]*\.(\d+)\.", re.ASCII)
@@ -22,7 +22,7 @@ _CLASSIFIERS = ("score", "classifier")
 class Targets:
     """The modules of one base that `target_modules` chooses."""
 
-    def __init__(self, settings: Settings, base: Base) -> None:
+    def __init__(self, settings: AdapterSettings, base: AdaptedModel) -> None:
         self._settings = settings
         self._base = base
 
@@ -45,7 +45,7 @@ class Targets:
         return found
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[AdaptedModule, ...]:
         """The chosen modules, which all have a weight."""
         found = [self._base.parts.get(path) for path in self.chosen]
         for path, part in zip(self.chosen, found, strict=True):
@@ -53,7 +53,7 @@ class Targets:
                 raise unchecked(f"target_modules chooses {quoted(path)}, which is no layer")
         return tuple(part for part in found if part is not None)
 
-    def _matching(self, key: str, names: Names) -> tuple[str, ...]:
+    def _matching(self, key: str, names: ModuleNames) -> tuple[str, ...]:
         paths = self._base.paths
         if names.ends is not None:
             return tuple(path for path in paths if ends_in(path, names.ends))
@@ -122,7 +122,7 @@ class Targets:
 class Ranks:
     """The rank of each module: rank_pattern's first key that fits the end of its name, else r."""
 
-    def __init__(self, settings: Settings, paths: Iterable[str], otherwise: int) -> None:
+    def __init__(self, settings: AdapterSettings, paths: Iterable[str], otherwise: int) -> None:
         self.otherwise = otherwise
         pattern: Mapping[str, int] = settings.ranks()
         plain = {key: place for place, key in enumerate(pattern) if _PLAIN.fullmatch(key)}

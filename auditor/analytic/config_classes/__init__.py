@@ -1,14 +1,14 @@
 """transformers' config classes, imitated: how they complete a config, and what they refuse."""
 
 from auditor.analytic.config_classes.base import config_rules, settle
-from auditor.analytic.config_classes.facts import ConfigClass, library, of_model_type, worded
-from auditor.analytic.config_classes.faults import Blame, Fault, FaultyConfigError
-from auditor.analytic.config_classes.settled import Settled
+from auditor.analytic.config_classes.completed import Settled
+from auditor.analytic.config_classes.declarations import ConfigClass, library, of_model_type, worded
+from auditor.analytic.config_classes.faults import Blame, ConfigFault, FaultyConfigError
 
 __all__ = [
     "Blame",
     "ConfigClass",
-    "Fault",
+    "ConfigFault",
     "FaultyConfigError",
     "Settled",
     "config_rules",

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from auditor.analytic.config_classes.completed import Settled
 from auditor.analytic.config_classes.layers import MOST
-from auditor.analytic.config_classes.settled import Settled
 
 _NAMES, _NUMBERS = "out_features", "out_indices"
 

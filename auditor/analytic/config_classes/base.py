@@ -9,17 +9,17 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import layers, rope
-from auditor.analytic.config_classes.facts import (
+from auditor.analytic.config_classes.completed import WRONG, Hook, Settled, said
+from auditor.analytic.config_classes.declarations import (
     ConfigClass,
-    Part,
+    SubConfig,
     library,
     of_model_type,
     of_name,
 )
-from auditor.analytic.config_classes.kinds import fits
-from auditor.analytic.config_classes.settled import WRONG, Hook, Settled, said
+from auditor.analytic.config_classes.field_types import fits
 from auditor.analytic.families import FILES
-from auditor.containers.words import described
+from auditor.messages import described
 
 # What the constructor takes for itself.
 _TAKEN = ("torch_dtype", "name_or_path", "_commit_hash", "output_attentions", "per_layer_config")
@@ -151,7 +151,7 @@ def _set_parts(config: Settled) -> None:
         config.values[key] = settled_part(config, key, part, value)
 
 
-def settled_part(config: Settled, key: str, part: Part, value: Any) -> Settled | Any:
+def settled_part(config: Settled, key: str, part: SubConfig, value: Any) -> Settled | Any:
     """The config inside under that key; what it is where its class is not known here."""
     if value is not None and not isinstance(value, Mapping):
         config.refuse(f"{config.named(key)} is {described(value)}, expected an object", key)
@@ -171,7 +171,7 @@ def settled_beside(config: Settled, key: str, values: Mapping[str, Any]) -> Sett
 
 
 def _kind_of_part(
-    config: Settled, key: str, part: Part, value: Mapping[str, Any]
+    config: Settled, key: str, part: SubConfig, value: Mapping[str, Any]
 ) -> ConfigClass | None:
     if part.class_name is not None:
         return of_name(part.class_name)

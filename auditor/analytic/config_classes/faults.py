@@ -1,4 +1,4 @@
-"""Fault: why no model can be built from a config, and which of its keys are to blame."""
+"""ConfigFault: why no model can be built from a config, and which of its keys are to blame."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -17,7 +17,7 @@ class Blame(StrEnum):
     CONFIG = "config"  # what the tensors would be does not follow
 
 
-class Fault(NamedTuple):
+class ConfigFault(NamedTuple):
     """One reason, and the keys that it is about."""
 
     reason: str  # "pad_token_id is 32000, and the embedding has rows 0 to 31999"
@@ -28,15 +28,15 @@ class Fault(NamedTuple):
 class FaultyConfigError(CheckpointError):
     """No model can be built from a config, and what its tensors would be does not follow."""
 
-    def __init__(self, faults: tuple[Fault, ...], target: str) -> None:
+    def __init__(self, faults: tuple[ConfigFault, ...], target: str) -> None:
         super().__init__("; ".join(fault.reason for fault in faults))
         self.faults = faults
         self.target = target
 
 
-def folded(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def folded(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
     """One fault for each cause: what a key is blamed for first explains the rest of it."""
-    kept: list[Fault] = []
+    kept: list[ConfigFault] = []
     blamed: set[str] = set()
     for fault in faults:
         if len(kept) < _MOST and (not fault.keys or not blamed.issuperset(fault.keys)):

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from auditor.analytic.config_classes.facts import library
-from auditor.analytic.config_classes.settled import Settled
-from auditor.containers.words import described
+from auditor.analytic.config_classes.completed import Settled
+from auditor.analytic.config_classes.declarations import library
+from auditor.messages import described
 
 _TYPES = ("layer_types", "mlp_layer_types")
 

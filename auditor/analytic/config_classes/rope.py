@@ -7,8 +7,8 @@ and `rope_theta`.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from auditor.analytic.config_classes.settled import Hook, Settled, copied
-from auditor.containers.words import described
+from auditor.analytic.config_classes.completed import Hook, Settled, copied
+from auditor.messages import described
 
 KEY = "rope_parameters"
 _FACTOR = "partial_rotary_factor"

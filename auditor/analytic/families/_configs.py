@@ -3,8 +3,8 @@
 from typing import Any
 
 from auditor.analytic.config_classes import Settled, layers
-from auditor.analytic.config_classes.settled import Hook
-from auditor.containers.words import described
+from auditor.analytic.config_classes.completed import Hook
+from auditor.messages import described
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 

@@ -15,11 +15,11 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Refused,
     Repeat,
     RMSNorm,
     Stack,
     Tied,
+    Unbuildable,
     module,
     numbers,
     repeat,
@@ -83,7 +83,7 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
     out_bias: bool = False,
     qk_norm: bool = False,
     frequencies: bool = False,
-    scale: Refused | None = None,
+    scale: Unbuildable | None = None,
     norms: Mapping[str, Module] = MappingProxyType({}),
 ) -> Module:
     """Grouped-query attention: H query heads share K pairs of key and value heads.

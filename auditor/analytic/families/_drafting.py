@@ -16,7 +16,7 @@ from auditor.analytic.blocks import (
     numbers,
 )
 from auditor.analytic.config import Config
-from auditor.analytic.refusing import without_refused
+from auditor.analytic.unbuildable import without_refused
 from auditor.errors import CheckpointError
 
 

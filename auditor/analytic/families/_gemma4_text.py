@@ -14,16 +14,16 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Refused,
     RMSNorm,
+    Unbuildable,
     module,
     stack,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
+from auditor.analytic.config_classes.completed import WRONG, said
 from auditor.analytic.config_classes.rope import KEY
-from auditor.analytic.config_classes.settled import WRONG, said
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import decoder, gated_mlp, headed
 from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread
@@ -143,7 +143,7 @@ architecture("Gemma4ForCausalLM", TEXT)(headed(text_model, "CausalLM"))
 _FULL, _SLIDING = _configs.FULL, _configs.SLIDING
 
 
-def rotations(c: Config) -> Refused | None:
+def rotations(c: Config) -> Unbuildable | None:
     """Each kind of layer has frequencies of its own, for heads that are as wide in all of them."""
     if c.settled is None:
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from auditor.analytic.blocks import Linear, Module, Refused, module
+from auditor.analytic.blocks import Linear, Module, Unbuildable, module
 from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.parts import activation, dropout, refused
@@ -77,7 +77,7 @@ def summary(c: Config) -> Module:
     )
 
 
-def _summary_dropout(c: Config, key: str) -> Refused | None:
+def _summary_dropout(c: Config, key: str) -> Unbuildable | None:
     """A dropout that zero or less leaves out."""
     share = c.attribute(key)
     none = isinstance(share, int | float) and not share > 0

@@ -7,7 +7,7 @@ unescaped dots.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from auditor.analytic.rules import Operation, Rule
+from auditor.analytic.renaming_rules import Operation, Rule
 
 Renames = tuple[tuple[str, str], ...]  # (pattern, replacement), in their order
 Conversions = tuple[Rule, ...]

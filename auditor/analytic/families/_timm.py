@@ -13,8 +13,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim, dim
-from auditor.containers.words import quoted
 from auditor.errors import Reason, SourceError
+from auditor.messages import quoted
 
 _DEPTHS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {

@@ -1,11 +1,11 @@
 """What image models have in common: patches, labels, and the stages that a backbone hands on."""
 
-from auditor.analytic.blocks import Conv, Linear, Module, Refused, sequential
+from auditor.analytic.blocks import Conv, Linear, Module, Unbuildable, sequential
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.parts import refused
-from auditor.containers.words import quoted
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 
 # No published model has more than 5. Widths may double from stage to stage, and 2**32 is no width.
 _MOST_STAGES = 32
@@ -71,7 +71,7 @@ def handed_on(c: Config, stages: int) -> dict[str, int]:
     return {name: numbers[name] for name in names}
 
 
-def dropped_paths(c: Config, key: str = "depths") -> Refused | None:
+def dropped_paths(c: Config, key: str = "depths") -> Unbuildable | None:
     """Each layer of each stage has a rate at which it is dropped, by its number among all.
 
     There are as many rates as the depths add up to, which is too few where one is negative.

@@ -1,6 +1,6 @@
 """What models share that show images to a language model: their head, and Llava's names on disk."""
 
-from auditor.analytic.blocks import Linear, Module, Refused, Submodel, Tied, module
+from auditor.analytic.blocks import Linear, Module, Submodel, Tied, Unbuildable, module
 from auditor.analytic.config import Config
 from auditor.errors import CheckpointError
 
@@ -17,7 +17,7 @@ def llava(
     projector: Module,
     text: Module,
     lm_head: Module | None = None,
-    generation: Refused | None = None,
+    generation: Unbuildable | None = None,
 ) -> Module:
     """Any two towers. On disk the language model keeps its `model.`, and the head is beside it."""
     return module(

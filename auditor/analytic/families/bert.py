@@ -11,8 +11,8 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Refused,
     Tied,
+    Unbuildable,
     module,
     repeat,
 )
@@ -91,7 +91,7 @@ def pooled(c: Config) -> Module:
     return module(dense=Linear(D, D))
 
 
-def crossing(c: Config) -> Refused | None:
+def crossing(c: Config) -> Unbuildable | None:
     """Layers that attend to those of another model, too: only a decoder's may."""
     if c.flag("is_decoder"):
         return None

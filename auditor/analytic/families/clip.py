@@ -21,7 +21,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.config_classes.base import settled_part
-from auditor.analytic.config_classes.facts import of_name
+from auditor.analytic.config_classes.declarations import of_name
 from auditor.analytic.families import _configs
 from auditor.analytic.families._towers import classifier, encoder, patches, text_embeddings
 

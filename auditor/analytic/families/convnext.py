@@ -9,7 +9,7 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Refused,
+    Unbuildable,
     module,
     repeat,
     sequential,
@@ -69,7 +69,7 @@ def encoder(c: Config) -> Module:
     return module(stages=sequential(*stages), rates=rates(c))
 
 
-def rates(c: Config) -> Refused | None:
+def rates(c: Config) -> Unbuildable | None:
     """Each layer is dropped at a rate of its own; for a negative number of layers that fails."""
     if c.settled is None or all(depth.value >= 0 for depth in c.dims("depths")):
         return None
@@ -115,7 +115,7 @@ def convnext_backbone(c: Config) -> Module:
     )
 
 
-def joined(c: Config) -> Refused | None:
+def joined(c: Config) -> Unbuildable | None:
     """The library joins a list to `hidden_sizes`, whose default is a tuple: then it raises."""
     key = "hidden_sizes"
     if c.settled is None or key in c.values:

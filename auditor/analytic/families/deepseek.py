@@ -13,8 +13,8 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Refused,
     RMSNorm,
+    Unbuildable,
     module,
     repeat,
     stack,
@@ -22,8 +22,8 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes.completed import WRONG, said
 from auditor.analytic.config_classes.rope import KEY
-from auditor.analytic.config_classes.settled import WRONG, said
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
 from auditor.analytic.families._drafting import drafting
@@ -107,7 +107,7 @@ def states_groups(c: Config) -> bool:
     return c.present("num_key_value_heads")
 
 
-def mscaled(c: Config) -> Refused | None:
+def mscaled(c: Config) -> Unbuildable | None:
     """What attention is scaled by, where the rotation is stretched and asks for more."""
     parameters = c.attribute(KEY) if c.settled else None
     if not isinstance(parameters, dict) or parameters.get("rope_type", "default") == "default":

@@ -12,8 +12,8 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
-    Refused,
     Repeat,
+    Unbuildable,
     module,
     repeat,
     sequential,
@@ -27,8 +27,8 @@ from auditor.analytic.families._timm import frozen_resnet
 from auditor.analytic.families._vision import by_stage, handed_on
 from auditor.analytic.families.resnet import RESNET, resnet_model
 from auditor.analytic.parts import activation, refused, shares
-from auditor.containers.words import quoted
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import quoted
 
 DETR = Family(
     model_type="detr",
@@ -169,7 +169,7 @@ def mask_head(c: Config) -> Module:
     return module(**children, activation=act, out_lay=Conv(widths[-1], 1, kernel=(3, 3)))
 
 
-def normed(c: Config, width: Dim, *, first: bool) -> Refused | None:
+def normed(c: Config, width: Dim, *, first: bool) -> Unbuildable | None:
     """Norms are over groups of eight, or of as many as there are; the first one has no choice."""
     groups = _GROUPS if first else min(_GROUPS, width.value)
     if c.settled is None or (groups > 0 and not width.value % groups):

@@ -4,7 +4,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from auditor.analytic.blocks import Module, Refused
+from auditor.analytic.blocks import Module, Unbuildable
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
@@ -39,7 +39,7 @@ GEMMA = Family(
 )
 
 
-def gemma_attention(c: Config, scale: Refused | None) -> Module:
+def gemma_attention(c: Config, scale: Unbuildable | None) -> Module:
     bias = c.flag("attention_bias")
     return attention(c, head_dim(c), qkv_bias=bias, out_bias=bias, scale=scale)
 

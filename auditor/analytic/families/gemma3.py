@@ -4,11 +4,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from auditor.analytic.blocks import Linear, Module, Param, Refused, RMSNorm, module
+from auditor.analytic.blocks import Linear, Module, Param, RMSNorm, Unbuildable, module
 from auditor.analytic.catalogue import Family, architecture, base_model, complete
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
-from auditor.analytic.config_classes.settled import WRONG
+from auditor.analytic.config_classes.completed import WRONG
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,
@@ -73,7 +73,7 @@ def projector(c: Config, vision: Config, text: Config) -> Module:
     )
 
 
-def pooled_patches(c: Config, vision: Config) -> Refused | None:
+def pooled_patches(c: Config, vision: Config) -> Unbuildable | None:
     """Patches are pooled to a square of `mm_tokens_per_image`, which has to have a side."""
     if vision.settled is None:
         return None

@@ -8,7 +8,7 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
-    Refused,
+    Unbuildable,
     module,
     repeat,
 )
@@ -96,7 +96,7 @@ def cross_attention(c: Config) -> Module:
     return module(c_attn=Linear(D, 2 * D), q_attn=Linear(D, D), c_proj=Linear(D, D))
 
 
-def one_query(c: Config) -> Refused | None:
+def one_query(c: Config) -> Unbuildable | None:
     """Attention to another model, which was never written for keys that all queries share."""
     if not c.truth("multi_query"):
         return None

@@ -11,7 +11,7 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
-    Refused,
+    Unbuildable,
     module,
     repeat,
 )
@@ -21,7 +21,7 @@ from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.families._gpt import causal_mask, language_model, score, span
 from auditor.analytic.families._heads import dropped, heads, labelled
 from auditor.analytic.parts import activation, dropout, refused, shares, unstored
-from auditor.containers.words import described
+from auditor.messages import described
 
 GPT_NEO = Family(
     model_type="gpt_neo",
@@ -95,7 +95,7 @@ _LAYERS = "attention_layers"
 _TYPES = "attention_types"
 
 
-def kinds(c: Config) -> Refused | None:
+def kinds(c: Config) -> Unbuildable | None:
     """Layers see all that came before, or no farther than a window, which 64 bits can count."""
     each = c.attribute(_LAYERS) or ()
     if unknown := [kind for kind in each if kind not in ("global", "local")]:

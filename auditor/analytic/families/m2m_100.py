@@ -1,6 +1,6 @@
 """M2M-100, https://arxiv.org/abs/2010.11125, and NLLB without experts."""
 
-from auditor.analytic.blocks import Legacy, Module, Refused, module
+from auditor.analytic.blocks import Legacy, Module, Unbuildable, module
 from auditor.analytic.catalogue import architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
@@ -17,7 +17,7 @@ def positions(c: Config) -> Module:
     return module(weights=Legacy((L, D)), sinusoids=wrong)
 
 
-def sinusoids(c: Config, places: Dim, width: Dim) -> Refused | None:
+def sinusoids(c: Config, places: Dim, width: Dim) -> Unbuildable | None:
     """Frequencies from 1 down to 1/10000 in even steps: of one alone there is no step."""
     if c.settled is None or (places.value and width.value >= 0 and width.value // 2 != 1):
         return None

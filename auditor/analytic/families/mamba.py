@@ -21,8 +21,8 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._gpt import language_model
 from auditor.analytic.families._heads import heads
 from auditor.analytic.parts import activation, depthwise, refused
-from auditor.containers.words import described
 from auditor.errors import CheckpointError
+from auditor.messages import described
 
 MAMBA = Family(
     model_type="mamba",

@@ -4,12 +4,20 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Refused, module, repeat
+from auditor.analytic.blocks import (
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    Unbuildable,
+    module,
+    repeat,
+)
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.config_classes.base import settled_part
-from auditor.analytic.config_classes.facts import Part
+from auditor.analytic.config_classes.declarations import SubConfig
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._gpt import language_model, score, span
 from auditor.analytic.families._heads import behind_any, heads, labelled
@@ -68,7 +76,7 @@ def block(c: Config) -> Module:
     )
 
 
-def rooted(c: Config, width: Dim, by: Dim) -> Refused | None:
+def rooted(c: Config, width: Dim, by: Dim) -> Unbuildable | None:
     """Attention is scaled by 1 / sqrt(D/H), where nothing else is said."""
     if width.value * by.value > 0:
         return None
@@ -78,7 +86,7 @@ def rooted(c: Config, width: Dim, by: Dim) -> Refused | None:
 
 def first(config: Settled, others: dict[str, Any]) -> None:
     del others
-    part = Part("MptAttentionConfig", "", {}, optional=False)
+    part = SubConfig("MptAttentionConfig", "", {}, optional=False)
     config.values["attn_config"] = settled_part(config, "attn_config", part, config["attn_config"])
 
 

@@ -9,7 +9,7 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Legacy,
     Module,
-    Refused,
+    Unbuildable,
     module,
     repeat,
 )
@@ -18,7 +18,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.families._gpt import language_model, score
 from auditor.analytic.families._heads import heads
 from auditor.analytic.parts import dropout, refused, shares, unstored
-from auditor.containers.words import described
+from auditor.messages import described
 
 GPT = Family(
     model_type="openai-gpt",
@@ -85,7 +85,7 @@ def attention(c: Config) -> Module:
     )
 
 
-def own_activation(c: Config) -> Refused | None:
+def own_activation(c: Config) -> Unbuildable | None:
     """One of the few that the first GPT knows, and not all that transformers has."""
     name = c.attribute("afn")
     if c.settled is None or name in ("relu", "silu", "gelu", "swish"):

@@ -20,7 +20,7 @@ from auditor.analytic.families._decoder import (
 )
 from auditor.analytic.parts import dropout, groups, scaled
 from auditor.analytic.rotation import partial_turns
-from auditor.containers.words import described
+from auditor.messages import described
 
 PHI3 = Family(
     model_type="phi3",

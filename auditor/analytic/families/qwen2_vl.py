@@ -25,7 +25,7 @@ from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
 from auditor.analytic.config_classes.base import settled_beside
-from auditor.analytic.config_classes.facts import of_name
+from auditor.analytic.config_classes.declarations import of_name
 from auditor.analytic.dims import Dim
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import attention, decoder, gated_mlp, layer

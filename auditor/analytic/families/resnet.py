@@ -20,7 +20,7 @@ from auditor.analytic.config_classes import Settled, backbones, config_rules
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._vision import by_stage, classifier
 from auditor.analytic.parts import activation
-from auditor.containers.words import described
+from auditor.messages import described
 
 RESNET = Family(
     model_type="resnet",

@@ -10,7 +10,7 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Refused,
+    Unbuildable,
     module,
 )
 from auditor.analytic.catalogue import Family, architecture
@@ -113,7 +113,7 @@ def pooling_head(c: Config) -> Module:
     )
 
 
-def some_heads(c: Config, width: Dim, by: Dim) -> Refused | None:
+def some_heads(c: Config, width: Dim, by: Dim) -> Unbuildable | None:
     """What torch's own attention asks for."""
     if c.settled is None or (width.value > 0 and by.value > 0):
         return None

@@ -28,8 +28,8 @@ from auditor.analytic.families._vision import (
     projection,
 )
 from auditor.analytic.parts import activation, dropout, shares, unstored
-from auditor.containers.words import described
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import described
 
 SWIN = Family(
     model_type="swin",

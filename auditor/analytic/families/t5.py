@@ -25,7 +25,7 @@ from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import answers, dropped, labelled
 from auditor.analytic.parts import activation, dropout
-from auditor.containers.words import described
+from auditor.messages import described
 
 T5 = Family(
     model_type="t5",

@@ -9,7 +9,7 @@ from auditor.analytic.blocks import Linear, Module, Submodel, module
 from auditor.analytic.catalogue import Family, architecture, base_model, causal_model, complete
 from auditor.analytic.config import Config
 from auditor.analytic.parts import generates, refused
-from auditor.containers.words import described
+from auditor.messages import described
 
 VISION_ENCODER_DECODER = Family(
     model_type="vision-encoder-decoder",

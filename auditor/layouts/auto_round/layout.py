@@ -17,6 +17,7 @@ mlx) are not read here. From auto_round/export and auto_round_extension/torch of
 
 from collections.abc import Iterator, Mapping
 
+from auditor.layouts._kv_scales import one_number
 from auditor.layouts._qweight import (
     CONV1D,
     GEMM,
@@ -36,19 +37,25 @@ from auditor.layouts._qweight import (
     told,
     turned,
 )
-from auditor.layouts._serving import one_number
-from auditor.layouts._words import columns, linear, named, rows
-from auditor.layouts.auto_round.settings import BITS, PLAIN, Scheme, Schemes, declared_form, unread
+from auditor.layouts._qweight_sizes import columns, linear, named, rows
+from auditor.layouts.auto_round.settings import (
+    BITS,
+    PLAIN,
+    AutoRoundScheme,
+    AutoRoundSchemes,
+    declared_form,
+    unread,
+)
 from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
     Members,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -75,8 +82,8 @@ def _is_packed(members: Members) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """A `qweight` becomes `weight`, (out, in); a Conv1D of GPT-2 (in, out)."""
-    ledger = Ledger()
-    schemes = Schemes(declared, stored, ledger)
+    ledger = PackingLedger()
+    schemes = AutoRoundSchemes(declared, stored, ledger)
     read = _Reader(*declared_form(declared, ledger), implied)
     packed: dict[str, Reading | None] = {}
     for module, members in stored.modules.items():
@@ -89,10 +96,10 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(_title(packed))
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Of the modules whose settings the config tells."""
-    ledger, found = Ledger(), dict[str, Written]()
-    schemes, (form, _) = Schemes(declared, stored, ledger), declared_form(declared, ledger)
+    ledger, found = PackingLedger(), dict[str, WrittenTensor]()
+    schemes, (form, _) = AutoRoundSchemes(declared, stored, ledger), declared_form(declared, ledger)
     for module, members in stored.modules.items():
         scheme = schemes.of(module)
         bits = scheme.bits if scheme.bits in BITS else None
@@ -108,7 +115,7 @@ def _title(packed: Mapping[str, Reading | None]) -> str:
     return ", ".join((" ".join(("auto-round", *forms)), *told(readings)))
 
 
-def _asked(plain: Mapping[str, StoredTensor], schemes: Schemes) -> list[StoredTensor]:
+def _asked(plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes) -> list[StoredTensor]:
     """Those that the config wants packed; what extra_config names has a fault of its own."""
     return [
         weight
@@ -117,7 +124,7 @@ def _asked(plain: Mapping[str, StoredTensor], schemes: Schemes) -> list[StoredTe
     ]
 
 
-def _plain_by_name(stored: Stored, schemes: Schemes, ledger: Ledger) -> None:
+def _plain_by_name(stored: Stored, schemes: AutoRoundSchemes, ledger: PackingLedger) -> None:
     """Modules that extra_config wants packed, and that are not."""
     for module, scheme in schemes.own.items():
         members = stored.members(module)
@@ -130,7 +137,7 @@ def _plain_by_name(stored: Stored, schemes: Schemes, ledger: Ledger) -> None:
 
 
 def _unpack(
-    module: str, members: Members, scheme: Scheme, read: "_Reader", ledger: Ledger
+    module: str, members: Members, scheme: AutoRoundScheme, read: "_Reader", ledger: PackingLedger
 ) -> Reading | None:
     parts = parts_of(members, "qweight", *_NEEDED)
     reading = None
@@ -149,7 +156,7 @@ def _unpack(
     return reading
 
 
-def _notes(members: Members, reading: Reading | None, ledger: Ledger) -> None:
+def _notes(members: Members, reading: Reading | None, ledger: PackingLedger) -> None:
     if "scales" in members:
         group = f", one for each {reading.group:,} inputs of an output" if reading else ""
         ledger.note(f"scales{group}", members["scales"])
@@ -164,9 +171,9 @@ class _Reader:
 
     def __init__(self, form: str | None, says: str, implied: Implied) -> None:
         self._form, self._says, self._implied = form, says, implied
-        self._known: dict[tuple[Parts, Scheme, Shape | None], Reading] = {}
+        self._known: dict[tuple[Parts, AutoRoundScheme, Shape | None], Reading] = {}
 
-    def of(self, module: str, parts: Parts, scheme: Scheme) -> Reading:
+    def of(self, module: str, parts: Parts, scheme: AutoRoundScheme) -> Reading:
         """The architecture is asked only where the module does not explain itself."""
         conv = module.rpartition(".")[2] in CONV1D
         reading = self._read(parts, scheme, None)
@@ -176,7 +183,7 @@ class _Reader:
             return turned(reading, expected) if conv else reading
         return reading
 
-    def _read(self, parts: Parts, scheme: Scheme, expected: Shape | None) -> Reading:
+    def _read(self, parts: Parts, scheme: AutoRoundScheme, expected: Shape | None) -> Reading:
         key = (parts, scheme, expected)
         if key not in self._known:
             readings = [
@@ -186,7 +193,9 @@ class _Reader:
             self._known[key] = best(readings, expected)
         return self._known[key]
 
-    def _readings(self, parts: Parts, scheme: Scheme, expected: Shape | None) -> Iterator[Reading]:
+    def _readings(
+        self, parts: Parts, scheme: AutoRoundScheme, expected: Shape | None
+    ) -> Iterator[Reading]:
         """One for each form and number of bits, what is declared first."""
         order = sorted(BITS, key=lambda bits: bits != scheme.bits)  # stable
         for form in (GEMM, GPTQ) if self._form == GEMM else (GPTQ, GEMM):
@@ -196,7 +205,7 @@ class _Reader:
                 else:
                     yield columns_packed(parts, bits, scheme.group)
 
-    def _doubts(self, reading: Reading, scheme: Scheme) -> Iterator[tuple[str, str]]:
+    def _doubts(self, reading: Reading, scheme: AutoRoundScheme) -> Iterator[tuple[str, str]]:
         if scheme.bits in BITS and scheme.bits != reading.bits:
             declares = f"{scheme.where} declares {scheme.bits} bits"
             yield "qweight", f"{declares}, the shapes are those of {reading.bits}"

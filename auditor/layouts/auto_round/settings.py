@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from auditor.containers.words import described, named, quoted
+from auditor.layouts._declared_settings import integer, mapping
 from auditor.layouts._patterns import matched, searched
 from auditor.layouts._qweight import GEMM, GPTQ
-from auditor.layouts._settings import integer, mapping
-from auditor.layouts.packing import Declared, Ledger, Stored
+from auditor.layouts.packing import Declared, PackingLedger, Stored
+from auditor.messages import described, named, quoted
 
 BITS = (4, 8, 2, 3, 5, 6, 7)  # the likeliest first: the order decides where shapes do not
 PLAIN = (16, 32)  # bits of a layer that is left as it is
@@ -36,7 +36,7 @@ _COMPARED = 100_000_000  # characters of names times blocks, in 0.1 s
 _NUMBERED = re.compile(r"\w+\.[0-9].*")
 
 
-class Scheme(NamedTuple):
+class AutoRoundScheme(NamedTuple):
     """What the config says of a module; None: it is not told."""
 
     bits: int | None  # one of PLAIN: the module is not packed
@@ -44,7 +44,7 @@ class Scheme(NamedTuple):
     where: str
 
 
-_UNSAID = Scheme(None, None, "")
+_UNSAID = AutoRoundScheme(None, None, "")
 
 
 # --- how integers are packed ------------------------------------------------------------------
@@ -62,7 +62,7 @@ def unread(declared: Declared) -> str | None:
     return f"{named(declared.method)} with {' and '.join(said)}"
 
 
-def declared_form(declared: Declared | None, ledger: Ledger) -> tuple[str | None, str]:
+def declared_form(declared: Declared | None, ledger: PackingLedger) -> tuple[str | None, str]:
     """GPTQ or GEMM, None where none is told, and the words of the config for it."""
     if declared is None:
         return None, ""
@@ -109,19 +109,19 @@ def _shown(value: object) -> str:
 # --- the settings of a module -----------------------------------------------------------------
 
 
-class Schemes:
+class AutoRoundSchemes:
     """Finds what the config says of a module."""
 
-    def __init__(self, declared: Declared | None, stored: Stored, ledger: Ledger) -> None:
-        self.own: dict[str, Scheme] = {}  # of the modules that extra_config names
+    def __init__(self, declared: Declared | None, stored: Stored, ledger: PackingLedger) -> None:
+        self.own: dict[str, AutoRoundScheme] = {}  # of the modules that extra_config names
         self._default, self._outside = _UNSAID, _UNSAID
-        self._found: list[tuple[Scheme, frozenset[str]]] = []
+        self._found: list[tuple[AutoRoundScheme, frozenset[str]]] = []
         self._vague: frozenset[str] | None = frozenset()  # ends of names; None: of all
         self._blocks: tuple[str, ...] = ()
         if declared is not None:
             self._read(declared, stored, ledger)
 
-    def of(self, module: str) -> Scheme:
+    def of(self, module: str) -> AutoRoundScheme:
         if module in self.own:
             return self.own[module]
         found = next((scheme for scheme, names in self._found if module in names), None)
@@ -132,16 +132,16 @@ class Schemes:
         inside = not self._blocks or any(block in f".{module}" for block in self._blocks)
         return self._default if inside else self._outside
 
-    def _read(self, declared: Declared, stored: Stored, ledger: Ledger) -> None:
+    def _read(self, declared: Declared, stored: Stored, ledger: PackingLedger) -> None:
         self._default = _scheme(declared, _UNSAID, ledger)
-        rest: list[tuple[str, Scheme]] = []
+        rest: list[tuple[str, AutoRoundScheme]] = []
         for key, scheme in _entries(declared, self._default, ledger):
             if key in stored.modules:
                 self.own[key] = scheme
             else:
                 rest.append((key, scheme))
         key, blocks = _blocks(declared)
-        self._outside = Scheme(PLAIN[0], None, f"{key} of {declared.where}")
+        self._outside = AutoRoundScheme(PLAIN[0], None, f"{key} of {declared.where}")
         self._blocks = tuple({f".{_tail(block, last=True)}" for block in blocks if block})
         work = sum(map(len, stored.modules)) * len(self._blocks)
         too_much = work > _COMPARED or len(rest) > _KEYS
@@ -150,7 +150,7 @@ class Schemes:
         else:
             self._search(rest, stored)
 
-    def _search(self, rest: list[tuple[str, Scheme]], stored: Stored) -> None:
+    def _search(self, rest: list[tuple[str, AutoRoundScheme]], stored: Stored) -> None:
         """By the keys that name no module. Some may name one as it was before a renaming."""
         self._vague = frozenset(_tail(key) for key, _ in rest)
         for scheme, keys in groupby(rest, lambda pair: pair[1]):
@@ -161,13 +161,15 @@ class Schemes:
             self._found.append((scheme, names))
 
 
-def _scheme(declared: Declared, default: Scheme, ledger: Ledger) -> Scheme:
+def _scheme(declared: Declared, default: AutoRoundScheme, ledger: PackingLedger) -> AutoRoundScheme:
     bits = integer(declared, "bits", (*BITS, *PLAIN), ledger, default=default.bits)
     group = integer(declared, "group_size", _GROUPS, ledger, default=default.group)
-    return Scheme(bits, group, declared.where)
+    return AutoRoundScheme(bits, group, declared.where)
 
 
-def _entries(declared: Declared, default: Scheme, ledger: Ledger) -> Iterator[tuple[str, Scheme]]:
+def _entries(
+    declared: Declared, default: AutoRoundScheme, ledger: PackingLedger
+) -> Iterator[tuple[str, AutoRoundScheme]]:
     """The layers of extra_config; one without settings says nothing."""
     extra, where = declared.settings.get("extra_config"), f"extra_config of {declared.where}"
     if extra is not None and not isinstance(extra, Mapping):

@@ -17,53 +17,53 @@ m.nested_quant_map F32 (256,) stand beside it. One column of bytes does not say 
 architecture does. A Conv1D of GPT-2, (in, out) on disk, is stored as (out, in) here.
 """
 
+from auditor.layouts._declared_settings import texts
 from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import at_or_below
-from auditor.layouts._settings import texts
-from auditor.layouts.bitsandbytes import eight, four
+from auditor.layouts.bitsandbytes import int8, nf4
 from auditor.layouts.bitsandbytes.written import writes
-from auditor.layouts.packing import Declared, Implied, Layout, Ledger, Stored, Unpacked
+from auditor.layouts.packing import Declared, Implied, Layout, PackingLedger, Stored, Unpacked
 
 
 def recognises(stored: Stored) -> bool:
     """A quant_state, an absmax with its map, or an SCB beside a weight."""
     return any(
-        four.is_marked(module, members) or {"SCB", "weight"} <= members.keys()
+        nf4.is_marked(module, members) or {"SCB", "weight"} <= members.keys()
         for module, members in stored.modules.items()
     )
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named as they are stored: `X.weight`."""
-    ledger, kinds = Ledger(), set()
-    for state in four.states(stored):
+    ledger, kinds = PackingLedger(), set()
+    for state in nf4.states(stored):
         kinds.add(state.kind)
-        four.unpack(state, implied, ledger)
+        nf4.unpack(state, implied, ledger)
     done = {piece.stored for piece in ledger.pieces}
     for members in stored.modules.values():
-        if eight.is_marked(members):
+        if int8.is_marked(members):
             kinds.add("int8")
-            eight.unpack(members, done, implied, ledger)
+            int8.unpack(members, done, implied, ledger)
     if declared is not None:
         _bare(stored, implied, ledger)
         _contradictions(stored, declared, ledger)
     return ledger.close(", ".join(("bitsandbytes", *sorted(kinds))))
 
 
-def _bare(stored: Stored, implied: Implied, ledger: Ledger) -> None:
+def _bare(stored: Stored, implied: Implied, ledger: PackingLedger) -> None:
     """Weights that are packed by their dtype, with nothing beside them to unpack them by."""
     done = {piece.stored.name for piece in ledger.pieces}
     for members in stored.modules.values():
         weight = members.get("weight")
         if weight is None or weight.name in done or not weight.shape:
             continue
-        if weight.dtype == "I8" and not eight.is_marked(members):
-            eight.unpack_bare(weight, implied, ledger)
+        if weight.dtype == "I8" and not int8.is_marked(members):
+            int8.unpack_bare(weight, implied, ledger)
         elif weight.dtype == "U8" and weight.shape[1:] == (1,):
-            four.unpack_bare(weight, implied, ledger)
+            nf4.unpack_bare(weight, implied, ledger)
 
 
-def _contradictions(stored: Stored, declared: Declared, ledger: Ledger) -> None:
+def _contradictions(stored: Stored, declared: Declared, ledger: PackingLedger) -> None:
     """Loading makes int8 or 4-bit modules as the config says, of all but those it says to skip.
 
     Tried with transformers 5.23: a packed weight in a skipped module is refused, or stays integers;

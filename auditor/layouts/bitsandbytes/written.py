@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import prod
 
 from auditor.layouts._qweight import CONV1D
-from auditor.layouts.packing import Declared, Implied, Shape, Stored, Written, below
+from auditor.layouts.packing import Declared, Implied, Shape, Stored, WrittenTensor, below
 
 _BLOCK = 64  # numbers that share an absmax: the default of quantize_4bit
 _NESTED = 256
@@ -20,9 +20,9 @@ _LEAST, _MOST = 62, 320
 _STATE = ".quant_state"
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """All of int8; of 4 bits all but the length of the JSON, which is within bounds."""
-    found: dict[str, Written] = {}
+    found: dict[str, WrittenTensor] = {}
     storage = declared.settings.get("bnb_4bit_quant_storage") if declared else None
     for module, members in stored.modules.items():
         if {"SCB", "weight"} <= members.keys() and (shape := implied(below(module))):
@@ -35,29 +35,29 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
             found |= {members[key].name: parts[key] for key in parts if key in members}
             found |= {weight.name: _column(shape, storage)}
             for tensor in stored.members(module + _STATE).values():
-                found[tensor.name] = Written((_MOST,), ("U8",), fewer=_MOST - _LEAST)
+                found[tensor.name] = WrittenTensor((_MOST,), ("U8",), fewer=_MOST - _LEAST)
     return found
 
 
-def _eight(shape: Shape) -> Mapping[str, Written]:
+def _eight(shape: Shape) -> Mapping[str, WrittenTensor]:
     return {
-        "weight": Written(shape, ("I8",)),
-        "SCB": Written(shape[:1], ("F32",)),
-        "weight_format": Written((), ("U8",)),
+        "weight": WrittenTensor(shape, ("I8",)),
+        "SCB": WrittenTensor(shape[:1], ("F32",)),
+        "weight_format": WrittenTensor((), ("U8",)),
     }
 
 
-def _four(shape: Shape, *, nested: bool) -> Mapping[str, Written]:
+def _four(shape: Shape, *, nested: bool) -> Mapping[str, WrittenTensor]:
     blocks = -(-prod(shape) // _BLOCK)
     return {
-        "absmax": Written((blocks,), ("U8",) if nested else ("F32",)),
-        "quant_map": Written((_CODES,), ("F32",)),
-        "nested_absmax": Written((-(-blocks // _NESTED),), ("F32",)),
-        "nested_quant_map": Written((256,), ("F32",)),
+        "absmax": WrittenTensor((blocks,), ("U8",) if nested else ("F32",)),
+        "quant_map": WrittenTensor((_CODES,), ("F32",)),
+        "nested_absmax": WrittenTensor((-(-blocks // _NESTED),), ("F32",)),
+        "nested_quant_map": WrittenTensor((256,), ("F32",)),
     }
 
 
-def _column(shape: Shape, storage: object) -> Written:
+def _column(shape: Shape, storage: object) -> WrittenTensor:
     """Two numbers to a byte, in a column of the storage's dtype."""
     dtype, width = _STORAGE.get(str(storage or "uint8"), _STORAGE["uint8"])
-    return Written(((prod(shape) + 1) // (2 * width), 1), (dtype,))
+    return WrittenTensor(((prod(shape) + 1) // (2 * width), 1), (dtype,))

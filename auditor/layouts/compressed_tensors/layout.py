@@ -23,19 +23,25 @@ input_global_scale and their like, attention k_scale and v_scale.
 
 from collections.abc import Iterator, Mapping
 
+from auditor.layouts._kv_scales import CACHE, note_cache, one_number
 from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._scales import Grain, misfit, seen
-from auditor.layouts._serving import CACHE, note_cache, one_number
 from auditor.layouts.compressed_tensors import packs
-from auditor.layouts.compressed_tensors.schemes import UNSAID, Scheme, Schemes, flat, read
+from auditor.layouts.compressed_tensors.schemes import (
+    UNSAID,
+    CompressedScheme,
+    CompressedSchemes,
+    flat,
+    read,
+)
 from auditor.layouts.compressed_tensors.written import writes
 from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
@@ -75,7 +81,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named `X.weight`, whatever the format calls them."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     declared = flat(declared)
     modules = stored.modules
     schemes = read(declared, modules, ledger)
@@ -94,7 +100,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def _module(
-    module: str, parts: Members, scheme: Scheme, implied: Implied, ledger: Ledger
+    module: str, parts: Members, scheme: CompressedScheme, implied: Implied, ledger: PackingLedger
 ) -> str | None:
     """Books the tensors of one module; the format that they are in, None: no weight is packed."""
     name = module if "row_offsets" in parts else below(module)
@@ -113,26 +119,28 @@ def _module(
     return form
 
 
-def _kept(name: str, parts: Members, scheme: Scheme) -> packs.Found | None:
+def _kept(name: str, parts: Members, scheme: CompressedScheme) -> packs.PackedWeight | None:
     """A weight of 8 bits in the shape of the model."""
     if not packs.whole(parts):
         return None
     weight, scale = parts["weight"], parts["weight_scale"]
     integers = weight.dtype == "I8" or (weight.dtype is None and scheme.kind == "int")
     if integers:
-        return packs.Found("int-quantized", _piece(weight, name, f"INT{scheme.bits or 8}"))
+        return packs.PackedWeight("int-quantized", _piece(weight, name, f"INT{scheme.bits or 8}"))
     form = "mxfp8-quantized" if scale.dtype == "U8" else "float-quantized"
-    return packs.Found(form, _piece(weight, name, "F8_E4M3"))
+    return packs.PackedWeight(form, _piece(weight, name, "F8_E4M3"))
 
 
-def _piece(weight: StoredTensor, name: str, dtype: str) -> Piece:
-    return Piece(weight, name, weight.shape, dtype)
+def _piece(weight: StoredTensor, name: str, dtype: str) -> LogicalTensor:
+    return LogicalTensor(weight, name, weight.shape, dtype)
 
 
 # --- bookkeeping ------------------------------------------------------------------------------
 
 
-def _scales(parts: Members, shape: Shape | None, grain: Grain | None, ledger: Ledger) -> None:
+def _scales(
+    parts: Members, shape: Shape | None, grain: Grain | None, ledger: PackingLedger
+) -> None:
     scale = parts.get("weight_scale")
     if scale is None:
         return
@@ -145,7 +153,7 @@ def _scales(parts: Members, shape: Shape | None, grain: Grain | None, ledger: Le
     ledger.note(f"scales, {grain.words}" if grain else "scales of packed weights", scale)
 
 
-def _check(parts: Members, shape: Shape, scheme: Scheme, ledger: Ledger) -> None:
+def _check(parts: Members, shape: Shape, scheme: CompressedScheme, ledger: PackingLedger) -> None:
     """All but the scales of a weight of that shape."""
     scale, zeros = parts.get("weight_scale"), parts.get("weight_zero_point")
     if zeros is not None and scale is not None and scale.shape is not None:
@@ -170,7 +178,7 @@ def _serves(count: int, shape: Shape) -> bool:
     return count == 1 or (count > 0 and shape[-1:] != () and shape[-1] % count == 0)
 
 
-def _obligatory(parts: Members, scheme: Scheme, form: str, ledger: Ledger) -> None:
+def _obligatory(parts: Members, scheme: CompressedScheme, form: str, ledger: PackingLedger) -> None:
     needed = list(packs.NEEDED.get(form, ("weight_scale",)))
     packed = form == "pack-quantized"
     grouped = scheme.grain is not None and scheme.grain.outputs == 1
@@ -188,20 +196,20 @@ def _obligatory(parts: Members, scheme: Scheme, form: str, ledger: Ledger) -> No
         ledger.lack(f"{' and '.join(missing)} should stand beside it, and no file has it", weight)
 
 
-def _note(parts: Members, form: str, ledger: Ledger) -> None:
+def _note(parts: Members, form: str, ledger: PackingLedger) -> None:
     for key, reason in packs.beside(form).items():
         if key in parts:
             ledger.note(reason, parts[key])
     _note_activations(parts, ledger)
 
 
-def _note_activations(parts: Members, ledger: Ledger) -> None:
+def _note_activations(parts: Members, ledger: PackingLedger) -> None:
     found = [parts[key] for key in sorted(_OF_ACTIVATIONS & parts.keys())]
     if found:
         ledger.note("scales and zero points of activations", *found)
 
 
-def _loose(parts: Members, ledger: Ledger) -> None:
+def _loose(parts: Members, ledger: PackingLedger) -> None:
     """Bookkeeping of a module whose weight is not packed: a float weight, or none at all."""
     _note_activations(parts, ledger)
     lost = [parts[key] for key in sorted((_OWN | {"bitmask"}) & parts.keys())]
@@ -216,7 +224,7 @@ def _loose(parts: Members, ledger: Ledger) -> None:
         ledger.fault(reason, *lost)
 
 
-def _cache(stored: Stored, declared: Declared | None, ledger: Ledger) -> None:
+def _cache(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
     """A scheme of the KV cache that is not dynamic needs scales, somewhere."""
     scheme = declared.settings.get("kv_cache_scheme") if declared else None
     if declared is None or not isinstance(scheme, Mapping) or scheme.get("dynamic", False):
@@ -231,7 +239,7 @@ def _cache(stored: Stored, declared: Declared | None, ledger: Ledger) -> None:
 
 
 def _contradictions(
-    parts: Members, module: str, form: str, schemes: Schemes, ledger: Ledger
+    parts: Members, module: str, form: str, schemes: CompressedSchemes, ledger: PackingLedger
 ) -> None:
     weight = next(parts[key] for key in _WEIGHTS if key in parts)
     scheme = schemes.of(module)
@@ -245,7 +253,7 @@ def _contradictions(
         ledger.fault(f"{reason}, the file {stored} of {weight.dtype}", weight)
 
 
-def _left_plain(stored: Stored, schemes: Schemes, ledger: Ledger) -> None:
+def _left_plain(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger) -> None:
     """Plain weights of modules that the config quantises, where the like of them are packed."""
     if not schemes.certain or not ledger.pieces:
         return
@@ -256,7 +264,9 @@ def _left_plain(stored: Stored, schemes: Schemes, ledger: Ledger) -> None:
         ledger.fault(f"{reason}loading would find no packed weight", *plain)
 
 
-def _plain(candidates: Mapping[str, StoredTensor], schemes: Schemes) -> Iterator[StoredTensor]:
+def _plain(
+    candidates: Mapping[str, StoredTensor], schemes: CompressedSchemes
+) -> Iterator[StoredTensor]:
     for module, weight in candidates.items():
         scheme = schemes.of(module)
         if scheme is not None and scheme.quantises:

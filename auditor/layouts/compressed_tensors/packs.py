@@ -5,8 +5,8 @@ from math import prod
 from typing import NamedTuple
 
 from auditor.layouts._scales import Grain, groups
-from auditor.layouts.compressed_tensors.schemes import Scheme
-from auditor.layouts.packing import Implied, Ledger, Members, Piece, Shape
+from auditor.layouts.compressed_tensors.schemes import CompressedScheme
+from auditor.layouts.packing import Implied, LogicalTensor, Members, PackingLedger, Shape
 from auditor.tensors import StoredTensor
 
 _WORD = 32
@@ -46,11 +46,11 @@ _BESIDE_MARLIN: Mapping[str, str] = {
 }
 
 
-class Found(NamedTuple):
+class PackedWeight(NamedTuple):
     """A weight of a format, in the shape that the model has it in."""
 
     form: str
-    piece: Piece
+    piece: LogicalTensor
 
 
 def beside(form: str) -> Mapping[str, str]:
@@ -74,25 +74,25 @@ def whole(parts: Members) -> bool:
 
 
 def find(
-    name: str, parts: Members, scheme: Scheme, implied: Implied, ledger: Ledger
-) -> Found | None:
+    name: str, parts: Members, scheme: CompressedScheme, implied: Implied, ledger: PackingLedger
+) -> PackedWeight | None:
     """The packed weight of a module; None: it has none, or one that cannot be unpacked."""
     form = form_of(parts, scheme)
     if form is None:
         return None
     stored = parts["compressed" if form.startswith("sparse") else "weight_packed"]
     if stored.shape is None:
-        return Found(form, Piece(stored, name, None, _inside(form, scheme)))
+        return PackedWeight(form, LogicalTensor(stored, name, None, _inside(form, scheme)))
     if len(stored.shape) < (1 if form == "sparse-bitmask" else _MATRIX):
         ledger.fault(f"{stored.shape} has no rows and columns to unpack as {form}", stored)
         return None
     match form:
         case "pack-quantized":
             shape, bits = _words(stored, parts, scheme, implied(name), ledger)
-            return Found(form, Piece(stored, name, shape, f"INT{bits}"))
+            return PackedWeight(form, LogicalTensor(stored, name, shape, f"INT{bits}"))
         case "marlin-24":
             shape, bits = _marlin(stored, parts, scheme, implied(name), ledger)
-            return Found(form, Piece(stored, name, shape, f"INT{bits}"))
+            return PackedWeight(form, LogicalTensor(stored, name, shape, f"INT{bits}"))
         case "sparse-24-bitmask":
             shape = (*stored.shape[:-1], 2 * stored.shape[-1])
             _check_mask(parts["bitmask"], shape, ledger)
@@ -101,10 +101,10 @@ def find(
         case _:
             shape = _bytes(stored, _FLOATS[form][0], ledger)
     dtype = stored.dtype if form.startswith("sparse") else None
-    return Found(form, Piece(stored, name, shape, dtype or _inside(form, scheme)))
+    return PackedWeight(form, LogicalTensor(stored, name, shape, dtype or _inside(form, scheme)))
 
 
-def form_of(parts: Members, scheme: Scheme) -> str | None:
+def form_of(parts: Members, scheme: CompressedScheme) -> str | None:
     if {"compressed", "bitmask"} <= parts.keys():
         return "sparse-bitmask" if "row_offsets" in parts else "sparse-24-bitmask"
     packed = parts.get("weight_packed")
@@ -124,7 +124,7 @@ def _ratio(packed: StoredTensor, scale: StoredTensor | None) -> float:
     return (packed.elements or 0) / (scale.elements or 1) if scale else 0
 
 
-def _inside(form: str, scheme: Scheme) -> str:
+def _inside(form: str, scheme: CompressedScheme) -> str:
     return _INSIDE.get(form) or (f"INT{scheme.bits or 4}" if "sparse" not in form else "F16")
 
 
@@ -138,7 +138,11 @@ def packs(count: int, bits: int, words: int) -> bool:
 
 
 def _words(
-    packed: StoredTensor, parts: Members, scheme: Scheme, model: Shape | None, ledger: Ledger
+    packed: StoredTensor,
+    parts: Members,
+    scheme: CompressedScheme,
+    model: Shape | None,
+    ledger: PackingLedger,
 ) -> tuple[Shape, int]:
     """The weight's shape and bits. The inputs are within a word of what the words hold.
 
@@ -178,7 +182,9 @@ def _bits(words: int, columns: int | None) -> int:
     return next((bits for bits in _BITS if packs(columns, bits, words)), _BITS[0])
 
 
-def check_zeros(zeros: StoredTensor, scales: Shape, scheme: Scheme, ledger: Ledger) -> None:
+def check_zeros(
+    zeros: StoredTensor, scales: Shape, scheme: CompressedScheme, ledger: PackingLedger
+) -> None:
     """Zero points are packed along the outputs, I32 (ceil(out * b / 32), groups), or as scales."""
     if zeros.shape is None or (zeros.dtype != "I32" and zeros.shape == scales):
         return
@@ -195,7 +201,7 @@ def check_zeros(zeros: StoredTensor, scales: Shape, scheme: Scheme, ledger: Ledg
 # --- the others -------------------------------------------------------------------------------
 
 
-def _bytes(packed: StoredTensor, bits: int, ledger: Ledger) -> Shape:
+def _bytes(packed: StoredTensor, bits: int, ledger: PackingLedger) -> Shape:
     *rows, count = packed.shape or ()
     if count * 8 % bits:
         ledger.fault(f"{packed.shape}: {count} bytes are no whole number of {bits} bits", packed)
@@ -203,7 +209,11 @@ def _bytes(packed: StoredTensor, bits: int, ledger: Ledger) -> Shape:
 
 
 def _marlin(
-    packed: StoredTensor, parts: Members, scheme: Scheme, model: Shape | None, ledger: Ledger
+    packed: StoredTensor,
+    parts: Members,
+    scheme: CompressedScheme,
+    model: Shape | None,
+    ledger: PackingLedger,
 ) -> tuple[Shape, int]:
     """(in / 32, out * b / 2): tiles of 16 of the inputs that are left, b bits in words of 32."""
     tiles, words = (packed.shape or (0, 0))[-2:]
@@ -230,13 +240,15 @@ def _marlin(
     return shape, bits
 
 
-def _check_mask(mask: StoredTensor, shape: Shape, ledger: Ledger) -> None:
+def _check_mask(mask: StoredTensor, shape: Shape, ledger: PackingLedger) -> None:
     need = (*shape[:-1], -(-shape[-1] // 8))
     if mask.shape not in {None, need}:
         ledger.fault(f"bitmask is {mask.shape}; a bit for each number of {shape} is {need}", mask)
 
 
-def _masked(stored: StoredTensor, mask: StoredTensor, model: Shape | None, ledger: Ledger) -> Shape:
+def _masked(
+    stored: StoredTensor, mask: StoredTensor, model: Shape | None, ledger: PackingLedger
+) -> Shape:
     """As many bits as the mask has; the architecture says how many of the last eight count."""
     if mask.shape is None:  # only an index names it
         return model or stored.shape or ()

@@ -10,18 +10,18 @@ Classes are not known here: a target that could be one matches everything, but o
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.containers.words import described
+from auditor.layouts._declared_settings import integer, mapping, sides, texts
 from auditor.layouts._patterns import begins, matched
 from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups
-from auditor.layouts._settings import integer, mapping, sides, texts
-from auditor.layouts.packing import Declared, Ledger
+from auditor.layouts.packing import Declared, PackingLedger
+from auditor.messages import described
 
 _EXPRESSION = "re:"
 _BITS = range(1, 17)
 _SIZES = range(-1, 1 << 24)  # of groups; -1 stands for all inputs of an output
 
 
-class Scheme(NamedTuple):
+class CompressedScheme(NamedTuple):
     """How the weight of a module is stored; None: the config does not say, or not clearly."""
 
     bits: int | None = None
@@ -38,18 +38,18 @@ class Scheme(NamedTuple):
         return self.bits is not None
 
 
-UNSAID = Scheme()
+UNSAID = CompressedScheme()
 
 
-class Schemes(NamedTuple):
+class CompressedSchemes(NamedTuple):
     """The schemes of a config, for the modules of one checkpoint."""
 
-    named: Mapping[str, Scheme]  # by module, whatever names it
-    default: Scheme | None  # of all others; None: they are left alone
+    named: Mapping[str, CompressedScheme]  # by module, whatever names it
+    default: CompressedScheme | None  # of all others; None: they are left alone
     ignored: frozenset[str]
     certain: bool  # all patterns could be read
 
-    def of(self, module: str) -> Scheme | None:
+    def of(self, module: str) -> CompressedScheme | None:
         return None if module in self.ignored else self.named.get(module, self.default)
 
 
@@ -61,10 +61,12 @@ def flat(declared: Declared | None) -> Declared | None:
     return Declared(method=declared.method, settings=inner, where=declared.where)
 
 
-def read(declared: Declared | None, modules: Iterable[str], ledger: Ledger) -> Schemes:
+def read(
+    declared: Declared | None, modules: Iterable[str], ledger: PackingLedger
+) -> CompressedSchemes:
     """The scheme of each of the modules; what the config cannot mean is a fault."""
     if declared is None:
-        return Schemes({}, UNSAID, frozenset(), certain=False)
+        return CompressedSchemes({}, UNSAID, frozenset(), certain=False)
     modules = tuple(modules)
     whole = declared.settings.get("format")
     schemes = [
@@ -73,7 +75,7 @@ def read(declared: Declared | None, modules: Iterable[str], ledger: Ledger) -> S
     ]
     ignore = texts(declared, "ignore")
     ignored = _expressed(ignore, modules)
-    named: dict[str, Scheme] = {}
+    named: dict[str, CompressedScheme] = {}
     certain = ignored is not None
     for targets, scheme in schemes:  # of two groups, the first that names a module
         found = _expressed(targets, modules)
@@ -83,7 +85,7 @@ def read(declared: Declared | None, modules: Iterable[str], ledger: Ledger) -> S
     for targets, scheme in reversed(schemes):
         named.update(dict.fromkeys(targets.intersection(modules), scheme))
     default = _default(schemes, certain=certain)
-    return Schemes(named, default, (ignored or frozenset()) | ignore, certain)
+    return CompressedSchemes(named, default, (ignored or frozenset()) | ignore, certain)
 
 
 def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str] | None:
@@ -91,7 +93,9 @@ def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str
     return matched((begins(one.removeprefix(_EXPRESSION)) for one in expressions), modules)
 
 
-def _default(schemes: list[tuple[frozenset[str], Scheme]], *, certain: bool) -> Scheme | None:
+def _default(
+    schemes: list[tuple[frozenset[str], CompressedScheme]], *, certain: bool
+) -> CompressedScheme | None:
     """The scheme of the targets that may be classes; unsaid where there are several."""
     classes = [scheme for targets, scheme in schemes if any(map(_may_be_class, targets))]
     if len(classes) == 1 and certain:
@@ -106,7 +110,9 @@ def _may_be_class(target: str) -> bool:
 # --- one group --------------------------------------------------------------------------------
 
 
-def _groups(declared: Declared, ledger: Ledger) -> Iterator[tuple[frozenset[str], Scheme]]:
+def _groups(
+    declared: Declared, ledger: PackingLedger
+) -> Iterator[tuple[frozenset[str], CompressedScheme]]:
     found = declared.settings.get("config_groups", {})
     if not isinstance(found, Mapping):
         reason = f"config_groups of {declared.where} is {described(found)}; an object is needed"
@@ -123,13 +129,13 @@ def _groups(declared: Declared, ledger: Ledger) -> Iterator[tuple[frozenset[str]
             ledger.fault(f"{where} is {described(found[name])}; an object is needed")
 
 
-def _scheme(group: Declared, ledger: Ledger) -> Scheme:
+def _scheme(group: Declared, ledger: PackingLedger) -> CompressedScheme:
     form = _form(group.settings.get("format"))
     weights = _inner(group, "weights", ledger)
     inputs = _inner(group, "input_activations", ledger)
     activations = inputs.settings if inputs else {}
     dynamic = activations.get("dynamic", False)
-    scheme = Scheme(
+    scheme = CompressedScheme(
         static=inputs is not None and dynamic is False,
         scaled=activations.get("strategy") == "tensor_group" and dynamic is not True,
         form=form,
@@ -147,7 +153,7 @@ def _scheme(group: Declared, ledger: Ledger) -> Scheme:
     )
 
 
-def _grain(weights: Declared, ledger: Ledger) -> Grain | None:
+def _grain(weights: Declared, ledger: PackingLedger) -> Grain | None:
     size = integer(weights, "group_size", _SIZES, ledger)
     strategy = weights.settings.get("strategy")
     if strategy is None:
@@ -178,7 +184,7 @@ def _block(value: object) -> Grain | None:
     return None if block is None else Grain(*block)
 
 
-def _inner(group: Declared, key: str, ledger: Ledger) -> Declared | None:
+def _inner(group: Declared, key: str, ledger: PackingLedger) -> Declared | None:
     value = group.settings.get(key)
     if value is None or isinstance(value, Mapping):
         where = f"{key} of {group.where}"

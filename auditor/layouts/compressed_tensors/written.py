@@ -5,22 +5,22 @@ from math import prod
 
 from auditor.layouts._scales import TENSOR, Grain, grid
 from auditor.layouts.compressed_tensors import packs
-from auditor.layouts.compressed_tensors.schemes import Scheme, flat, read
+from auditor.layouts.compressed_tensors.schemes import CompressedScheme, flat, read
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
-    Ledger,
     Members,
+    PackingLedger,
     Shape,
     Stored,
-    Written,
+    WrittenTensor,
     below,
 )
 
 _WORD = 32
 _MATRIX = 2
-_ONE = Written((1,), ("F32", "BF16", "F16"))
+_ONE = WrittenTensor((1,), ("F32", "BF16", "F16"))
 _BYTES = {"nvfp4-pack-quantized": 4, "mxfp4-pack-quantized": 4, "mxfp6-pack-quantized": 6}
 _EXPONENTS = frozenset({"mxfp4-pack-quantized", "mxfp6-pack-quantized", "mxfp8-quantized"})
 # Whatever the format.
@@ -30,10 +30,10 @@ _ACTIVATIONS = dict.fromkeys(
 _CACHE = dict.fromkeys(("k_scale", "v_scale", "q_scale"), _ONE)
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Of modules whose scheme the config tells; nothing of sparse weights and of 2:4 tiles."""
-    found: dict[str, Written] = {}
-    schemes = read(flat(declared), stored.modules, Ledger())
+    found: dict[str, WrittenTensor] = {}
+    schemes = read(flat(declared), stored.modules, PackingLedger())
     for module, parts in stored.modules.items():
         scheme, shape = schemes.of(module), implied(below(module))
         if scheme is None or not scheme.quantises or shape is None or len(shape) < _MATRIX:
@@ -46,7 +46,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     return found
 
 
-def _form_kept(parts: Members, scheme: Scheme) -> str | None:
+def _form_kept(parts: Members, scheme: CompressedScheme) -> str | None:
     """Of a weight of 8 bits; by names alone the scheme tells which."""
     if not packs.whole(parts):
         return None
@@ -55,38 +55,45 @@ def _form_kept(parts: Members, scheme: Scheme) -> str | None:
     return "int-quantized" if scheme.kind == "int" else "float-quantized"
 
 
-def _written(form: str, scheme: Scheme, shape: Shape, grain: Grain) -> Mapping[str, Written]:
+def _written(
+    form: str, scheme: CompressedScheme, shape: Shape, grain: Grain
+) -> Mapping[str, WrittenTensor]:
     """By the last part of their names, of a weight (..., out, in) with scales of that grain."""
     scales = (1,) if grain == TENSOR else grid(shape, grain)
-    beside = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": Written(shape[-1:], ("I32",))}
+    beside = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": WrittenTensor(shape[-1:], ("I32",))}
     if form == "pack-quantized":
         return {**beside, **_words(scheme.bits or 4, shape, scales)}
     if form in _BYTES:
         *rows, inputs = shape
         inside = "U8" if form in _EXPONENTS else "F8_E4M3"
-        packed = Written((*rows, inputs * _BYTES[form] // 8), ("U8",))
-        own = {"weight_packed": packed, "weight_scale": Written(scales, (inside,))}
+        packed = WrittenTensor((*rows, inputs * _BYTES[form] // 8), ("U8",))
+        own = {"weight_packed": packed, "weight_scale": WrittenTensor(scales, (inside,))}
         return {**beside, **own, "weight_global_scale": _ONE}
     if form in {"int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized"}:
         dtype = "I8" if scheme.kind == "int" else "F8_E4M3"
         dtypes = ("U8",) if form in _EXPONENTS else FLOATS
-        own = {"weight": Written(shape, (dtype,)), "weight_scale": Written(scales, dtypes)}
-        return {**beside, **own, "weight_zero_point": Written(scales, (dtype,))}
+        own = {
+            "weight": WrittenTensor(shape, (dtype,)),
+            "weight_scale": WrittenTensor(scales, dtypes),
+        }
+        return {**beside, **own, "weight_zero_point": WrittenTensor(scales, (dtype,))}
     return {}
 
 
-def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, Written]:
+def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, WrittenTensor]:
     """Older versions filled no word across numbers: more words, unless the bits divide 32."""
     *rows, inputs = shape
-    own: dict[str, Written] = {
-        "weight_scale": Written(scales, FLOATS),
-        "weight_shape": Written((len(shape),), ("I64", "I32")),
+    own: dict[str, WrittenTensor] = {
+        "weight_scale": WrittenTensor(scales, FLOATS),
+        "weight_shape": WrittenTensor((len(shape),), ("I64", "I32")),
     }
     whole, dense = -(-inputs // (_WORD // bits)), -(-inputs * bits // _WORD)
-    own["weight_packed"] = Written((*rows, whole), ("I32",), fewer=prod(rows) * (whole - dense))
+    own["weight_packed"] = WrittenTensor(
+        (*rows, whole), ("I32",), fewer=prod(rows) * (whole - dense)
+    )
     if len(scales) > 1:
         *experts, outputs, columns = scales
         whole, dense = -(-outputs // (_WORD // bits)), -(-outputs * bits // _WORD)
         less = prod(experts) * columns * (whole - dense)
-        own["weight_zero_point"] = Written((*experts, whole, columns), ("I32",), fewer=less)
+        own["weight_zero_point"] = WrittenTensor((*experts, whole, columns), ("I32",), fewer=less)
     return own

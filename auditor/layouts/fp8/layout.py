@@ -17,26 +17,26 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.containers.words import described
+from auditor.layouts._declared_settings import sides, texts
 from auditor.layouts._experts import AXES
+from auditor.layouts._kv_scales import note_cache
 from auditor.layouts._patterns import skipped
 from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups, misfit, seen
-from auditor.layouts._serving import note_cache
-from auditor.layouts._settings import sides, texts
 from auditor.layouts.fp8.written import FOUR_GROUP, of_activations, weight_and_scale
 from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
     below,
 )
+from auditor.messages import described
 from auditor.tensors import StoredTensor
 
 FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
@@ -79,7 +79,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
     """Pieces have the names and, but for those of 4 bits, the shapes that are stored."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     settings = _read(declared, ledger)
     words: set[str | None] = set()
     found: list[_Weight] = []
@@ -97,12 +97,12 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Of weights and of their scales, and of activations where one number is stored."""
-    settings, found = _read(declared, Ledger()), dict[str, Written]()
+    settings, found = _read(declared, PackingLedger()), dict[str, WrittenTensor]()
     usual = CHANNEL if settings.rows else settings.block or TENSOR
     for module, parts in stored.modules.items():
-        for one in _one_scale_each(_weights(module, parts), Ledger()):
+        for one in _one_scale_each(_weights(module, parts), PackingLedger()):
             fours = settings.experts == "fp4" and ".experts." in f".{module}."
             name = below(module, one.stem)
             found |= weight_and_scale(name, one.scale, usual, implied, fours=fours)
@@ -133,7 +133,7 @@ def _weights(module: str, parts: Members) -> list[_Weight]:
     return found
 
 
-def _one_scale_each(weights: list[_Weight], ledger: Ledger) -> list[_Weight]:
+def _one_scale_each(weights: list[_Weight], ledger: PackingLedger) -> list[_Weight]:
     """Of several scales of a weight fp8's own counts, and the others are a fault."""
     found: dict[str, _Weight] = {}
     for weight in sorted(weights, key=lambda one: (one.shared, one.scale.name)):
@@ -146,7 +146,7 @@ def _one_scale_each(weights: list[_Weight], ledger: Ledger) -> list[_Weight]:
 # --- settings ---------------------------------------------------------------------------------
 
 
-def _read(declared: Declared | None, ledger: Ledger) -> _Settings:
+def _read(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     settings = declared.settings if declared else {}
     experts = settings.get("expert_dtype")
     return _Settings(
@@ -157,7 +157,7 @@ def _read(declared: Declared | None, ledger: Ledger) -> _Settings:
     )
 
 
-def _block(declared: Declared | None, ledger: Ledger) -> Grain | None:
+def _block(declared: Declared | None, ledger: PackingLedger) -> Grain | None:
     if declared is None or "weight_block_size" not in declared.settings:
         return None
     value = declared.settings["weight_block_size"]
@@ -173,14 +173,14 @@ def _block(declared: Declared | None, ledger: Ledger) -> Grain | None:
 # --- one weight -------------------------------------------------------------------------------
 
 
-def _book(found: _Weight, settings: _Settings, ledger: Ledger) -> str | None:
+def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | None:
     """The piece and its scales; what the scales are, in words."""
     weight, scale = found.weight, found.scale
     name = below(found.module, found.stem)
     fours = weight.dtype in _FOURS
     shape = _unpacked(weight)
     dtype = "FP4" if fours else weight.dtype or "F8_E4M3"
-    ledger.pieces.append(Piece(weight, name, shape, dtype))
+    ledger.pieces.append(LogicalTensor(weight, name, shape, dtype))
     _expert(found, fours=fours, settings=settings, ledger=ledger)
     if shape is None or scale.shape is None:
         ledger.note("scales of weights", scale)
@@ -220,7 +220,7 @@ def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
     return scales in {(experts, 1, outputs), (experts, outputs, 1)}
 
 
-def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: Ledger) -> None:
+def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
     """Loading makes room for experts of the declared width, and for no other."""
     inside = f".{found.module}."
     if settings.experts is None or found.weight.dtype is None or ".experts." not in inside:
@@ -235,7 +235,7 @@ def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: Ledger)
 # --- beside the weights -----------------------------------------------------------------------
 
 
-def _activations(parts: Members, ledger: Ledger) -> None:
+def _activations(parts: Members, ledger: PackingLedger) -> None:
     for key, tensor in parts.items():
         experts = key.endswith(_OF_EXPERTS)
         if not experts and key not in _ACTIVATIONS:
@@ -246,7 +246,7 @@ def _activations(parts: Members, ledger: Ledger) -> None:
             ledger.fault(f"a scale of activations is {tensor.shape}; one number is needed", tensor)
 
 
-def _without_activations(found: list[_Weight], stored: Stored, ledger: Ledger) -> None:
+def _without_activations(found: list[_Weight], stored: Stored, ledger: PackingLedger) -> None:
     """Static activations have a scale: beside the weight, or where all experts have theirs."""
     scaled = {
         module
@@ -263,7 +263,7 @@ def _without_activations(found: list[_Weight], stored: Stored, ledger: Ledger) -
         ledger.lack(reason, *bare)
 
 
-def _loose(parts: Members, weights: list[_Weight], ledger: Ledger) -> None:
+def _loose(parts: Members, weights: list[_Weight], ledger: PackingLedger) -> None:
     """Scales without a weight that needs them, and weights without the scale that they need."""
     scaled = {found.stem for found in weights}
     for key, tensor in parts.items():
@@ -275,7 +275,7 @@ def _loose(parts: Members, weights: list[_Weight], ledger: Ledger) -> None:
             ledger.lack(f"{tensor.dtype} without a scale: loading would make up one", tensor)
 
 
-def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: Ledger) -> None:
+def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLedger) -> None:
     ledger.note("scales of weights", scale)
     if weight is None:
         ledger.lack("the weight that this scale belongs to is not stored", scale)
@@ -283,7 +283,7 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: Ledger) ->
         ledger.fault(f"a scale beside a weight of {weight.dtype}, which needs none", scale)
 
 
-def _skipped(found: list[_Weight], declared: Declared | None, ledger: Ledger) -> None:
+def _skipped(found: list[_Weight], declared: Declared | None, ledger: PackingLedger) -> None:
     """The weight of a module that loading skips is cast, and its scale left out."""
     keys = texts(declared, "modules_to_not_convert") or texts(declared, "ignored_layers")
     modules = skipped(keys, {weight.module for weight in found})

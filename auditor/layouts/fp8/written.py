@@ -2,7 +2,7 @@
 
 from auditor.layouts._experts import AXES, stacked
 from auditor.layouts._scales import TENSOR, Grain, grid
-from auditor.layouts.packing import Implied, Shape, Written
+from auditor.layouts.packing import Implied, Shape, WrittenTensor
 from auditor.tensors import StoredTensor
 
 FOUR_GROUP = 32  # inputs that share a scale, of numbers of 4 bits
@@ -13,7 +13,7 @@ _MATRIX = 2
 
 def weight_and_scale(
     name: str, scale: StoredTensor, grain: Grain, implied: Implied, *, fours: bool
-) -> dict[str, Written]:
+) -> dict[str, WrittenTensor]:
     """Those of one weight, whose scales are of that grain; {} where the architecture has none."""
     shape = shape_of(name, implied)
     if shape is None or len(shape) < _MATRIX:
@@ -21,18 +21,18 @@ def weight_and_scale(
     if fours:
         *rows, inputs = shape
         return {
-            name: Written((*rows, inputs // 2), ("I8",)),
-            scale.name: Written((*rows, inputs // FOUR_GROUP), ("F8_E8M0", "U8", "F32")),
+            name: WrittenTensor((*rows, inputs // 2), ("I8",)),
+            scale.name: WrittenTensor((*rows, inputs // FOUR_GROUP), ("F8_E8M0", "U8", "F32")),
         }
     grains = _grains(shape, grain)
-    return {name: Written(shape, ("F8_E4M3",)), scale.name: Written(grains, _SCALES)}
+    return {name: WrittenTensor(shape, ("F8_E4M3",)), scale.name: WrittenTensor(grains, _SCALES)}
 
 
-def of_activations(tensor: StoredTensor, implied: Implied) -> dict[str, Written]:
+def of_activations(tensor: StoredTensor, implied: Implied) -> dict[str, WrittenTensor]:
     """A scale of activations: a single number, or one for each of the experts it is named by."""
     stem = tensor.name.removesuffix("_activation_scale").removesuffix("_input_scale")
     shape = shape_of(stem, implied)
-    return {tensor.name: Written(shape[:1] if shape else (), ("F32", "BF16", "F16"))}
+    return {tensor.name: WrittenTensor(shape[:1] if shape else (), ("F32", "BF16", "F16"))}
 
 
 def shape_of(name: str, implied: Implied) -> Shape | None:

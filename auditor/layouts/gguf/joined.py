@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.layouts.packing import Ledger, Piece, Shape, Stored
+from auditor.layouts.packing import LogicalTensor, PackingLedger, Shape, Stored
 from auditor.tensors import StoredTensor
 
 _BLOCK = re.compile(r"blk\.(0|[1-9]\d{0,5})\.(\w+)", re.ASCII)
@@ -85,9 +85,9 @@ class Pair:
     def tensors(self) -> tuple[StoredTensor, StoredTensor]:
         return self.first, self.second
 
-    def enter(self, ledger: Ledger) -> None:
+    def enter(self, ledger: PackingLedger) -> None:
         shape = self.first.shape if self.shape is None else self.shape
-        ledger.pieces.append(Piece(self.first, self.name, shape, self.first.dtype or ""))
+        ledger.pieces.append(LogicalTensor(self.first, self.name, shape, self.first.dtype or ""))
         half = self.second.name.rpartition(".")[0].rpartition(".")[2]
         ledger.note(f"{half}: the other part of a tensor that the model has as one", self.second)
         if self.shape is None:

@@ -28,8 +28,8 @@ from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
-    Piece,
+    LogicalTensor,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
@@ -67,7 +67,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named as transformers names them on disk."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     model_type = str(declared.settings.get("model_type")) if declared else ""
     table = TABLES.get(model_type, {})
     taken: set[str] = set()
@@ -107,7 +107,7 @@ def _parsed(name: str) -> _Name:
 
 def _pieces(
     tensor: StoredTensor, name: _Name, model_type: str, table: Table, implied: Implied
-) -> tuple[Piece, ...]:
+) -> tuple[LogicalTensor, ...]:
     """The pieces of a stored tensor; none where nothing is known under its name."""
     whole, parts = _ROWS.get(model_type, ("", ()))
     if name.key == whole:
@@ -125,7 +125,7 @@ def _pieces(
     if "*" in names[0]:
         return tuple(_stacked(tensor, names[0], shape, implied))
     chosen = next((one for one in names if implied(one) is not None), names[0])
-    return (Piece(tensor, chosen, _fitted(shape, implied(chosen)), kind),)
+    return (LogicalTensor(tensor, chosen, _fitted(shape, implied(chosen)), kind),)
 
 
 def _alternatives(name: _Name, table: Table) -> list[str]:
@@ -151,19 +151,23 @@ def _named(name: _Name, table: Table) -> str:
     return next(iter(_alternatives(name, table)), "")
 
 
-def _stacked(tensor: StoredTensor, name: str, shape: Shape, implied: Implied) -> Iterator[Piece]:
+def _stacked(
+    tensor: StoredTensor, name: str, shape: Shape, implied: Implied
+) -> Iterator[LogicalTensor]:
     """One piece for each index of the first axis that the architecture has, one for all others."""
     stored, *rest = shape or (0,)
     before, _, after = name.partition("*")
     known = count(before, after, implied, stored=stored)
     for number in range(known):
-        yield Piece(tensor, f"{before}{number}{after}", tuple(rest), tensor.dtype or "")
+        yield LogicalTensor(tensor, f"{before}{number}{after}", tuple(rest), tensor.dtype or "")
     if known < stored:
         others = f"{before}{known}-{stored - 1}{after}"
-        yield Piece(tensor, others, (stored - known, *rest), tensor.dtype or "")
+        yield LogicalTensor(tensor, others, (stored - known, *rest), tensor.dtype or "")
 
 
-def _halves(tensor: StoredTensor, name: _Name, table: Table, implied: Implied) -> tuple[Piece, ...]:
+def _halves(
+    tensor: StoredTensor, name: _Name, table: Table, implied: Implied
+) -> tuple[LogicalTensor, ...]:
     """The gates of experts and what they gate, one above the other; () where they do not fit."""
     shape = tensor.shape or ()
     if len(shape) != 3 or shape[1] % 2:  # noqa: PLR2004 - (E, 2 * F, D)
@@ -175,7 +179,7 @@ def _halves(tensor: StoredTensor, name: _Name, table: Table, implied: Implied) -
     return tuple(chain.from_iterable(_stacked(tensor, each, half, implied) for each in names))
 
 
-def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[Piece]:
+def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[LogicalTensor]:
     """Pieces one above the other; none where their rows do not add up to the stored ones."""
     shape = tensor.shape or ()
     expected = [implied(name) or (0,) for name in names]
@@ -183,7 +187,7 @@ def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[
     if not shape or sum(heights) != shape[0] or any(each[1:] != shape[1:] for each in expected):
         return
     for name, each in zip(names, expected, strict=True):
-        yield Piece(tensor, name, each, tensor.dtype or "")
+        yield LogicalTensor(tensor, name, each, tensor.dtype or "")
 
 
 def _fitted(shape: Shape, expected: Shape | None) -> Shape:

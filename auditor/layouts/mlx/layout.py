@@ -15,19 +15,19 @@ method "metal" of transformers is the mode affine, with biases named qbiases.
 
 from collections.abc import Iterable
 
-from auditor.layouts.mlx.names import Place, may_move, move, place, put
-from auditor.layouts.mlx.settings import AFFINE, Packing, Settings, guessed, settings
+from auditor.layouts.mlx.names import MlxName, may_move, move, place, put
+from auditor.layouts.mlx.settings import AFFINE, MlxPacking, MlxSettings, guessed, settings
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
     Layout,
-    Ledger,
     Members,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
 )
 from auditor.tensors import StoredTensor
 
@@ -51,7 +51,7 @@ def recognises(stored: Stored) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named as the unpacked model names them."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     said = settings(declared, ledger)
     for module, members in stored.modules.items():
         weight = members.get("weight")
@@ -70,9 +70,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(f"mlx, {said.top}" if said.top else "mlx")
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """What `mlx.core.quantize` makes of the weights that the config says are packed."""
-    said, found = settings(declared, Ledger()), dict[str, Written]()
+    said, found = settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         weight, packing = members.get("weight"), said.of(module)
         beside = [last for last in _BESIDE if last in members]
@@ -87,15 +87,17 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     return found
 
 
-def _parts(shape: Shape, packing: Packing) -> dict[str, Written]:
+def _parts(shape: Shape, packing: MlxPacking) -> dict[str, WrittenTensor]:
     *rows, inputs = shape
-    group = Written((*rows, inputs // packing.group), FLOATS if packing.mode == AFFINE else ("U8",))
+    group = WrittenTensor(
+        (*rows, inputs // packing.group), FLOATS if packing.mode == AFFINE else ("U8",)
+    )
     return {
-        "weight": Written((*rows, inputs * packing.bits // 32), ("U32",)),
+        "weight": WrittenTensor((*rows, inputs * packing.bits // 32), ("U32",)),
         "scales": group,
         "biases": group,
         "qbiases": group,
-        "global_scale": Written(tuple(rows[:-1]), ("F32",)),
+        "global_scale": WrittenTensor(tuple(rows[:-1]), ("F32",)),
     }
 
 
@@ -107,7 +109,7 @@ def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied:
 
 
 def _check_plain(
-    module: str, said: Settings, beside: Iterable[StoredTensor], ledger: Ledger
+    module: str, said: MlxSettings, beside: Iterable[StoredTensor], ledger: PackingLedger
 ) -> None:
     if module in said.plain:
         ledger.fault("the config says that this is not packed, and it has scales", *beside)
@@ -116,9 +118,9 @@ def _check_plain(
 def _unpack(
     weight: StoredTensor | None,
     beside: Members,
-    packing: Packing | None,
+    packing: MlxPacking | None,
     implied: Implied,
-    ledger: Ledger,
+    ledger: PackingLedger,
 ) -> None:
     for part, tensor in beside.items():
         ledger.note(_BESIDE[part], tensor)
@@ -142,10 +144,10 @@ def _unpack(
 def _unpacked(
     weight: StoredTensor,
     beside: Members,
-    packing: Packing | None,
-    where: Place,
-    ledger: Ledger,
-) -> tuple[Packing | None, Shape | None]:
+    packing: MlxPacking | None,
+    where: MlxName,
+    ledger: PackingLedger,
+) -> tuple[MlxPacking | None, Shape | None]:
     """The packing that the shapes bear out, and the shape of what is packed.
 
     That is the declared one if weight and scales agree on it; else the one that makes them what
@@ -178,11 +180,11 @@ def _unpacked(
     return packing, _shape(words, packing)
 
 
-def _shape(words: Shape, packing: Packing | None) -> Shape | None:
+def _shape(words: Shape, packing: MlxPacking | None) -> Shape | None:
     return (*words[:-1], words[-1] * 32 // packing.bits) if packing else None
 
 
-def _contradiction(words: Shape, groups: Shape, packing: Packing) -> str:
+def _contradiction(words: Shape, groups: Shape, packing: MlxPacking) -> str:
     bits, group = packing.bits, packing.group
     return (
         f"words {words} hold {words[-1]:,} * 32/{bits} = {words[-1] * 32 / bits:,g} inputs, "
@@ -190,7 +192,7 @@ def _contradiction(words: Shape, groups: Shape, packing: Packing) -> str:
     )
 
 
-def _check(packing: Packing, beside: Members, words: Shape, ledger: Ledger) -> None:
+def _check(packing: MlxPacking, beside: Members, words: Shape, ledger: PackingLedger) -> None:
     """What stands beside the weight against its mode."""
     affine, scales = packing.mode == AFFINE, beside.get("scales")
     for part in ("biases", "qbiases"):
@@ -211,7 +213,9 @@ def _differ(one: StoredTensor, other: StoredTensor) -> bool:
     return None not in {one.shape, other.shape} and one.shape != other.shape
 
 
-def _check_global(packing: Packing, tensor: StoredTensor, words: Shape, ledger: Ledger) -> None:
+def _check_global(
+    packing: MlxPacking, tensor: StoredTensor, words: Shape, ledger: PackingLedger
+) -> None:
     needed = words[:-2]
     if packing.mode != "nvfp4":
         ledger.fault(f"global_scale in the mode {packing.mode}, which has none", tensor)

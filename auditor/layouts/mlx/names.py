@@ -12,7 +12,7 @@ Where the architecture has none of these names, a tensor keeps its own.
 from typing import NamedTuple
 
 from auditor.layouts._experts import count, too_many
-from auditor.layouts.packing import Implied, Ledger, Piece, Shape
+from auditor.layouts.packing import Implied, LogicalTensor, PackingLedger, Shape
 from auditor.tensors import StoredTensor
 
 _CONVOLUTION = 3  # axes that one has at least: (out, in, size)
@@ -27,7 +27,7 @@ _OLDER = {
 }
 
 
-class Place(NamedTuple):
+class MlxName(NamedTuple):
     """Where the numbers of a stored tensor belong in the unpacked model."""
 
     names: tuple[str, ...]  # one; or one for each expert of a stack
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     stacked: bool
 
 
-def place(tensor: StoredTensor, implied: Implied) -> Place:
+def place(tensor: StoredTensor, implied: Implied) -> MlxName:
     """The names that the architecture has for it; its own name, if none."""
     own, expected = tensor.name, implied(tensor.name)
     module, _, last = own.rpartition(".")
@@ -49,29 +49,29 @@ def place(tensor: StoredTensor, implied: Implied) -> Place:
                 stored = tensor.shape[0] if tensor.shape else None
                 known = count(f"{experts}.", f".{name}.{last}", implied, stored=stored)
                 found = tuple(f"{experts}.{number}.{name}.{last}" for number in range(known))
-                return Place(found or (own,), first, stacked=True)
+                return MlxName(found or (own,), first, stacked=True)
     for name in older:
         other = f"{parent}.{name}.{last}"
         expected = implied(other)
         if expected is not None:
-            return Place((other,), expected, stacked=False)
-    return Place((own,), expected, stacked=False)
+            return MlxName((other,), expected, stacked=False)
+    return MlxName((own,), expected, stacked=False)
 
 
 def put(
-    tensor: StoredTensor, where: Place, shape: Shape | None, dtype: str, ledger: Ledger
+    tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
 ) -> None:
     """Make the pieces of a tensor whose unpacked shape is `shape`: one, or one for each expert."""
     names = where.names
     if not where.stacked or shape is None:
-        ledger.pieces.extend(Piece(tensor, name, shape, dtype) for name in names)
+        ledger.pieces.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
     elif len(shape) > 1 and 0 < shape[0] == len(names):
-        ledger.pieces.extend(Piece(tensor, name, shape[1:], dtype) for name in names)
+        ledger.pieces.extend(LogicalTensor(tensor, name, shape[1:], dtype) for name in names)
     else:
         higher = len(shape) > 1 and shape[0] > len(names)
         none = f"{shape} are no stacked experts of {where.expected}"
         ledger.fault(too_many(shape[0], len(names)) if higher else none, tensor)
-        ledger.pieces.append(Piece(tensor, tensor.name, shape, dtype))
+        ledger.pieces.append(LogicalTensor(tensor, tensor.name, shape, dtype))
 
 
 def may_move(tensor: StoredTensor) -> bool:
@@ -81,7 +81,7 @@ def may_move(tensor: StoredTensor) -> bool:
     return tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
 
 
-def move(tensor: StoredTensor, implied: Implied, ledger: Ledger) -> None:
+def move(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
     """Make the pieces of an unpacked tensor that has another name or order of axes than before."""
     where = place(tensor, implied)
     shape, expected = tensor.shape, where.expected

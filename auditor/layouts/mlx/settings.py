@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from auditor.containers.words import described, quoted
-from auditor.layouts._settings import integer
-from auditor.layouts.packing import Declared, Ledger
+from auditor.layouts._declared_settings import integer
+from auditor.layouts.packing import Declared, PackingLedger
+from auditor.messages import described, quoted
 
 AFFINE = "affine"
 _AFFINE_BITS = frozenset({1, 2, 3, 4, 5, 6, 8})
@@ -19,7 +19,7 @@ _AFFINE_USUAL = (4, 64)
 _FIXED = {"mxfp4": (4, 32), "mxfp8": (8, 32), "nvfp4": (4, 16)}  # mode: (bits, group)
 
 
-class Packing(NamedTuple):
+class MlxPacking(NamedTuple):
     """How the numbers of one weight are packed."""
 
     mode: str
@@ -35,22 +35,22 @@ class Packing(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class MlxSettings:
     """What a config says; None: nothing that is of use."""
 
-    top: Packing | None
-    own: Mapping[str, Packing | None]  # by module, where it differs from the rest
+    top: MlxPacking | None
+    own: Mapping[str, MlxPacking | None]  # by module, where it differs from the rest
     plain: frozenset[str]  # modules that are not packed
 
-    def of(self, module: str) -> Packing | None:
+    def of(self, module: str) -> MlxPacking | None:
         return self.own.get(module, self.top)
 
 
-def settings(declared: Declared | None, ledger: Ledger) -> Settings:
+def settings(declared: Declared | None, ledger: PackingLedger) -> MlxSettings:
     """Read the settings of the whole, and of each module that has its own under its name."""
     if declared is None:
-        return Settings(top=None, own={}, plain=frozenset())
-    own: dict[str, Packing | None] = {}
+        return MlxSettings(top=None, own={}, plain=frozenset())
+    own: dict[str, MlxPacking | None] = {}
     plain: set[str] = set()
     for module, value in declared.settings.items():
         if isinstance(value, Mapping):
@@ -58,10 +58,10 @@ def settings(declared: Declared | None, ledger: Ledger) -> Settings:
             own[module] = _packing(replace(declared, settings=value, where=where), ledger)
         elif value is False:
             plain.add(module)
-    return Settings(top=_packing(declared, ledger), own=own, plain=frozenset(plain))
+    return MlxSettings(top=_packing(declared, ledger), own=own, plain=frozenset(plain))
 
 
-def _packing(declared: Declared, ledger: Ledger) -> Packing | None:
+def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
     """What is left out is as `mlx.core.quantize` has it."""
     mode = declared.settings.get("mode", AFFINE)
     if mode == AFFINE:
@@ -75,10 +75,10 @@ def _packing(declared: Declared, ledger: Ledger) -> Packing | None:
         return None
     width = integer(declared, "bits", bits, ledger, default=usual[0])
     group = integer(declared, "group_size", groups, ledger, default=usual[1])
-    return None if width is None or group is None else Packing(mode, width, group)
+    return None if width is None or group is None else MlxPacking(mode, width, group)
 
 
-def guessed(words: int, groups: int, inputs: int, *, affine: bool) -> Packing | None:
+def guessed(words: int, groups: int, inputs: int, *, affine: bool) -> MlxPacking | None:
     """The packing of a row of `inputs` that has these numbers of 32-bit words and groups, or None.
 
     mlx_lm.utils.infer_quant_config does the same for modules that the config does not name.
@@ -88,7 +88,7 @@ def guessed(words: int, groups: int, inputs: int, *, affine: bool) -> Packing | 
     bits, group = words * 32 // inputs, inputs // groups
     if affine:
         known = bits in _AFFINE_BITS and group in _AFFINE_GROUPS
-        return Packing(AFFINE, bits, group) if known else None
+        return MlxPacking(AFFINE, bits, group) if known else None
     return next(
-        (Packing(mode, *pair) for mode, pair in _FIXED.items() if pair == (bits, group)), None
+        (MlxPacking(mode, *pair) for mode, pair in _FIXED.items() if pair == (bits, group)), None
     )

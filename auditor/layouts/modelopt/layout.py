@@ -20,23 +20,23 @@ from math import prod
 from typing import NamedTuple
 
 from auditor.layouts._experts import AXES
+from auditor.layouts._kv_scales import CACHE, note_cache
 from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._patterns import globbed
 from auditor.layouts._scales import CHANNEL, Grain, groups, misfit, seen
-from auditor.layouts._serving import CACHE, note_cache
-from auditor.layouts.modelopt.settings import Settings, read
+from auditor.layouts.modelopt.settings import ModelOptSettings, read
 from auditor.layouts.modelopt.written import written
 from auditor.layouts.packing import (
     Declared,
     Implied,
     Layout,
-    Ledger,
+    LogicalTensor,
     Members,
-    Piece,
+    PackingLedger,
     Shape,
     Stored,
     Unpacked,
-    Written,
+    WrittenTensor,
     below,
 )
 from auditor.tensors import StoredTensor
@@ -89,7 +89,7 @@ def _marked(weight: _Weight) -> bool:
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces have the names that are stored."""
-    ledger = Ledger()
+    ledger = PackingLedger()
     settings = read(declared, ledger)
     kinds: set[str] = set()
     packed: dict[str, StoredTensor] = {}
@@ -105,9 +105,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(", ".join(("modelopt", *sorted(kinds))))
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, Written]:
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Of the weights whose algorithm the config tells; a low-rank part is not among them."""
-    settings, found = read(declared, Ledger()), dict[str, Written]()
+    settings, found = read(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, parts in stored.modules.items():
         for weight in _weights(module, parts):
             shape = implied(weight.name)
@@ -118,7 +118,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
                 if tensor is not None:
                     found[tensor.name] = one
         for key in CACHE & parts.keys():
-            found[parts[key].name] = Written((), ("F32", "BF16", "F16"))
+            found[parts[key].name] = WrittenTensor((), ("F32", "BF16", "F16"))
     return found
 
 
@@ -137,7 +137,9 @@ def _weights(module: str, parts: Members) -> list[_Weight]:
 # --- one weight -------------------------------------------------------------------------------
 
 
-def _book(weight: _Weight, settings: Settings, implied: Implied, ledger: Ledger) -> str:
+def _book(
+    weight: _Weight, settings: ModelOptSettings, implied: Implied, ledger: PackingLedger
+) -> str:
     """The piece, its scales and what else there is; the kind, in words."""
     said = settings.of(weight.module)
     kind = _kind(weight) or said.kind or ("NVFP4" if weight.stored.dtype == "U8" else "FP8")
@@ -147,7 +149,7 @@ def _book(weight: _Weight, settings: Settings, implied: Implied, ledger: Ledger)
         ledger.fault(reason, weight.stored)
     shape, turned = _shape(weight, kind, implied)
     inside = "F8_E4M3" if kind in {"FP8", "MXFP8"} else kind
-    ledger.pieces.append(Piece(weight.stored, weight.name, shape, inside))
+    ledger.pieces.append(LogicalTensor(weight.stored, weight.name, shape, inside))
     grain = None if shape is None else _grain(weight.scale, kind, said.group, shape)
     ledger.note(f"scales, {grain.words}" if grain else "scales of weights", weight.scale)
     if shape is not None:
@@ -219,7 +221,7 @@ def _squeezed(scales: Shape) -> Shape:
 
 
 def _scales(
-    scale: StoredTensor, shape: Shape, grain: Grain | None, ledger: Ledger, *, turned: bool
+    scale: StoredTensor, shape: Shape, grain: Grain | None, ledger: PackingLedger, *, turned: bool
 ) -> None:
     if scale.shape is None:
         return
@@ -232,7 +234,7 @@ def _scales(
         ledger.fault(reason, scale)
 
 
-def _sizes(weight: _Weight, shape: Shape, ledger: Ledger) -> None:
+def _sizes(weight: _Weight, shape: Shape, ledger: PackingLedger) -> None:
     """What serves the whole weight, and what serves each of its inputs."""
     each = {1, shape[0]} if len(shape) == AXES else {1}
     for key in _NUMBERS:
@@ -254,7 +256,7 @@ def _sizes(weight: _Weight, shape: Shape, ledger: Ledger) -> None:
 # --- beside the weights -----------------------------------------------------------------------
 
 
-def _loose(parts: Members, ledger: Ledger) -> None:
+def _loose(parts: Members, ledger: PackingLedger) -> None:
     """Bookkeeping without a packed weight, and a packed weight without its scale."""
     weight = parts.get("weight")
     lost = [parts[key] for key in ("weight_scale", "weight_scale_2") if key in parts]
@@ -276,7 +278,10 @@ def _why(weight: StoredTensor | None) -> str:
 
 
 def _excluded(
-    stored: Stored, packed: Mapping[str, StoredTensor], settings: Settings, ledger: Ledger
+    stored: Stored,
+    packed: Mapping[str, StoredTensor],
+    settings: ModelOptSettings,
+    ledger: PackingLedger,
 ) -> None:
     """What is packed and listed as left alone, or plain among packed ones and not listed."""
     patterns = settings.excluded

@@ -8,9 +8,9 @@ MIXED_PRECISION, and `quantized_layers` says the algorithm of each module by nam
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from auditor.containers.words import described
-from auditor.layouts._settings import integer, mapping, texts
-from auditor.layouts.packing import Declared, Ledger
+from auditor.layouts._declared_settings import integer, mapping, texts
+from auditor.layouts.packing import Declared, PackingLedger
+from auditor.messages import described
 
 _SIZES = range(1, 1 << 24)  # of groups
 _KINDS = {  # an algorithm -> the kind of weights that it stores
@@ -34,7 +34,7 @@ _STATIC = frozenset({"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"})  # activations h
 _TWICE = frozenset({"NVFP4", "NVFP4_AWQ", "NVFP4_SVD", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "W4A8_AWQ"})
 
 
-class Said(NamedTuple):
+class ModuleSettings(NamedTuple):
     """Of one module; all None: nothing that is understood."""
 
     algorithm: str | None = None
@@ -43,25 +43,25 @@ class Said(NamedTuple):
     needs: tuple[str, ...] = ("weight_scale",)  # what must stand beside the weight
 
 
-_NOTHING = Said()
+_NOTHING = ModuleSettings()
 
 
-class Settings(NamedTuple):
+class ModelOptSettings(NamedTuple):
     """Of all modules."""
 
     where: str
-    default: Said | None  # None: modules that are not named are left alone
-    named: Mapping[str, Said]
+    default: ModuleSettings | None  # None: modules that are not named are left alone
+    named: Mapping[str, ModuleSettings]
     excluded: frozenset[str] | None  # patterns; None: the config lists none
 
-    def of(self, module: str) -> Said:
+    def of(self, module: str) -> ModuleSettings:
         return self.named.get(module) or self.default or _NOTHING
 
 
-def read(declared: Declared | None, ledger: Ledger) -> Settings:
+def read(declared: Declared | None, ledger: PackingLedger) -> ModelOptSettings:
     """What the config says; what it cannot mean is a fault."""
     if declared is None:
-        return Settings("", _NOTHING, {}, None)
+        return ModelOptSettings("", _NOTHING, {}, None)
     settings = declared.settings
     lists = [key for key in ("exclude_modules", "ignore") if isinstance(settings.get(key), list)]
     excluded = frozenset[str]().union(*(texts(declared, key) for key in lists)) if lists else None
@@ -69,19 +69,21 @@ def read(declared: Declared | None, ledger: Ledger) -> Settings:
     if algorithm == "MIXED_PRECISION":
         layers = settings.get("quantized_layers")
         named = _layers(declared, layers, ledger)
-        return Settings(declared.where, None if named else _NOTHING, named, excluded)
+        return ModelOptSettings(declared.where, None if named else _NOTHING, named, excluded)
     default = _said(declared, ledger)
     if default.group is None:
         default = default._replace(group=_inner_group(settings))
-    return Settings(declared.where, default, {}, excluded)
+    return ModelOptSettings(declared.where, default, {}, excluded)
 
 
-def _layers(declared: Declared, layers: object, ledger: Ledger) -> Mapping[str, Said]:
+def _layers(
+    declared: Declared, layers: object, ledger: PackingLedger
+) -> Mapping[str, ModuleSettings]:
     if not isinstance(layers, Mapping):
         reason = f"quantized_layers of {declared.where} is {described(layers)}"
         ledger.fault(f"{reason}; an object is needed for MIXED_PRECISION")
         return {}
-    found: dict[str, Said] = {}
+    found: dict[str, ModuleSettings] = {}
     for module, settings in layers.items():
         if isinstance(settings, Mapping):
             where = f"quantized_layers of {declared.where}"
@@ -90,7 +92,7 @@ def _layers(declared: Declared, layers: object, ledger: Ledger) -> Mapping[str, 
     return found
 
 
-def _said(declared: Declared, ledger: Ledger) -> Said:
+def _said(declared: Declared, ledger: PackingLedger) -> ModuleSettings:
     settings = declared.settings
     algorithm = settings.get("quant_algo")
     if not isinstance(algorithm, str) or algorithm.upper() not in _KINDS:
@@ -106,7 +108,7 @@ def _said(declared: Declared, ledger: Ledger) -> Said:
     if algorithm in _STATIC and settings.get("activation_scheme") != "dynamic":
         needs.append("input_scale")
     group = integer(declared, "group_size", _SIZES, ledger) if settings.get("group_size") else None
-    return Said(algorithm, _KINDS[algorithm], group, tuple(needs))
+    return ModuleSettings(algorithm, _KINDS[algorithm], group, tuple(needs))
 
 
 def _inner_group(settings: Mapping[str, Any]) -> int | None:

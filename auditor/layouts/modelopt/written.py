@@ -2,8 +2,8 @@
 
 from auditor.layouts._experts import AXES
 from auditor.layouts._scales import CHANNEL, Grain, grid, groups
-from auditor.layouts.modelopt.settings import Said
-from auditor.layouts.packing import FLOATS, Shape, Written
+from auditor.layouts.modelopt.settings import ModuleSettings
+from auditor.layouts.packing import FLOATS, Shape, WrittenTensor
 
 _BLOCK = 128  # sides of a block of FP8_PB_WO
 _SMALL = 16  # inputs of a group of NVFP4; 32 of the MX formats
@@ -11,44 +11,44 @@ _MX = 32
 _NUMBERS = ("F32", "BF16", "F16")
 
 
-def written(said: Said, shape: Shape) -> dict[str, Written]:
+def written(said: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
     """By what they are to a weight, "" the weight itself; {} where the config does not tell."""
     *experts, rows, inputs = shape
-    number = Written((shape[0],) if len(shape) == AXES else (), _NUMBERS)
+    number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _NUMBERS)
     beside = {
         **dict.fromkeys(("weight_scale_2", "input_scale", "output_scale"), number),
-        "pre_quant_scale": Written(shape[-1:], FLOATS),
+        "pre_quant_scale": WrittenTensor(shape[-1:], FLOATS),
     }
     match said.kind:
         case "NVFP4":
-            weight = Written((*experts, rows, inputs // 2), ("U8",))
-            scale = Written(grid(shape, groups(said.group or _SMALL)), ("F8_E4M3",))
+            weight = WrittenTensor((*experts, rows, inputs // 2), ("U8",))
+            scale = WrittenTensor(grid(shape, groups(said.group or _SMALL)), ("F8_E4M3",))
         case "MXFP4":
-            weight = Written((*experts, rows, inputs // 2), ("U8",))
-            scale = Written(grid(shape, groups(_MX)), ("U8",))
+            weight = WrittenTensor((*experts, rows, inputs // 2), ("U8",))
+            scale = WrittenTensor(grid(shape, groups(_MX)), ("U8",))
         case "INT4" if said.group:
-            weight = Written((*experts, rows // 2, inputs), ("U8",))
-            scale = Written(grid(shape, groups(said.group)), FLOATS)
+            weight = WrittenTensor((*experts, rows // 2, inputs), ("U8",))
+            scale = WrittenTensor(grid(shape, groups(said.group)), FLOATS)
         case "MXFP8":
-            weight = Written(shape, ("F8_E4M3",))
-            scale = Written(grid(shape, groups(_MX)), ("U8",))
+            weight = WrittenTensor(shape, ("F8_E4M3",))
+            scale = WrittenTensor(grid(shape, groups(_MX)), ("U8",))
         case "INT8":
-            weight, scale = Written(shape, ("I8",)), _of_outputs(shape)
+            weight, scale = WrittenTensor(shape, ("I8",)), _of_outputs(shape)
         case "FP8":
-            weight, scale = Written(shape, ("F8_E4M3",)), _of_fp8(said, shape, number)
+            weight, scale = WrittenTensor(shape, ("F8_E4M3",)), _of_fp8(said, shape, number)
         case _:
             return {}
     return {**beside, "": weight, "weight_scale": scale}
 
 
-def _of_fp8(said: Said, shape: Shape, number: Written) -> Written:
+def _of_fp8(said: ModuleSettings, shape: Shape, number: WrittenTensor) -> WrittenTensor:
     match said.algorithm:
         case "FP8_PER_CHANNEL_PER_TOKEN":
             return _of_outputs(shape)
         case "FP8_PB_WO":
-            return Written(grid(shape, Grain(_BLOCK, _BLOCK)), _NUMBERS)
+            return WrittenTensor(grid(shape, Grain(_BLOCK, _BLOCK)), _NUMBERS)
     return number
 
 
-def _of_outputs(shape: Shape) -> Written:
-    return Written(grid(shape, CHANNEL)[:-1], _NUMBERS)
+def _of_outputs(shape: Shape) -> WrittenTensor:
+    return WrittenTensor(grid(shape, CHANNEL)[:-1], _NUMBERS)

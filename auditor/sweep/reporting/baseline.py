@@ -25,8 +25,8 @@ from re import Pattern
 from re import compile as compiled
 from typing import Any
 
-from auditor.containers.words import described, quoted
 from auditor.errors import Reason, UsageError
+from auditor.messages import described, quoted
 from auditor.reconciler.ignore import KINDS
 from auditor.sweep.reporting.changes import Finding
 
@@ -36,7 +36,7 @@ _KEYS = ("kind", "model", "name", "reason", "expires")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class BaselineEntry:
     """What somebody accepts, and why."""
 
     kind: str
@@ -68,7 +68,7 @@ class Entry:
 class Baseline:
     """The entries of a file on one night, and which of them were of use; fills as it is asked."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[BaselineEntry, ...] = ()
     day: date | None = None  # the night's; None: nothing expires
     used: set[int] = field(default_factory=set)  # places in `entries`
     missed: dict[int, int] = field(default_factory=dict)  # expired ones, and what they would accept
@@ -110,7 +110,7 @@ class Baseline:
             kinds.setdefault(entry.kind, []).append(at)
         return kinds
 
-    def expired(self, entry: Entry) -> bool:
+    def expired(self, entry: BaselineEntry) -> bool:
         return entry.expires is not None and self.day is not None and self.day > entry.expires
 
     def said(self) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ class Baseline:
                 yield f"accepts nothing tonight: {entry}"
 
 
-def read(path: Path) -> tuple[Entry, ...]:
+def read(path: Path) -> tuple[BaselineEntry, ...]:
     """The entries of a baseline file; UsageError names file and entry of what is wrong."""
     table = _parsed(path)
     strange = ", ".join(map(quoted, sorted(table.keys() - {"accept"})))
@@ -157,7 +157,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     return table
 
 
-def _entry(path: Path, at: int, entry: object) -> Entry:
+def _entry(path: Path, at: int, entry: object) -> BaselineEntry:
     where = f"{quoted(str(path))}: entry {at}"
     if not isinstance(entry, dict):
         raise UsageError(f"{where}: expected a table, found {described(entry)}")
@@ -174,7 +174,7 @@ def _entry(path: Path, at: int, entry: object) -> Entry:
     if texts["kind"] not in {*KINDS, *_REASONS}:
         known = f"kinds are {', '.join(KINDS)}, and the reasons of what is unaudited"
         raise UsageError(f"{where}: no such kind {quoted(texts['kind'])}; {known}")
-    return Entry(**texts, expires=_date(where, entry.get("expires")))
+    return BaselineEntry(**texts, expires=_date(where, entry.get("expires")))
 
 
 def _date(where: str, value: object) -> date | None:

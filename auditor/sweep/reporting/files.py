@@ -9,7 +9,7 @@ from typing import IO, Any
 from auditor.errors import UsageError
 from auditor.formats.as_csv import safe
 from auditor.sweep.reporting import changes
-from auditor.sweep.reporting.judged import Judged
+from auditor.sweep.reporting.model_entry import ModelEntry
 from auditor.sweep.reporting.tables import (
     COLUMNS,
     Cell,
@@ -36,7 +36,7 @@ _TEXTS = frozenset(
 _COUNTED = {"models": frozenset(("ignored",))}  # a number there, and a word among findings
 
 
-def rows(judged: Judged, depth: int | None) -> Iterator[tuple[str, Iterable[Row]]]:
+def rows(judged: ModelEntry, depth: int | None) -> Iterator[tuple[str, Iterable[Row]]]:
     """Table by table, the rows that one model adds; those of modules down to `depth`."""
     for outcome in every(judged.outcome) if judged.outcome is not None else ():
         yield "models", (model_row(outcome),)

@@ -8,14 +8,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from auditor.containers.words import quoted
 from auditor.errors import UsageError
-from auditor.sweep.reporting.baseline import Baseline, Entry, read
+from auditor.messages import quoted
+from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, rows
-from auditor.sweep.reporting.judged import judged
-from auditor.sweep.reporting.page import Page
+from auditor.sweep.reporting.model_entry import judged
+from auditor.sweep.reporting.page import NightPage
 from auditor.sweep.reporting.sarif import Sarif
-from auditor.sweep.reporting.summary import Summary
+from auditor.sweep.reporting.summary import NightSummary
 from auditor.sweep.reporting.tables import Row
 from auditor.sweep.settings import REPORTS
 from auditor.sweep.store.nights import Nights
@@ -36,7 +36,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class WrittenReports:
     """What was written, and what it says."""
 
     folder: Path
@@ -44,7 +44,7 @@ class Written:
     alarms: Alarms
 
 
-def write(store: Path, *, night: str | None = None, wanted: Wanted | None = None) -> Written:
+def write(store: Path, *, night: str | None = None, wanted: Wanted | None = None) -> WrittenReports:
     """Write the reports of a night, the latest if None, from the store alone.
 
     The same store gives the same bytes. Files appear together, when all of them are whole. Raises
@@ -73,13 +73,13 @@ def _written(
     night: Night,
     folder: Path,
     wanted: Wanted,
-    entries: tuple[Entry, ...] | None,
-) -> Written:
+    entries: tuple[BaselineEntry, ...] | None,
+) -> WrittenReports:
     previous = nights.previous(night.night)
     baseline = Baseline(entries=entries or (), day=_day(night))
-    summary = Summary()
+    summary = NightSummary()
     with ExitStack() as stack:
-        page = stack.enter_context(Page(nights.count(night)))
+        page = stack.enter_context(NightPage(nights.count(night)))
         tables = tuple(_tables(stack, folder, wanted))
         sarif = None
         if wanted.sarif:
@@ -98,7 +98,7 @@ def _written(
         page.write(stack.enter_context(beside(folder / "index.html")), content)
         lines = f"{json.dumps(content, indent=2)}\n"
         stack.enter_context(beside(folder / "summary.json")).write(lines.encode())
-    return Written(folder=folder, summary=content, alarms=summary.alarms)
+    return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
 
 
 def _tables(stack: ExitStack, folder: Path, wanted: Wanted) -> Iterator[tuple[str, Csv | Parquet]]:

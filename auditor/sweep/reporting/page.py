@@ -18,7 +18,7 @@ from auditor.formats.printable import printable
 from auditor.sweep.reporting.blocks import Block, Pool, ascii_json
 from auditor.sweep.reporting.changes import Change, Finding, Matched
 from auditor.sweep.reporting.heading import heading
-from auditor.sweep.reporting.judged import ALARMING, Judged, State
+from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
 from auditor.sweep.reporting.tables import Outcome, part
 from auditor.sweep.reporting.tree import joined, tree
 
@@ -30,12 +30,12 @@ _MOST_PATTERNS = 8
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 400
 
-STATES = tuple(State)
+STATES = tuple(ModelState)
 SEVERITIES = (*ALARMING, "info")
 CHANGES = (Change.NEW, Change.CHANGED, Change.STILL_OPEN, Change.FIXED, Change.UNSEEN)
 
 
-class Page:
+class NightPage:
     """Collects the models of a night, and writes the page at the end; a context manager."""
 
     def __init__(self, models: int) -> None:
@@ -53,17 +53,17 @@ class Page:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: ModelEntry) -> None:
         if judged.outcome is None or judged.state is None:
             return
-        quiet = judged.state in {State.CLEAN, State.ACCEPTED} and not judged.moves
+        quiet = judged.state in {ModelState.CLEAN, ModelState.ACCEPTED} and not judged.moves
         if not self._all and (quiet or self._shown >= MOST_MODELS):
             self._left_out += 1
             return
         self._shown += 1
         self._models.add(self._row(judged, judged.outcome, judged.state))
 
-    def _row(self, judged: Judged, outcome: Outcome, state: State) -> list[Any]:
+    def _row(self, judged: ModelEntry, outcome: Outcome, state: ModelState) -> list[Any]:
         """What the table shows of a model, and where to find the rest; page.js names the places."""
         severities = [match.finding["severity"] for match, _ in judged.standing]
         alarming = [match for match in judged.matches if match.finding["severity"] in ALARMING]

@@ -16,7 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 from auditor.formats.printable import printable
 from auditor.reconciler.findings import Finding
 from auditor.sweep.reporting.changes import Change, Matched, identity
-from auditor.sweep.reporting.judged import ALARMING, Judged
+from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry
 from auditor.sweep.store.reading import Night
 
 VERSION = "2.1.0"
@@ -41,7 +41,7 @@ class Sarif:
         opening, self._end = json.dumps(_log(night, previous), separators=(",", ":")).split('"@"')
         self._write(opening)
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: ModelEntry) -> None:
         seen: Counter[tuple[str, ...]] = Counter()
         for match, why in judged.standing:
             if match.finding["severity"] in ALARMING:

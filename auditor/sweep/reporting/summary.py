@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.judged import ALARMING, Judged, State
+from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
 from auditor.sweep.reporting.tables import part
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
@@ -14,12 +14,12 @@ SCHEMA = 1
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
 
 
-class Summary:
+class NightSummary:
     """Counts what passes."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[str] = Counter()
-        self.states: Counter[State] = Counter()
+        self.states: Counter[ModelState] = Counter()
         self.reasons: Counter[str] = Counter()
         self.changes: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
@@ -27,7 +27,7 @@ class Summary:
         self.kinds: dict[str, dict[str, Any]] = {}
         self.excused = 0
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: ModelEntry) -> None:
         self.changes.update(str(row["change"]) for row in judged.moves)
         self.changes.update(match.change.value for match in judged.matches)
         if judged.outcome is None or judged.state is None:
@@ -42,7 +42,7 @@ class Summary:
         self._alarm(judged)
         self._findings(judged)
 
-    def _alarm(self, judged: Judged) -> None:
+    def _alarm(self, judged: ModelEntry) -> None:
         """What of the model there is to be alarmed about, as auditor.sweep.store.tallies has it."""
         severities = {match.finding["severity"] for match in judged.alarms}
         outcome = judged.outcome or {}
@@ -60,7 +60,7 @@ class Summary:
             blind_warnings=warning and unseen,
         )
 
-    def _findings(self, judged: Judged) -> None:
+    def _findings(self, judged: ModelEntry) -> None:
         of_model = set()
         for match, why in judged.standing:
             finding = match.finding
@@ -105,7 +105,7 @@ class Summary:
             },
             "models": self.models,
             "verdicts": _sorted(self.verdicts),
-            "states": {state.value: self.states[state] for state in State},
+            "states": {state.value: self.states[state] for state in ModelState},
             "reasons": _sorted(self.reasons),
             "findings": {kind: self.kinds[kind] for kind in self.by_weight()},
             "changes": _sorted(self.changes),

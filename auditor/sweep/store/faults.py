@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from auditor.containers.words import quoted
 from auditor.errors import StoreError
+from auditor.messages import quoted
 
 _PRIMARY = 0xFF  # of an error code: what kind of fault it is, without its details
 _KEPT = "what was audited is kept, and the same command goes on from there"

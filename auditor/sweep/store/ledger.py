@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import astuple
 from typing import NamedTuple
 
-from auditor.containers.words import quoted
 from auditor.errors import UsageError
+from auditor.messages import quoted
 from auditor.sweep.store.opening import opened
 from auditor.sweep.store.packing import Kept, Shared, pack
 from auditor.sweep.store.reading import Night, Planned, Recorded, Versions, now
@@ -31,14 +31,14 @@ class Waiting(NamedTuple):
     shared: bytes | None = None  # packed: the rest of the snapshot; None: that is all of it
 
 
-class Found(NamedTuple):
+class FoundModel(NamedTuple):
     """One model that a selection found, and its files where the Hub listed them."""
 
     planned: Planned
     siblings: object = None  # as the list API has them, not looked at yet; None: not known
 
 
-class Ledger(Tallies):
+class StoreWriter(Tallies):
     """A store that a sweep writes."""
 
     _connect = staticmethod(opened)
@@ -100,7 +100,7 @@ class Ledger(Tallies):
             plan = database.execute("INSERT INTO plans (night) VALUES (?)", (night,)).lastrowid
             return int(plan or 0)
 
-    def add(self, night: Night, plan: int, found: Iterable[Found]) -> None:
+    def add(self, night: Night, plan: int, found: Iterable[FoundModel]) -> None:
         """Add a page of models to a plan; of a model that comes twice the first stands."""
         with self._writing() as database:
             page = list(found)
@@ -156,7 +156,7 @@ class Ledger(Tallies):
         )
         return tuple(requested for (requested,) in rows)
 
-    def resolve(self, night: Night, plan: int, found: Found) -> None:
+    def resolve(self, night: Night, plan: int, found: FoundModel) -> None:
         """Put a model, now that the Hub has told it, where its request stood alone."""
         requested = found.planned.requested
         with self._writing() as database:

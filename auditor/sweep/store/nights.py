@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from auditor.containers.words import quoted
 from auditor.errors import UsageError
+from auditor.messages import quoted
 from auditor.sweep.store.reading import Night, Result, Store
 
 

@@ -11,8 +11,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from auditor.containers.words import quoted
 from auditor.errors import StoreError, UsageError
+from auditor.messages import quoted
 from auditor.sweep.store.faults import described, told
 from auditor.sweep.store.packing import unpack
 from auditor.sweep.store.schema import APPLICATION, FROM_1, TABLES, VERSION

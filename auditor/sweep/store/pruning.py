@@ -8,7 +8,7 @@ that no night refers to. Each key is looked up in the newest plan first, which n
 
 from pathlib import Path
 
-from auditor.sweep.store.ledger import Ledger
+from auditor.sweep.store.ledger import StoreWriter
 
 # What is left to refer to a row: plans that are frozen, and those that a selection is filling.
 _KEPT = """
@@ -39,7 +39,7 @@ DELETE FROM contents WHERE rowid IN (SELECT rowid FROM contents WHERE digest NOT
 """
 
 
-class Pruner(Ledger):
+class Pruner(StoreWriter):
     """A store that nights are dropped from."""
 
     def prune(self, night: str, keep: int) -> int:

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from auditor.containers.words import quoted
 from auditor.errors import StoreError, UsageError
+from auditor.messages import quoted
 from auditor.sweep.store.faults import FAULTS, told
 from auditor.sweep.store.opening import begin, opened_to_read, roll_back
 from auditor.sweep.store.packing import Kept, merged
@@ -40,7 +40,7 @@ class Night:
     finished: str | None  # None: it goes on, or was stopped
 
 
-class Summary(NamedTuple):
+class StoredNight(NamedTuple):
     """An outcome in numbers: its columns, in the order of schema.SUMMARY."""
 
     verdict: str
@@ -64,7 +64,7 @@ class Summary(NamedTuple):
 class Recorded(NamedTuple):
     """An outcome as it is written: its numbers and its JSON."""
 
-    summary: Summary
+    summary: StoredNight
     kept: Kept
 
 
@@ -203,4 +203,4 @@ _NIGHT_FIELDS = tuple(column.name for column in fields(Night))
 _NIGHT = ", ".join(_NIGHT_FIELDS)
 _RESULT_FIELDS = tuple(column.name for column in fields(Result))
 _RESULT = ", ".join(_RESULT_FIELDS)
-assert Summary._fields == SUMMARY  # noqa: S101 - two lists of the same columns, side by side
+assert StoredNight._fields == SUMMARY  # noqa: S101 - two lists of the same columns, side by side

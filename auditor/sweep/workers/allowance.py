@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-from auditor.downloader.governor import Turn
-from auditor.downloader.listing import MAX_PAGE, PAGE_SECONDS
+from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.rate_limits import WINDOW
+from auditor.downloader.request_budget import Turn
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
 from auditor.sweep.workers.budget import Budget, Rest

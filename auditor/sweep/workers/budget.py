@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from contextlib import contextmanager, suppress
 from multiprocessing.context import BaseContext
 
-from auditor.downloader.governor import Turn
 from auditor.downloader.rate_limits import WINDOW, rate_limit
-from auditor.downloader.waiting import STEP, Wait
-from auditor.sweep.workers.windows import Window, opens, spared
+from auditor.downloader.request_budget import Turn
+from auditor.downloader.waits import STEP, Wait
+from auditor.sweep.workers.windows import RateWindow, opens, spared
 
 __all__ = ["WINDOW", "Budget", "spared"]
 
@@ -42,7 +42,7 @@ class Budget:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._lock = context.Lock()
-        self._kinds = tuple(context.RawArray("d", len(Window._fields)) for _ in _KINDS)
+        self._kinds = tuple(context.RawArray("d", len(RateWindow._fields)) for _ in _KINDS)
         self._own = context.RawArray("d", 2)  # when our own window began, and requests in it
         self._until = context.RawArray("d", len(_WHY))  # the ends of waits, by what is waited for
         self._most = most
@@ -84,7 +84,7 @@ class Budget:
     def _turn(self, path: str, waited: float) -> Turn | Wait:
         kind = _kind_of(path)
         with self._alone():
-            now, window = self._clock(), Window(*self._kinds[kind])
+            now, window = self._clock(), RateWindow(*self._kinds[kind])
             seconds, what = max((window.wait(now), kind), (self._own_wait(), _OWN))
             if seconds > 0:
                 self._until[what] = now + seconds
@@ -105,7 +105,7 @@ class Budget:
         asked = _kind_of(turn.path)
         kind = _KINDS.index(limit.kind) if limit and limit.kind in _KINDS else asked
         with self._alone():
-            now, windows = self._clock(), [Window(*numbers) for numbers in self._kinds]
+            now, windows = self._clock(), [RateWindow(*numbers) for numbers in self._kinds]
             tells = limit is not None and limit.kind in {None, *_KINDS}
             if not opens(status, limit) and (windows[kind].is_over(now) or not tells):
                 windows[kind] = windows[kind].lost(turn.first)
@@ -123,7 +123,7 @@ class Budget:
         if turn.first:
             with self._alone():
                 numbers = self._kinds[_kind_of(turn.path)]
-                numbers[:] = Window(*numbers).lost(turn.first)
+                numbers[:] = RateWindow(*numbers).lost(turn.first)
 
     def hold(self, seconds: float) -> None:
         """Someone waits so long because a server asked for it: `waiting` says so."""

@@ -20,14 +20,14 @@ from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
-from auditor.containers.words import quoted
-from auditor.downloader.waiting import Wait
+from auditor.downloader.waits import Wait
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import quoted
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
-from auditor.sweep.workers.station import Batch, Refused, audit, terms
-from auditor.sweep.workers.waits import News, Waits
-from auditor.sweep.workers.work import Done, failed
+from auditor.sweep.workers.cluster_waits import ClusterWaits, News
+from auditor.sweep.workers.cluster_worker import Batch, RefusedBatch, audit, terms
+from auditor.sweep.workers.one_model import Done, failed
 
 # Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
 # seconds, beside which the 5 ms that Dask needs for a task are nothing.
@@ -58,7 +58,7 @@ class Cluster:
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
         self._threads: dict[str, int] = {}  # of each worker
         self._working: frozenset[str] = frozenset()  # workers that have some of what was sent
-        self._waits = Waits()
+        self._waits = ClusterWaits()
         self._looked = self._seen = 0.0  # when that was, and when there last was one
 
     def __enter__(self) -> Self:
@@ -156,7 +156,7 @@ class Cluster:
             return
         except (CancelledError, OSError) as error:
             raise self._gone(f"has lost what it was given ({type(error).__name__})") from None
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedBatch):
             raise UsageError(found.detail)
         batch = self._sent.pop(future)
         done = {one.model for one in found}
@@ -201,7 +201,7 @@ class Cluster:
         return SourceError(Reason.UNREACHABLE, detail)
 
 
-def _work(batch: Batch, sweep: str) -> tuple[Done, ...] | Refused:
+def _work(batch: Batch, sweep: str) -> tuple[Done, ...] | RefusedBatch:
     """Audit a batch on a worker, which tells the client what it waits."""
     worker = _library().get_worker()
     news = _news(worker.address, sweep)

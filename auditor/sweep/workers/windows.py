@@ -16,7 +16,7 @@ _GIVEN_UP = 30.0  # seconds after which another request goes first: who sent tha
 _REFUSED = frozenset((429, *range(500, 600)))  # statuses after which no other request may go
 
 
-class State(IntEnum):
+class WindowState(IntEnum):
     """How much is known of a window."""
 
     NOTHING = 0
@@ -24,14 +24,14 @@ class State(IntEnum):
     UNTOLD = 2  # the server tells nothing, as mirrors do
 
 
-class Window(NamedTuple):
+class RateWindow(NamedTuple):
     """What is known of the window of one kind of requests: all numbers, to be shared in memory.
 
     When a window that was told is over, the quota of the next one is not known. So one request goes
     first, and the others follow when it has succeeded.
     """
 
-    state: float = State.NOTHING
+    state: float = WindowState.NOTHING
     left: float = 0.0  # requests
     until: float = 0.0  # when it ends
     quota: float = 0.0  # requests of a whole one
@@ -39,13 +39,13 @@ class Window(NamedTuple):
     first: float = 0.0  # when the request went that others wait for; 0: no such request
 
     def is_over(self, now: float) -> bool:
-        return self.state == State.TOLD and now >= self.until + _ROUNDING
+        return self.state == WindowState.TOLD and now >= self.until + _ROUNDING
 
     def wait(self, now: float) -> float:
         """Seconds until a request may go; 0: now."""
-        if self.state == State.NOTHING:
+        if self.state == WindowState.NOTHING:
             return max(0.0, self.asked + _PROBE - now) if self.asked else 0.0
-        if self.state == State.UNTOLD:
+        if self.state == WindowState.UNTOLD:
             return 0.0
         if self.is_over(now):
             return _LOOK if self.first and now < self.first + _GIVEN_UP else 0.0
@@ -53,40 +53,40 @@ class Window(NamedTuple):
             return 0.0
         return self.until + _ROUNDING - now
 
-    def spent(self, now: float) -> "Window":
+    def spent(self, now: float) -> "RateWindow":
         """After a request was let through."""
         first = now if self.is_over(now) else self.first
         return self._replace(left=self.left - 1, asked=now, first=first)
 
-    def lost(self, first: float) -> "Window":
+    def lost(self, first: float) -> "RateWindow":
         """The request that went first at that time has come to nothing: another one may."""
         return self._replace(first=0.0) if first and first == self.first else self
 
-    def told(self, limit: RateLimit, now: float, share: int = 1) -> "Window":
+    def told(self, limit: RateLimit, now: float, share: int = 1) -> "RateWindow":
         """After an answer that says what is left; of that, one `share`-th is ours."""
         until = now + limit.ask_again
-        known = self.state == State.TOLD
+        known = self.state == WindowState.TOLD
         if known and until < self.until - 2 * _ROUNDING and not self.is_over(now):
             return self  # of a window before this one
         same = known and until <= self.until + 2 * _ROUNDING and not self.is_over(now)
         # A share is taken anew of what is left for all: none is lost with a worker that idles.
         left = limit.remaining // share
         quota = max(1, limit.quota // share) if limit.quota else 0
-        return Window(
-            state=State.TOLD,
+        return RateWindow(
+            state=WindowState.TOLD,
             left=min(self.left, left) if same and share == 1 else left,
             until=max(until, self.until) if same else until,
             quota=quota or max(self.quota, left),
             asked=self.asked,
         )
 
-    def untold(self, now: float, *, asked: bool) -> "Window":
+    def untold(self, now: float, *, asked: bool) -> "RateWindow":
         """After an answer without the headers: what was never told is not waited for.
 
         Nor what is told no more, if it was this kind that was `asked` for.
         """
-        if self.state == State.NOTHING or (asked and self.is_over(now)):
-            return self._replace(state=State.UNTOLD, first=0.0)
+        if self.state == WindowState.NOTHING or (asked and self.is_over(now)):
+            return self._replace(state=WindowState.UNTOLD, first=0.0)
         return self
 
 

@@ -7,7 +7,7 @@ import pytest
 from bert_configs import config_of
 
 from auditor.analytic import catalogue
-from auditor.analytic.adapters import Base, forms
+from auditor.analytic.adapters import AdaptedModel, forms
 from auditor.analytic.blocks import Layer
 from auditor.analytic.families import FILES
 from auditor.oracle import build
@@ -50,7 +50,7 @@ def of_library(model) -> dict[str, tuple[str, int, int]]:
     return found
 
 
-def of_closed_form(base: Base) -> dict[str, tuple[str, int, int]]:
+def of_closed_form(base: AdaptedModel) -> dict[str, tuple[str, int, int]]:
     found = {}
     for path, part in base.parts.items():
         size = part.size()

@@ -1,0 +1,128 @@
+"""What an adapter stores of the base itself: whole modules, biases, words and their rows."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule
+from auditor.analytic.adapters.settings import AdapterSettings, unchecked
+from auditor.analytic.blocks import Layer
+from auditor.analytic.expectation import ExpectedTensor, Role
+from auditor.errors import CheckpointError
+from auditor.messages import described, quoted
+
+BELOW = "base_model.model."  # how names begin where peft has put layers into the base
+BESIDE = "base_model."  # how they begin where it has not: prompts stand beside the base
+
+# A module that is stored whole is in memory twice: as trained, and as it was.
+_COPIES = ("modules_to_save", "modules_to_save.default", "original_module")
+
+
+def tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> ExpectedTensor:
+    elements = 1
+    for size in shape:
+        elements *= size
+    return ExpectedTensor(name, shape, elements, role)
+
+
+def saved_paths(settings: AdapterSettings, base: AdaptedModel) -> tuple[str, ...]:
+    """The modules that are stored whole: all whose name ends in one of the settings, in any way.
+
+    A module below another one of them is stored with it.
+    """
+    ends = settings.saved()
+    found = [path for path in base.paths if ends and path.endswith(ends)]
+    outer = frozenset(found)
+    return tuple(path for path in found if outer.isdisjoint(_above(path)))
+
+
+def _above(path: str) -> Iterator[str]:
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def saved(base: AdaptedModel, paths: Iterable[str], head: str) -> Iterator[ExpectedTensor]:
+    """All tensors of those modules, each once: a tied one has values of its own here."""
+    for path in paths:
+        for part in base.under(path):
+            for last, found in part.tensors.items():
+                role = Role.PARAMETER if found.role is Role.TIED else found.role
+                yield ExpectedTensor(f"{head}{part.path}.{last}", found.shape, found.elements, role)
+
+
+def biases(
+    settings: AdapterSettings, base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
+) -> Iterator[ExpectedTensor]:
+    """The base's biases, of all modules or of those that have an adapter."""
+    which = settings.config.text("bias")
+    if which == "none":
+        return
+    if which != "all" and not which.endswith("_only"):
+        raise CheckpointError(f"bias is {described(which)}; it can be none, all or lora_only")
+    inside = {part.path: path for path in whole for part in base.under(path)}
+    for path, part in base.parts.items():
+        if part.bias is None or (which != "all" and path not in targeted):
+            continue
+        shape = part.bias.shape
+        if not part.bias.role.learned:  # GPT-2's mask has that name, and older versions stored it
+            yield tensor(f"{BELOW}{path}.bias", *shape, role=Role.LEGACY)
+        elif path in inside:  # peft takes up both copies of it beside the one that counts
+            rest = f"{path.removeprefix(inside[path])}.bias"
+            for copy in _COPIES:
+                yield tensor(f"{BELOW}{inside[path]}.{copy}{rest}", *shape, role=Role.EXTRA)
+        elif path in targeted:
+            yield tensor(f"{BELOW}{path}.base_layer.bias", *shape)
+        else:
+            yield tensor(f"{BELOW}{path}.bias", *shape)
+
+
+def words(
+    base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
+) -> Iterator[ExpectedTensor]:
+    """The table of words and the layer that chooses among them, which peft stores as it sees fit.
+
+    It does where they have an adapter, or where the user has added words to the base.
+    """
+    inside = frozenset(part.path for path in whole for part in base.under(path))
+    for part in base.embeddings:
+        if part.path not in inside:
+            within = ".base_layer" if part.path in targeted else ""
+            for last, found in part.tensors.items():
+                if found.role.learned:
+                    name = f"{BELOW}{part.path}{within}.{last}"
+                    yield tensor(name, *found.shape, role=Role.EXTRA)
+
+
+def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
+    """The rows of chosen words, where only these are trained."""
+    if not settings.config.present("trainable_token_indices"):
+        return
+    for path, part, count in _chosen_words(settings, base):
+        size = part.size()
+        if size is None:
+            raise unchecked(f"trainable_token_indices chooses {quoted(path)}, which has no words")
+        width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
+        yield tensor(f"{BELOW}{path}.token_adapter.trainable_tokens_delta", count, width)
+
+
+def _chosen_words(
+    settings: AdapterSettings, base: AdaptedModel
+) -> Iterator[tuple[str, AdaptedModule, int]]:
+    """The modules and how many rows of each; what is tied to another table has none of its own."""
+    config = settings.config
+    if isinstance(config.values.get("trainable_token_indices"), dict):
+        nested = config.nested("trainable_token_indices")
+        counts = {key: len(nested.integers(key)) for key in nested.values}
+    else:
+        tables = (part for part in base.embeddings if part.layer is Layer.EMBEDDING)
+        first = next(tables, None)
+        if first is None:
+            raise unchecked("trainable_token_indices: the base's table of words is not known")
+        counts = {first.last: len(config.integers("trainable_token_indices"))}
+    for key, count in counts.items():
+        found = [path for path in base.parts if path.endswith(key)]
+        if not found or not key:
+            raise CheckpointError(f"trainable_token_indices names {quoted(key)}: no such module")
+        for path in found:
+            weight = base.parts[path].tensors.get("weight")
+            if weight is not None and weight.role is not Role.TIED:
+                yield path, base.parts[path], count

@@ -1,0 +1,132 @@
+"""Settled: a config as its config class completes it, and what the class refuses of it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from auditor.analytic.config_classes.declarations import ConfigClass
+from auditor.analytic.config_classes.faults import Blame, ConfigFault
+from auditor.analytic.config_classes.field_types import fits, needed
+from auditor.messages import described, named
+
+Hook = Callable[["Settled", dict[str, Any]], None]  # the config, and the keys that are no fields
+
+# What Python raises at a value of the wrong kind or size: transformers looks at few before it
+# works with them.
+WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+_MOST = 32  # faults of one config; a reader needs no more, and a hostile one may have thousands
+
+
+class Settled:
+    """The attributes of a config instance in transformers, by the class's own keys.
+
+    A value that a field's type forbids is a fault, and the default stands in its place, so that
+    the other faults of the config are found, too.
+    """
+
+    def __init__(self, kind: ConfigClass, path: str, around: "Settled | None" = None) -> None:
+        self.kind = kind
+        self.path = path  # of a config inside a config: "text_config."
+        # Shared with the configs inside: faults, and the paths of those whose layers differ in ways
+        # that no closed form knows.
+        self.faults: list[ConfigFault] = around.faults if around else []
+        self.apart: list[str] = around.apart if around else []
+        self.values: dict[str, Any] = {}
+        self.labels: int | None = None  # how many, whatever they are called
+        self.spelt: dict[str, str] = {}  # what the config calls keys that are kept by other names
+        self.refused: set[str] = set()  # keys whose value is not the config's: it was refused
+        self.by_layer: dict[int, dict[str, Any]] | None = None  # what single layers have for all
+
+    @property
+    def uneven(self) -> frozenset[str]:
+        """The keys in which single layers differ from the others."""
+        return frozenset(key for own in (self.by_layer or {}).values() for key in own)
+
+    def of_layer(self, number: int) -> "Settled":
+        """The same as a single layer has it."""
+        own = (self.by_layer or {}).get(number, {})
+        single = Settled(self.kind, self.path)
+        single.values = {**self.values, **own}
+        return single
+
+    def own(self, key: str) -> str:
+        """The class's own key of that name."""
+        return self.kind.attribute_map.get(key, key)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[self.own(key)]
+
+    def __contains__(self, key: str) -> bool:
+        return self.own(key) in self.values
+
+    def get(self, key: str, otherwise: Any = None) -> Any:
+        return self.values.get(self.own(key), otherwise)
+
+    def part(self, key: str) -> "Settled | None":
+        """The config inside this one under that key, where its class is known."""
+        found = self.values.get(key)
+        return found if isinstance(found, Settled) else None
+
+    def set(self, key: str, value: Any, *, called: str | None = None) -> bool:
+        """Set a key, unless its type forbids the value; whether it is set.
+
+        A key by another name than the class's own is set unchecked, as in transformers.
+        `called`: what a config calls it, where the class stores it under another name.
+        """
+        if key in self.kind.read_only:
+            self.refuse(f"{self.path}{key} cannot be set: the class works it out", key)
+            return False
+        field = self.kind.fields.get(key)
+        if field is not None and not fits(field.kind, value):
+            what = f"{self.named(called or key)} is {described(value)}"
+            self.refuse(f"{what}, expected {needed(field.kind)}", called or key)
+            self.refused.add(key)
+            return False
+        self.values[self.own(key)] = value
+        return True
+
+    def named(self, key: str) -> str:
+        """The key with its path, as the config spells it."""
+        return named(self.path + self.spelt.get(key, key))
+
+    def stated(self, key: str) -> str:
+        """The key as a config states it, where the class keeps it behind a property."""
+        return self.named(key.removeprefix("_"))
+
+    def shown(self, *keys: str) -> str:
+        """`num_hidden_layers 2`, `hidden_size 32 and num_attention_heads 5`."""
+        return " and ".join(f"{self.named(key)} {_short(self.get(key))}" for key in keys)
+
+    def refuse(self, reason: str, *keys: str) -> None:
+        if len(self.faults) < _MOST:
+            paths = tuple(self.path + key for key in keys)
+            self.faults.append(ConfigFault(reason, paths, Blame.LIBRARY))
+
+    @contextmanager
+    def working_with(self, *keys: str) -> Iterator[None]:
+        """Work with these keys as transformers does: where it stumbles over them, they are refused.
+
+        So every value of a wrong kind is refused where it is, without a check of its own for each.
+        """
+        try:
+            yield
+        except WRONG as error:
+            names = " and ".join(f"{self.stated(key)} ({described(self.get(key))})" for key in keys)
+            self.refuse(f"{names} cannot be used: {said(error)}", *keys)
+
+
+def _short(value: object) -> str:
+    return described(value)
+
+
+def said(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:150]
+    return f"there is no {text}" if isinstance(error, KeyError) else text
+
+
+def copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """An object whose own objects can be changed, and are not the config's any more."""
+    return {
+        key: copied(value) if isinstance(value, dict) else value for key, value in values.items()
+    }

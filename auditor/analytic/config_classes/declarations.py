@@ -1,0 +1,136 @@
+"""What transformers' config classes declare: fields, types, defaults, other names.
+
+Read from auditor/data/config_classes.jsonl, which tests/rebuild_config_classes.py writes and a
+test holds to the installed library. The file is read when somebody asks for a class, and of it the
+lines of that class and the first one.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, assert_never
+
+from auditor.analytic.config_classes.faults import Blame, ConfigFault
+from auditor.analytic.config_classes.field_types import Kind
+
+_FILE = Path(__file__).parents[2] / "data" / "config_classes.jsonl"
+_BASE = "PreTrainedConfig"  # whose fields all the others have
+
+
+class Field(NamedTuple):
+    """A field of a config class."""
+
+    kind: Kind
+    default: Any
+
+
+class SubConfig(NamedTuple):
+    """A config inside another."""
+
+    class_name: str | None  # None: its own model_type says which class it is of
+    model_type: str  # of one that does not say
+    values: Mapping[str, Any]  # of one that is absent
+    optional: bool  # an absent one stays absent
+
+
+class ConfigClass(NamedTuple):
+    """One config class of transformers, as far as its declarations go."""
+
+    name: str  # "BertConfig"
+    model_type: str  # "bert"
+    fields: Mapping[str, Field]
+    attribute_map: Mapping[str, str]  # the name that other classes use -> this one's own
+    parts: Mapping[str, SubConfig]  # by key
+    read_only: frozenset[str]  # properties that a config cannot set
+    checks: Mapping[str, Mapping[str, float]]  # of single fields, beside their types
+    theta: Any  # the default base of the rotation: a number, or one for each kind of layer
+    rope_type: str
+    unchecked_rope: frozenset[str]  # keys of rope_parameters that are no business of the checks
+
+
+class ConfigClassLibrary(NamedTuple):
+    """What holds for all config classes of one version of transformers."""
+
+    name: str  # "transformers 5.23.0"
+    activations: frozenset[str]
+    rope_types: frozenset[str]  # those that are scaled, without "default"
+    layer_types: frozenset[str]
+    mlp_layer_types: frozenset[str]
+    older_layer_types: Mapping[str, str]
+    generation: frozenset[str]  # keys for generate(), which no config keeps
+    class_names: Mapping[str, str]  # model type -> the name of its config class
+    kinds: Mapping[str, Kind]
+
+    @property
+    def short(self) -> str:
+        """As people call it: "transformers 5.23"."""
+        return self.name.rpartition(".")[0]
+
+
+def worded(fault: ConfigFault, target: str) -> str:
+    """The fault in a sentence, with who refuses what."""
+    match fault.blame:
+        case Blame.LIBRARY:
+            return f"{library().short} refuses it: {fault.reason}"
+        case Blame.MODEL:
+            return f"{fault.reason}: {library().short} cannot build {target}"
+        case Blame.CONFIG:
+            return fault.reason
+        case never:
+            assert_never(never)
+
+
+@cache
+def _lines() -> tuple[str, ...]:
+    return tuple(_FILE.read_text(encoding="utf-8").splitlines())
+
+
+@cache
+def library() -> ConfigClassLibrary:
+    found = json.loads(_lines()[0])
+    sets = ("activations", "rope_types", "layer_types", "mlp_layer_types", "generation")
+    return ConfigClassLibrary(
+        name=found["library"],
+        **{name: frozenset(found[name]) for name in sets},
+        older_layer_types=found["older_layer_types"],
+        class_names=found["model_types"],
+        kinds=found["kinds"],
+    )
+
+
+def of_model_type(model_type: str) -> ConfigClass | None:
+    """The config class of a model type; None: the file has none."""
+    name = library().class_names.get(model_type)
+    return None if name is None else of_name(name)
+
+
+@cache
+def of_name(name: str) -> ConfigClass | None:
+    """The config class of that name; None: the file has none."""
+    beginning = f'{{"class": "{name}", '
+    line = next((line for line in _lines() if line.startswith(beginning)), None)
+    return None if line is None else _read(name, json.loads(line))
+
+
+def _read(name: str, said: Mapping[str, Any]) -> ConfigClass:
+    base = of_name(_BASE) if name != _BASE else None
+    own = {
+        key: Field(library().kinds[words], default)
+        for key, (words, default) in said.get("fields", {}).items()
+    }
+    return ConfigClass(
+        name=name,
+        model_type=said["model_type"],
+        fields={**(base.fields if base else {}), **own},
+        attribute_map=said.get("attribute_map", {}),
+        parts={
+            key: SubConfig(part["class"], part["model_type"], part["values"], part["optional"])
+            for key, part in said.get("sub_configs", {}).items()
+        },
+        read_only=frozenset(said.get("read_only", ())),
+        checks=said.get("checks", {}),
+        theta=said.get("default_theta", base.theta if base else None),
+        rope_type=said.get("default_rope_type", base.rope_type if base else ""),
+        unchecked_rope=frozenset(said.get("ignore_keys_at_rope_validation", ())),
+    )

@@ -1,0 +1,122 @@
+"""What a class of a closed form has in memory: what loading makes of the tensors on disk."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+from typing import NamedTuple
+
+from auditor.analytic.conversions import Conversion, ConversionError, converted
+from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
+from auditor.analytic.loading import Loading, Memory
+from auditor.analytic.renaming_rules import Rule, rewritten
+
+_Shape = tuple[int, ...]
+
+
+class Taken(NamedTuple):
+    """What a conversion does with a renamed name."""
+
+    first: str  # the first tensor in memory that is made of it
+    rule: Rule
+    source: str  # of the rule
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The names of all that is made of it."""
+        first, *_ = self.rule.targets
+        return tuple(self.first.replace(first, target) for target in self.rule.targets)
+
+
+class ConvertedGroup(NamedTuple):
+    """Tensors on disk that one conversion takes together, and what it makes of them."""
+
+    on_disk: tuple[ExpectedTensor, ...]
+    in_memory: Mapping[str, _Shape]
+
+    @property
+    def tensors(self) -> tuple[ExpectedTensor, ...]:
+        """Those in memory, as expected ones."""
+        role = self.on_disk[0].role
+        return tuple(
+            ExpectedTensor(name, shape, prod(shape), role) for name, shape in self.in_memory.items()
+        )
+
+
+def memory(expectation: Expectation) -> Memory:
+    """As the oracle has it from the library itself; else as the rules imply it."""
+    loading = expectation.loading
+    if loading.memory is not None:
+        return loading.memory
+    names = in_model(expectation)
+    shapes = {name: one.shape for name, one in names.items() if taken_by(name, loading) is None}
+    for group in grouped(names, loading).values():
+        shapes.update(group.in_memory)
+    return Memory(shapes=shapes, ties=ties(expectation))
+
+
+def ties(expectation: Expectation) -> tuple[tuple[str, str], ...]:
+    """Each tied name in memory, and the one whose values it shares."""
+    loading = expectation.loading
+    if loading.memory is not None:
+        return loading.memory.ties
+    return tuple(
+        (_name(tensor.name, loading), _name(tensor.tied_to or "", loading))
+        for tensor in expectation.tensors
+        if tensor.role is Role.TIED
+    )
+
+
+def in_model(expectation: Expectation) -> dict[str, ExpectedTensor]:
+    """What the model has, by the names that they have before they are converted."""
+    loading = expectation.loading
+    return {
+        _name(tensor.name, loading): tensor
+        for tensor in expectation.tensors
+        if not tensor.role.optional or (tensor.role is Role.LEGACY and loading.takes(tensor.name))
+    }
+
+
+def taken_by(name: str, loading: Loading) -> Taken | None:
+    """The conversion that takes a renamed name; None: it is one in memory."""
+    for rule in loading.converters:
+        found = rewritten(rule, name)
+        if found is not None:
+            return Taken(found.name, rule, rule.sources[found.source])
+    return None
+
+
+def grouped(names: Mapping[str, ExpectedTensor], loading: Loading) -> dict[str, ConvertedGroup]:
+    """The groups of these tensors, by the first name that is made of them.
+
+    Names have to be whole groups', for the shapes in memory follow from all of a group.
+    """
+    taken: dict[str, tuple[Rule, list[tuple[ExpectedTensor, str]]]] = {}
+    for name, tensor in names.items():
+        found = taken_by(name, loading)
+        if found is not None:
+            _, tensors = taken.setdefault(found.first, (found.rule, []))
+            tensors.append((tensor, found.source))
+    return {
+        first: ConvertedGroup(
+            tuple(tensor for tensor, _ in tensors), dict(_made(first, rule, tensors, loading))
+        )
+        for first, (rule, tensors) in taken.items()
+    }
+
+
+def _made(
+    first: str, rule: Rule, tensors: Iterable[tuple[ExpectedTensor, str]], loading: Loading
+) -> Iterator[tuple[str, _Shape]]:
+    """What a group is made into; nothing where no checkpoint of this config can be loaded."""
+    model = loading.memory.shapes if loading.memory else {}
+    collected: dict[str, list[_Shape]] = {}
+    for tensor, source in tensors:
+        collected.setdefault(source, []).append(tensor.shape)
+    try:
+        made = tuple(converted(Conversion(rule, first, model), collected))
+    except ConversionError:
+        return
+    yield from (one for one in made if not model or one[0] in model)
+
+
+def _name(name: str, loading: Loading) -> str:
+    return loading.of_old(loading.renamed(name))[0]

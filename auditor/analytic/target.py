@@ -1,0 +1,222 @@
+"""Which class an audit is for, and which one the config declares."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from auditor.analytic.auto_classes import is_auto
+from auditor.analytic.config import Config
+from auditor.analytic.repository_loader import Loader
+from auditor.errors import CheckpointError, Reason
+from auditor.messages import named, quoted
+
+_SHOWN = 5  # names that a note shows
+
+
+class Classes(Protocol):
+    """The classes that a source of expectations knows, as `catalogue` says which it knows."""
+
+    unknown: str  # "no closed form is known for"
+
+    def types(self, name: str, /) -> tuple[str, ...]: ...
+
+    def siblings(self, model_type: str, /) -> tuple[str, ...]: ...
+
+    def base_class(self, model_type: str, /) -> str: ...
+
+    def auto_class(self, name: str, model_type: str, /) -> str | None: ...
+
+    def current(self, name: str, /) -> str: ...
+
+    def current_type(self, model_type: str, /) -> str: ...
+
+    def inside(self, model_type: str, /) -> Mapping[str, str]: ...
+
+
+class TypeAndConfig(NamedTuple):
+    """A model type, and the config that its classes are built from."""
+
+    model_type: str
+    config: Config  # the whole, or one inside it
+
+
+class TargetChoice(NamedTuple):
+    """The target class, and the class whose checkpoint this claims to be."""
+
+    target: str
+    declared: str
+    kind: TypeAndConfig  # of the target
+    of_declared: TypeAndConfig
+    around: TypeAndConfig  # of the config as a whole, where it is one of several models
+    notes: tuple[str, ...]  # decisions that the reader should know of
+    contradiction: str | None = None  # what the config says of itself that cannot all be true
+    spares: tuple[str, ...] = ()  # modules of the base model that its loader has no use for
+
+    @property
+    def model_type(self) -> str:
+        """The target's."""
+        return self.kind.model_type
+
+    @property
+    def kin(self) -> tuple[TypeAndConfig, ...]:
+        """Whose classes may use what the target does not, its own first."""
+        return (self.kind,) if self.kind == self.around else (self.kind, self.around)
+
+
+class Refusal(NamedTuple):
+    """Why there is no class to audit for."""
+
+    reason: Reason
+    detail: str
+
+
+def choose(
+    config: Config, target: str | None, classes: Classes, loader: Loader | None = None
+) -> TargetChoice | Refusal:
+    """The class is `target` where the caller has one, else the loader's, else architectures[0].
+
+    A target may be an auto class. A config without architectures stands for its family's base
+    class. The class of a model inside another one is built from its part of the config, as
+    transformers builds it. Raises CheckpointError where the config contradicts itself.
+    """
+    named_first = config.architectures[0] if config.architectures else None
+    declared = _declared(config, named_first, classes)
+    asked = _asked(target or (loader.asks if loader else None), config, classes)
+    if isinstance(asked, Refusal):
+        return asked
+    wanted = asked or named_first
+    if declared is None or (wanted is not None and not classes.types(wanted)):
+        return Refusal(Reason.UNKNOWN_ARCHITECTURE, _unknown(config, wanted, classes))
+    name, kind = declared
+    stated = _stated(config, classes)
+    around = TypeAndConfig(stated, config) if stated and classes.siblings(stated) else kind
+    chosen = kind
+    if asked is not None:
+        of = classes.types(asked)
+        found = next((each for each in (kind, around) if each.model_type in of), None)
+        found = found or _within(config, of, classes)
+        if found is None:
+            family = around.model_type
+            detail = f"{asked} is of the family {' and '.join(of)}, the checkpoint {family}"
+            return Refusal(Reason.OTHER_FAMILY, detail)
+        chosen = found
+    built = classes.current(asked) if asked else name
+    by_loader = loader if target is None else None
+    return TargetChoice(
+        target=built,
+        declared=built if by_loader else name,
+        kind=chosen,
+        of_declared=chosen if by_loader else kind,
+        around=around,
+        notes=(
+            *_notes(config, name, chosen, classes),
+            *(_loader_notes(by_loader, built, name) if by_loader else ()),
+        ),
+        contradiction=_contradiction(config, name, classes),
+        spares=by_loader.spares if by_loader else (),
+    )
+
+
+def _asked(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:
+    """The class of that name; of an auto class the one that it builds of the config."""
+    if name is None or not is_auto(name):
+        return name
+    model_type = _stated(config, classes)
+    found = classes.auto_class(name, model_type) if model_type is not None else None
+    if found is not None:
+        return found
+    family = f"model_type {quoted(model_type)}" if model_type else "a config without a model_type"
+    detail = f"{classes.unknown} a class that {name} builds of {family}"
+    return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
+
+
+def _loader_notes(loader: Loader, built: str, declared: str) -> Iterator[str]:
+    if built != declared:
+        how = f"with {loader.asks}, " if loader.asks != built else ""
+        yield f"{loader.name} loads it {how}as {built}; the config declares {declared}"
+
+
+def _stated(config: Config, classes: Classes) -> str | None:
+    return None if config.model_type is None else classes.current_type(config.model_type)
+
+
+def _declared(
+    config: Config, named_first: str | None, classes: Classes
+) -> tuple[str, TypeAndConfig] | None:
+    """The declared class, else that of model_type, and its kind; None if neither is known."""
+    stated = _stated(config, classes)
+    having = classes.types(named_first) if named_first is not None else ()
+    if named_first is None or not having:
+        if stated is None or not classes.siblings(stated):
+            return None
+        return classes.current(classes.base_class(stated)), TypeAndConfig(stated, config)
+    name = classes.current(named_first)
+    if stated is None or stated in having:
+        return name, TypeAndConfig(stated or having[0], config)
+    within = _within(config, having, classes)
+    if within is not None:
+        return name, within
+    if any(stated in classes.inside(each).values() for each in having):
+        return _language_model(stated, classes), TypeAndConfig(stated, config)
+    raise CheckpointError(
+        f"architectures names {named_first}, which is {' or '.join(having)}, "
+        f"but model_type says {quoted(config.model_type or '')}"
+    )
+
+
+def _within(config: Config, having: tuple[str, ...], classes: Classes) -> TypeAndConfig | None:
+    """The part of a config that is of one of these model types; of several the last, as there."""
+    unsaid = classes.inside(_stated(config, classes) or "")
+    found: TypeAndConfig | None = None
+    for key, value in config.values.items():
+        if isinstance(value, Mapping):
+            model_type = value.get("model_type") or unsaid.get(key)
+            current = classes.current_type(model_type) if isinstance(model_type, str) else None
+            if current in having:
+                found = TypeAndConfig(current, config.nested(key))
+    return found
+
+
+def _language_model(model_type: str, classes: Classes) -> str:
+    """What AutoModelForCausalLM builds of a model type, else its base class."""
+    names = classes.siblings(model_type)
+    return next((name for name in names if name.endswith("ForCausalLM")), names[0])
+
+
+def _notes(config: Config, known: str, chosen: TypeAndConfig, classes: Classes) -> list[str]:
+    notes = []
+    if chosen.config.path:
+        part = chosen.config.path.removesuffix(".")
+        notes.append(f"of the config only {part} counts, which is {chosen.model_type}")
+    if not config.architectures:
+        notes.append(f"the config names no architectures: taken as {known}")
+    elif classes.current(config.architectures[0]) == known != config.architectures[0]:
+        notes.append(f"{quoted(config.architectures[0])} is an older name of {known}")
+    elif not classes.types(config.architectures[0]):
+        declared = quoted(config.architectures[0])
+        notes.append(f"{declared} is not known here: taken as a checkpoint of {known}")
+    if len(config.architectures) > 1:
+        names = ", ".join(map(named, config.architectures[:_SHOWN]))
+        more = ", ..." if len(config.architectures) > _SHOWN else ""
+        notes.append(f"of the architectures {names}{more} the first counts")
+    return notes
+
+
+def _contradiction(config: Config, known: str, classes: Classes) -> str | None:
+    """A class that sees, say, over the config of the language model inside it."""
+    declared = config.architectures[0] if config.architectures else known
+    whole = classes.types(declared)
+    if not whole or classes.current(declared) == known:
+        return None
+    return (
+        f"architectures names {declared}, which is {' or '.join(whole)}, but model_type is that "
+        f"of the language model in one, {quoted(config.model_type or '')}: taken as a checkpoint "
+        f"of {known}"
+    )
+
+
+def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:
+    what = f"architecture {quoted(wanted)}" if wanted else "no architectures"
+    family = f"model_type {quoted(config.model_type)}" if config.model_type else "no model_type"
+    siblings = classes.siblings(config.model_type or "")
+    hint = f"; --as takes {', '.join(siblings)}" if siblings else ""
+    return f"{classes.unknown} {what}, {family}{hint}"

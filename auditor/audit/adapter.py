@@ -1,0 +1,238 @@
+"""An adapter under audit: its settings and its base's config -> what its file should hold.
+
+An adapter does not say which class its base was, how the modules were called in memory at the time,
+or how many labels the head got. The possible answers are few; the one that fits the file counts.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from auditor.analytic import Config, Expectation, catalogue, read_config
+from auditor.analytic.adapters import (
+    FILE,
+    AdaptedModel,
+    AdapterSettings,
+    expect,
+    forms,
+    is_prompt,
+    read_settings,
+    require_known,
+    saved_shapes,
+)
+from auditor.analytic.adapters.settings import HEADS
+from auditor.analytic.auto_classes import AUTO_MODEL
+from auditor.analytic.target import Refusal, TargetChoice
+from auditor.audit.expected import Implied, implied, siblings
+from auditor.checkpoint.snapshot import BaseModel, Snapshot
+from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import named, quoted
+from auditor.reconciler.reconcile import FamilyExpectations
+from auditor.tensors import StoredTensor
+
+
+class Adapted(NamedTuple):
+    """What an adapter's file should hold, and what the reader should know of it."""
+
+    implied: Implied
+    notes: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+
+class _Answer(NamedTuple):
+    """One way to read the settings, and how far the file is from it."""
+
+    expectation: Expectation
+    base: AdaptedModel
+    labels: int | None  # of the head, where the file has another number than the base's config
+    off: int  # tensors that either side lacks, or has in another shape
+
+
+def adapted(
+    snapshot: Snapshot, tensors: Iterable[StoredTensor], target: str | None
+) -> Adapted | Refusal:
+    """What the adapter and its base imply; `target` is the base's class where the user says it.
+
+    Raises CheckpointError for settings from which no adapter of this base can be built.
+    """
+    if snapshot.config is None:
+        raise ValueError("an adapter without its config")
+    settings = read_settings(snapshot.config.content, snapshot.config.name)
+    base = snapshot.base
+    try:
+        require_known(settings)
+        config = _base_config(settings, base)
+        stored = {tensor.name: tensor.shape for tensor in tensors}
+        answer = _best(_answers(settings, config, target, stored))
+    except SourceError as error:
+        return Refusal(error.reason, str(error))
+    family = FamilyExpectations(declared=answer.expectation, siblings=lambda: ())
+    return Adapted(
+        Implied(answer.expectation, family),
+        tuple(_notes(answer, base)) if base else (),
+        tuple(_unchecked(answer, settings)),
+    )
+
+
+def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
+    """The config of the base; SourceError if it cannot be had, or does not describe a base."""
+    if settings.base is None:
+        detail = f"{FILE} names no base model: nothing says what its layers are"
+        raise SourceError(Reason.NO_CONFIG, detail)
+    if base is None:
+        detail = f"the base of this adapter, {quoted(settings.base)}, was not asked for"
+        raise SourceError(Reason.NO_CONFIG, detail)
+    if base.config is None:
+        detail = f"the base of this adapter, {quoted(base.model)}, is not to be had: {base.detail}"
+        raise SourceError(base.reason or Reason.NO_CONFIG, detail)
+    try:
+        found = read_config(base.config.name, base.config.content)
+        _ = found.architectures, found.model_type, found.num_labels  # or else say what is wrong
+    except CheckpointError as error:
+        detail = f"the base of this adapter, {quoted(base.model)}, is broken: {error}"
+        raise SourceError(Reason.UNREADABLE, detail) from None
+    return found
+
+
+# --- the answers there are --------------------------------------------------------------------
+
+
+def _answers(
+    settings: AdapterSettings,
+    config: Config,
+    target: str | None,
+    stored: Mapping[str, tuple[int, ...] | None],
+) -> Iterator[_Answer | CheckpointError | SourceError]:
+    for name in _classes(settings, config, target):
+        try:
+            bases = _forms(config, name)
+        except SourceError as error:
+            yield error
+            continue
+        for base in bases:
+            try:
+                yield _answer(settings, base, stored)
+                labels = _labels(settings, base, config, stored)
+                if labels is not None:
+                    yield from _relabelled(settings, config, name, labels, stored)
+            except (CheckpointError, SourceError) as error:
+                yield error
+
+
+def _classes(settings: AdapterSettings, config: Config, target: str | None) -> Iterator[str | None]:
+    """The classes that the base may have been, the likeliest first; None: the one it declares.
+
+    Last what AutoModel builds: encoders of sentences are trained without the head of their base.
+    """
+    if target is not None:
+        yield target
+        return
+    known, ends = siblings(config.model_type or ""), HEADS.get(settings.task or "", ())
+    written = tuple(name for name in known if name == settings.base_class)
+    likely = written or tuple(name for name in known if ends and name.endswith(ends))
+    yield from likely
+    if not (config.architectures and config.architectures[0] in likely):
+        yield None
+    if settings.task in {None, "FEATURE_EXTRACTION"}:
+        yield AUTO_MODEL
+
+
+def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
+    """The base's modules by any of their names; SourceError where the class is not known."""
+    chosen: list[TargetChoice] = []
+    try:
+        found = implied(config, target, chosen.append)
+    except CheckpointError as error:
+        raise SourceError(Reason.UNREADABLE, f"no base can be built: {error}") from None
+    if isinstance(found, Refusal):
+        raise SourceError(found.reason, f"the base of this adapter: {found.detail}")
+    expectation = found.expectation
+    if expectation.origin == "oracle":
+        return forms(expectation, None)
+    return forms(expectation, catalogue.tree(chosen[-1].kind.config, expectation.target))
+
+
+def _answer(
+    settings: AdapterSettings, base: AdaptedModel, stored: Mapping[str, tuple[int, ...] | None]
+) -> _Answer:
+    expectation = expect(settings, base)
+    if not stored:  # a config alone: the likeliest answer is the first
+        return _Answer(expectation, base, None, 0)
+    shapes = {tensor.name: tensor.shape for tensor in expectation.tensors}
+    needed = (tensor for tensor in expectation.tensors if not tensor.role.optional)
+    off = sum(stored.get(tensor.name) != tensor.shape for tensor in needed)
+    return _Answer(expectation, base, None, off + sum(name not in shapes for name in stored))
+
+
+def _labels(
+    settings: AdapterSettings,
+    base: AdaptedModel,
+    config: Config,
+    stored: Mapping[str, tuple[int, ...] | None],
+) -> int | None:
+    """How many labels the stored head has, where that is the one thing in which it is another."""
+    found: set[int] = set()
+    declared = config.num_labels.value
+    for name, shape in saved_shapes(settings, base).items():
+        observed = stored.get(name)
+        if observed is None or observed == shape or not shape or shape[0] != declared:
+            continue
+        if observed[1:] == shape[1:] and observed[0] > 0:
+            found.add(observed[0])
+    return found.pop() if len(found) == 1 else None
+
+
+def _relabelled(
+    settings: AdapterSettings,
+    config: Config,
+    target: str | None,
+    labels: int,
+    stored: Mapping[str, tuple[int, ...] | None],
+) -> Iterator[_Answer]:
+    kept = {key: value for key, value in config.values.items() if key != "id2label"}
+    other = replace(config, values={**kept, "num_labels": labels})
+    for base in _forms(other, target):
+        yield _answer(settings, base, stored)._replace(labels=labels)
+
+
+def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer:
+    """The answer that is least off, the first of several; else the first doubt, or the fault."""
+    best: _Answer | None = None
+    doubts: list[SourceError] = []
+    faults: list[CheckpointError] = []
+    for answer in answers:
+        match answer:
+            case _Answer():
+                best = answer if best is None or answer.off < best.off else best
+                if not answer.off:
+                    break
+            case SourceError():
+                doubts.append(answer)
+            case CheckpointError():
+                faults.append(answer)
+    if best is not None:
+        return best
+    raise (*doubts, *faults)[0]
+
+
+# --- what is said of it -----------------------------------------------------------------------
+
+
+def _notes(answer: _Answer, base: BaseModel) -> Iterator[str]:
+    own, whole = answer.expectation.parameters, answer.base.expectation.parameters
+    share = f", {100 * own / whole:.2f} %" if whole else ""
+    yield f"{own:,} of {whole:,} parameters of {named(base.model)}{share}"
+    commit = f" at commit {base.commit}" if base.commit else ""
+    yield f"the base is {named(base.model)}{commit}: {base.origin}"
+    if answer.labels is not None:
+        yield f"the stored head is for {answer.labels} labels; the base's config has another number"
+
+
+def _unchecked(answer: _Answer, settings: AdapterSettings) -> Iterator[str]:
+    yield "the weights of the base: only its config is read"
+    if is_prompt(settings):
+        yield "whether the prompt fits the base: its shape is what the adapter's own settings say"
+    if answer.labels is not None:
+        yield "the number of labels: only the stored head says it"
+    if not answer.base.certain:
+        yield "which layers of the base are embeddings: their names alone tell"

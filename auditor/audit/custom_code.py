@@ -1,0 +1,74 @@
+"""Models whose class is the repository's own code, which is never run: compared only if it fits.
+
+transformers has a class for the same model type, and the repository's may be that one, or another
+one of the same name. The kinds of names tell: `encoder.layer.#.attention.self.Wqkv.weight` is no
+tensor of any BERT of transformers.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from auditor.analytic import Expectation, Role
+from auditor.audit.outcome import ModelAudit, unaudited
+from auditor.errors import Reason
+from auditor.messages import named, quoted
+from auditor.reconciler.findings import Finding, Missing, Unexpected
+from auditor.report import Report, Unaudited
+
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+
+
+def judged(
+    case: ModelAudit, outcome: Report | Unaudited, expectation: Expectation, custom: str
+) -> Report | Unaudited:
+    """The outcome, where the names are those of transformers' class; else that it is not compared.
+
+    `custom` is the class as auto_map names it.
+    """
+    target = expectation.target
+    if isinstance(outcome, Report) and (why := _misfit(outcome, expectation)):
+        return custom_code(case, custom, why)
+    note = f"auto_map names the repository's own class {quoted(custom)}; "
+    fits = f"its names are those of transformers' {target}, with which it is compared"
+    return replace(outcome, notes=(*outcome.notes, note + fits))
+
+
+def custom_code(
+    case: ModelAudit, custom: str, why: str, reason: Reason = Reason.CUSTOM_CODE
+) -> Unaudited:
+    """The expectation of a repository's own class is not known: what is stored is tallied."""
+    case.know(target=custom.rpartition(".")[2], expected=None, kv_cache=None)
+    detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
+    return unaudited(case, reason, f"{detail} run; {why}")
+
+
+def _misfit(outcome: Report, expectation: Expectation) -> str | None:
+    """A kind of names that only one side has; None: both have the same kinds."""
+    needed = {
+        tensor.name for tensor in expectation.tensors if tensor.role in {Role.PARAMETER, Role.TIED}
+    }
+    missing = _names(Missing, outcome.findings)
+    prefix = f"{expectation.prefix}." if expectation.prefix else ""
+    known = _kinds(tensor.name.removeprefix(prefix) for tensor in expectation.tensors)
+    strange = _kinds(name.removeprefix(prefix) for name in _names(Unexpected, outcome.findings))
+    if more := sorted(strange - known):
+        return f"transformers' {expectation.target} has no {named(more[0])}{_rest(more)}"
+    if lacking := sorted(_kinds(missing) - _kinds(needed.difference(missing))):
+        has = f"transformers' {expectation.target} has {named(lacking[0])}{_rest(lacking)}"
+        return f"{has}, and no file stores it"
+    return None
+
+
+def _names(kind: type[Missing | Unexpected], findings: Iterable[Finding]) -> list[str]:
+    return [name for one in findings if isinstance(one, kind) for name in one.names]
+
+
+def _kinds(names: Iterable[str]) -> frozenset[str]:
+    """`layer.#.q.weight` of layer.0.q.weight: a layer too many is no other architecture."""
+    return frozenset(_NUMBER.sub("#", name) for name in names)
+
+
+def _rest(kinds: list[str]) -> str:
+    more = len(kinds) - 1
+    return f" and {more:,} more kind{'s' if more > 1 else ''} of names" if more else ""

@@ -1,0 +1,226 @@
+"""Where an expectation comes from: the closed form; without a closed form, the oracle.
+
+The one place that knows of both; another source is another Source.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from auditor.analytic import Config, Expectation, Role, catalogue, sentence_transformers
+from auditor.analytic.auto_classes import is_auto
+from auditor.analytic.catalogue import Sibling
+from auditor.analytic.config_classes import FaultyConfigError, worded
+from auditor.analytic.repository_loader import Loader
+from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
+from auditor.analytic.ties import heads_apart, untied
+from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.messages import quoted
+from auditor.reconciler.findings import FormulaDisputed
+from auditor.reconciler.formula_disputed import disputes
+from auditor.reconciler.reconcile import FamilyExpectations
+
+if TYPE_CHECKING:
+    from auditor.oracle.client import Oracle
+
+_EXTRA = "pip install 'hf-audit[oracle]'"
+
+
+def said_of(expectation: Expectation) -> tuple[str, ...]:
+    """Why the class cannot be built, though its shapes follow: a sentence each."""
+    return tuple(worded(fault, expectation.target) for fault in expectation.faults)
+
+
+def reasons(error: CheckpointError) -> tuple[str, ...]:
+    """Why nothing follows from a config: a sentence each."""
+    if isinstance(error, FaultyConfigError):
+        return tuple(worded(fault, error.target) for fault in error.faults)
+    return (str(error),)
+
+
+class ExpectationSource(Classes, Protocol):
+    """Who can say what a config implies for the classes that it knows."""
+
+    def expect(
+        self, config: Config, target: str, /, *, depth: int | None = None
+    ) -> Expectation: ...
+
+    def sibling(self, config: Config, target: str, /) -> Sibling: ...
+
+
+class Implied(NamedTuple):
+    """What a config implies for the class that the audit is for."""
+
+    expectation: Expectation
+    family: FamilyExpectations
+
+
+def _oracle() -> "Oracle | None":
+    """Transformers, if it is installed."""
+    from auditor.oracle import client  # noqa: PLC0415 - 10 ms, and most audits have a closed form
+
+    return client.available()
+
+
+def siblings(model_type: str) -> tuple[str, ...]:
+    """The classes of a model type, as whoever knows it lists them."""
+    oracle = _oracle() if not catalogue.siblings(model_type) else None
+    return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)
+
+
+def implied(  # noqa: PLR0913 - what is asked for, and what is known of the files
+    config: Config,
+    target: str | None,
+    chosen: Callable[[TargetChoice], None],
+    *,
+    loader: Loader | None = None,
+    depth: int | None = None,
+    stored: Callable[[], Collection[str] | None] = tuple,
+) -> Implied | Refusal:
+    """The expectation of the first source that knows the architecture.
+
+    Its modules are known down to `depth` (None: all), and one further: a file without the base
+    model's prefix has them one level higher.
+    `chosen` is told the class as soon as there is one. `stored` says the names in the files, which
+    decide about a head that the config says is not tied; None: there are no files. Raises
+    CheckpointError for a config from which no model can be built.
+    """
+    further = None if depth is None else depth + 1
+    found = _first(config, partial(choose, target=target, loader=loader), chosen, further)
+    if isinstance(found, Refusal) or not (apart := heads_apart(config, found.expectation, stored)):
+        return found
+    again = replace(config, apart=True)
+    found = _first(again, partial(choose, target=target, loader=loader), lambda _: None, further)
+    if isinstance(found, Refusal):
+        return found
+    left = [one.name for one in found.expectation.tensors if one.role is Role.TIED]
+    return found._replace(expectation=untied(found.expectation, {*left} & {*apart}))
+
+
+def _first(
+    config: Config,
+    choosing: Callable[..., TargetChoice | Refusal],
+    chosen: Callable[[TargetChoice], None],
+    depth: int | None,
+) -> Implied | Refusal:
+    """By the closed form; without a closed form, by the oracle."""
+
+    def asked(classes: ExpectationSource) -> TargetChoice | Refusal:
+        return choosing(config, classes=classes)
+
+    found = _by(catalogue, asked, chosen, depth)
+    if isinstance(found, Implied) or found.reason is not Reason.UNKNOWN_ARCHITECTURE:
+        return found
+    oracle = _oracle()
+    if oracle is None:
+        return found._replace(detail=f"{found.detail}; {_EXTRA} would let transformers answer")
+    return _by(oracle, asked, chosen, depth)
+
+
+def of_module(config: Config, kind: str) -> Implied | Refusal:
+    """The same of a module of sentence-transformers, whose class modules.json names."""
+    if kind not in sentence_transformers.KINDS:
+        detail = f"no closed form is known for {quoted(kind)} of sentence-transformers"
+        return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
+    expectation = sentence_transformers.expect(config, kind)
+    return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
+
+
+def of_diffusers(config: Config) -> Refusal | None:
+    """Why nothing is expected of a config that is of diffusers; None: it is of none of its classes.
+
+    transformers writes no `_class_name`, and diffusers neither model_type nor architectures.
+    """
+    kind = config.values.get("_class_name")
+    if not isinstance(kind, str) or config.model_type or config.architectures:
+        return None
+    detail = f"no closed form is known for {quoted(kind)}, a class of diffusers"
+    return Refusal(Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled")
+
+
+def _by(
+    source: ExpectationSource,
+    asked: Callable[[ExpectationSource], TargetChoice | Refusal],
+    chosen: Callable[[TargetChoice], None],
+    depth: int | None,
+) -> Implied | Refusal:
+    try:
+        choice = asked(source)
+        if isinstance(choice, Refusal):
+            return choice
+        chosen(choice)
+        expectation = source.expect(choice.kind.config, choice.target, depth=depth)
+        declared = expectation
+        if choice.declared != choice.target:
+            declared = source.expect(choice.of_declared.config, choice.declared, depth=0)
+    except SourceError as error:  # a tower may be of a model type that is not known here
+        return Refusal(error.reason, str(error))
+
+    def siblings() -> tuple[Sibling, ...]:
+        """Built only when a tensor asks for them."""
+        each = (_siblings(source, kind.config, kind.model_type) for kind in choice.kin)
+        return tuple(chain.from_iterable(each))
+
+    family = FamilyExpectations(declared=declared, siblings=siblings, spares=choice.spares)
+    return Implied(expectation, family)
+
+
+def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Iterator[Sibling]:
+    for name in source.siblings(model_type):
+        try:
+            yield source.sibling(config, name)
+        except CheckpointError:
+            continue  # of this config there is no such model
+        except SourceError as error:
+            if error.reason is Reason.TOO_LARGE:
+                return  # the next one would take as long
+
+
+# --- what is asked for by name ----------------------------------------------------------------
+
+
+def require(target: str) -> None:
+    """Raise UsageError for a class that no source knows; what an auto class is, the model says."""
+    if catalogue.known(target) or is_auto(target):
+        return
+    oracle = _oracle()
+    if oracle is None:
+        further = f"{_EXTRA} would add the classes of transformers"
+    elif not oracle.types(target):
+        further = f"{oracle.name} has no such model class"
+    else:
+        return
+    known = "audit architectures lists what is"
+    raise UsageError(f"no closed form is known for {quoted(target)}; {known}; {further}")
+
+
+def require_oracle() -> None:
+    """Raise UsageError if no oracle can give a second opinion."""
+    if _oracle() is None:
+        raise UsageError(f"a second opinion needs torch and transformers: {_EXTRA}")
+
+
+def _parameters(expectation: Expectation) -> frozenset[str]:
+    return frozenset(one.name for one in expectation.tensors if one.role is Role.PARAMETER)
+
+
+class Opinion(NamedTuple):
+    """What a second opinion came to."""
+
+    findings: tuple[FormulaDisputed, ...] = ()
+    unchecked: tuple[str, ...] = ()  # why there is no second opinion, a sentence each
+
+
+def second_opinion(config: Config, expectation: Expectation) -> Opinion:
+    """The oracle's, of a closed form."""
+    oracle = _oracle()
+    if oracle is None or expectation.origin == "oracle":
+        return Opinion(unchecked=("a second opinion: there is only one to be had",))
+    try:
+        second = oracle.expect(config, expectation.target)
+    except (CheckpointError, SourceError) as error:
+        return Opinion(unchecked=(f"a second opinion: {error}",))
+    second = untied(second, heads_apart(config, second, lambda: _parameters(expectation)))
+    return Opinion(findings=tuple(disputes(expectation, second)))

@@ -1,0 +1,260 @@
+"""One model: what its config implies, what its files hold, and both compared."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from auditor.analytic import Config
+from auditor.analytic.kv_cache import kv_cache
+from auditor.analytic.target import Refusal
+from auditor.audit.custom_code import custom_code, judged
+from auditor.audit.declaration import Declaration
+from auditor.audit.expected import (
+    Implied,
+    Opinion,
+    implied,
+    of_diffusers,
+    of_module,
+    reasons,
+    said_of,
+    second_opinion,
+)
+from auditor.audit.outcome import (
+    UNPACKED,
+    ModelAudit,
+    PackedWeights,
+    no_weights,
+    report,
+    unaudited,
+    without_expectation,
+)
+from auditor.audit.read_declaration import is_gguf, module_of, said, where
+from auditor.checkpoint.selecting import ADAPTER_CONFIG
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.manifest import ManifestEntry
+from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.layouts import unknown, unpack, written
+from auditor.layouts.declared import declaration
+from auditor.layouts.fused import separated
+from auditor.layouts.packing import PLAIN, Declared, apart
+from auditor.reconciler.contents import contents
+from auditor.reconciler.findings import BadConfig, BadIndex
+from auditor.reconciler.ignore import Ignore
+from auditor.reconciler.matching import shapes_of
+from auditor.reconciler.other_model import drafting_notes, listed_size_rule
+from auditor.reconciler.stored_form import as_stored
+from auditor.reconciler.unusual_names import piece, unindexed
+from auditor.report import Report, Unaudited, expected_side
+
+
+def examine_model(  # noqa: PLR0913 - one keyword for each choice a caller has
+    snapshot: Snapshot,
+    *,
+    requested: str,
+    target: str | None = None,
+    entry: ManifestEntry | None = None,
+    depth: int | None = None,
+    ignore: tuple[Ignore, ...] = (),
+    oracle: bool = False,
+    weights: bool = True,
+) -> Report | Unaudited:
+    """Audit one model; `entry` is what the manifest of a repository of several says of it.
+
+    Without `weights` it is taken for a config alone.
+    """
+    held = snapshot if weights else replace(snapshot, heads=(), index=None, unopened=())
+    case = ModelAudit(snapshot, contents(held), depth, ignore, {}, [])
+    case.know(
+        requested=requested,
+        model=snapshot.model,
+        commit=snapshot.commit,
+        source=snapshot.source,
+        origin=snapshot.origin,
+        fetched=snapshot.fetched,
+        target=target or module_of(entry),
+        notes=case.found.notes,
+    )
+    if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
+        return _adapter(case, target)
+    return _model(case, target, entry, oracle=oracle)
+
+
+def _model(
+    case: ModelAudit, target: str | None, entry: ManifestEntry | None, *, oracle: bool
+) -> Report | Unaudited:
+    """A model of transformers, or a module of sentence-transformers."""
+    module = module_of(entry)
+    custom: str | None = None
+    try:
+        says = said(case.snapshot, entry)
+        if says is None:
+            return _unsaid(case)
+        custom = None if target else says.custom_class
+        if custom is not None:  # what transformers' own config class refuses is no matter to it
+            says = says._replace(config=replace(says.config, checked=False))
+        case = case.knowing((*says.findings, *_unindexed(case.snapshot, says)))
+        found = _expected(case, says, target, module, oracle=oracle and not module)
+    except (CheckpointError, SourceError) as error:
+        return _without(case, error, custom)
+    if isinstance(found, Refusal):
+        return _without(case, SourceError(found.reason, found.detail), custom)
+    outcome = _compared(case, found)
+    return outcome if custom is None else judged(case, outcome, found.implied.expectation, custom)
+
+
+def _without(
+    case: ModelAudit, error: CheckpointError | SourceError, custom: str | None
+) -> Report | Unaudited:
+    """Nothing follows from the config; `custom` is the class of the repository's own code."""
+    if isinstance(error, SourceError):
+        if custom is not None:
+            return custom_code(case, custom, str(error), error.reason)
+        return unaudited(case, error.reason, str(error))
+    if custom is not None:
+        return custom_code(case, custom, str(error))
+    bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in reasons(error))
+    return without_expectation(case, *bad)
+
+
+class _Expected(NamedTuple):
+    """What the config says, and what follows from it."""
+
+    config: Config
+    implied: Implied
+    declared: Declared | None
+    opinion: Opinion
+
+
+def _expected(
+    case: ModelAudit, says: Declaration, target: str | None, module: str | None, *, oracle: bool
+) -> _Expected | Refusal:
+    """Raises CheckpointError for a config from which nothing follows."""
+    config, snapshot = says.config, case.snapshot
+    drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
+    notes = (*case.found.notes, *says.notes, *drafts)
+    case.know(declared=config.architectures, model_type=config.model_type, notes=notes)
+    if module:
+        found = of_module(config, module)
+    else:
+        chosen = partial(case.know_choice, said=notes)
+        found = _of_diffusers(case, config) or implied(
+            config,
+            target or says.target,
+            chosen,
+            loader=says.loader,
+            depth=case.depth,
+            stored=partial(_stored_names, case),
+        )
+    if isinstance(found, Refusal):
+        return found
+    expectation = found.expectation
+    case.contradictions.extend(said_of(expectation))
+    opinion = second_opinion(config, expectation) if oracle else Opinion()
+    declared = says.declared or _declared(config, snapshot)
+    _ = config.dtype  # raises here, and not later, if the value is not a dtype
+    case.know(expected=expected_side(expectation), kv_cache=kv_cache(expectation, config.values))
+    return _Expected(config, found, declared, opinion)
+
+
+def _unindexed(snapshot: Snapshot, says: Declaration) -> tuple[BadIndex, ...]:
+    """That several files have no index; asked of the few models of which it may be true."""
+    if snapshot.index is not None or len(snapshot.heads) == 1:
+        return ()
+    return tuple(unindexed(snapshot, says.declared or _declared(says.config, snapshot)))
+
+
+def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
+    files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
+    return declaration(config.values, files)
+
+
+def _stored_names(case: ModelAudit) -> Collection[str] | None:
+    """The names of what is stored, in files that were read or not; None: nothing is here."""
+    if case.found.empty:
+        return None
+    hidden = (name for item in case.found.unread for name in item.names or ())
+    return {*(tensor.name for tensor in case.found.tensors), *hidden}
+
+
+def _of_diffusers(case: ModelAudit, config: Config) -> Refusal | None:
+    found = of_diffusers(config)
+    if found is not None:
+        case.know(target=str(config.values["_class_name"]))
+    return found
+
+
+def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
+    config, declared, expected = found.config, found.declared, found.implied.expectation
+    if case.found.empty:
+        model = case.snapshot.model
+        detail = f"{model} is a config alone: there are no weights to compare it with"
+        files = () if declared else case.snapshot.files
+        sizes = listed_size_rule(files, expected, config.dtype)
+        return no_weights(case, expected, detail, *found.opinion.findings, *sizes)
+    packer = unknown(declared) if declared is not None else None
+    if packer is not None:
+        detail = f"the weights are packed by {packer}: its layout is not known here"
+        return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
+    unseen, shapes = case.found.unseen, shapes_of(expected)
+    tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
+    try:
+        unpacked = unpack(tensors, declared, shapes)
+        packed = declared.method if declared else None
+        packed = packed if unpacked is PLAIN else unpacked.layout
+        if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
+            unpacked = separated(unpacked, tensors, shapes)
+    except CheckpointError as error:
+        file = declared.where if declared else where(case.snapshot)
+        return without_expectation(case, BadConfig(file=file, reason=str(error)))
+    told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
+    packing = PackedWeights(apart(unpacked, unseen, blind=case.found.blind), told, packed)
+    names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
+    implied = found.implied if packed else _as_stored(case, found.implied, names)
+    return report(case, config.dtype, implied, packing, found.opinion)
+
+
+def _as_stored(case: ModelAudit, implied: Implied, names: Collection[str]) -> Implied:
+    """The same in the form in which the tensors of these names are stored, disk's or memory's."""
+    if not implied.expectation.loading.converters:
+        return implied
+    expectation, family = as_stored(implied.expectation, names), implied.family
+    if expectation is implied.expectation:
+        return implied
+    case.know(expected=expected_side(expectation))
+    whole = family.declared is implied.expectation
+    declared = expectation if whole else as_stored(family.declared, names)
+    return Implied(expectation, replace(family, declared=declared))
+
+
+def _adapter(case: ModelAudit, target: str | None) -> Report | Unaudited:
+    """The same of an adapter: what it should hold follows from its config and its base's."""
+    from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
+
+    try:
+        found = adapted(case.snapshot, case.found.tensors, target)
+    except CheckpointError as error:
+        return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
+    if isinstance(found, Refusal):
+        return unaudited(case, found.reason, found.detail)
+    expectation = found.implied.expectation
+    case.know(target=expectation.target, model_type=expectation.model_type)
+    case.know(notes=(*case.found.notes, *found.notes), expected=expected_side(expectation))
+    if case.found.empty:
+        detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
+        return no_weights(case, expectation, detail)
+    return report(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
+
+
+def _unsaid(case: ModelAudit) -> Report | Unaudited:
+    """No file says what to expect, or the one that would is broken."""
+    if is_gguf(case.snapshot):
+        return without_expectation(case)
+    model = case.snapshot.model
+    if name := piece(case.snapshot):
+        detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
+        return unaudited(
+            case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"
+        )
+    detail = f"{model} has no config.json: nothing says what its tensors should be"
+    return unaudited(case, Reason.NO_CONFIG, detail)

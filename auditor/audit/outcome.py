@@ -1,0 +1,259 @@
+"""One model under examination, and the ways in which that ends."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from auditor.analytic import Expectation
+from auditor.analytic.target import TargetChoice
+from auditor.audit.expected import Implied, Opinion
+from auditor.audit.read_declaration import where
+from auditor.checkpoint.filenames import dtype_of
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.errors import Reason
+from auditor.layouts import learned
+from auditor.layouts.packing import PLAIN, Apart, Unpacked, WrittenTensor, apart
+from auditor.messages import listed
+from auditor.reconciler.contents import Contents
+from auditor.reconciler.duplicates import once
+from auditor.reconciler.file_rules import dtype_rule
+from auditor.reconciler.findings import BadConfig, Finding
+from auditor.reconciler.ignore import Ignore, split
+from auditor.reconciler.index_rules import by_files, judged
+from auditor.reconciler.module_rows import compared, expected_only, stored_only
+from auditor.reconciler.other_model import other_model_rule, other_names_note
+from auditor.reconciler.other_weights import besides
+from auditor.reconciler.predicted_load import predict
+from auditor.reconciler.reconcile import Reconciled, reconcile
+from auditor.reconciler.status import Fate
+from auditor.reconciler.torch_copies import twin_findings, uncompared, unread_twins
+from auditor.reconciler.weight_memory import weights
+from auditor.report import Report, Unaudited, in_order, observed_side, residual
+from auditor.walker import Shallow, Walk, depth_within, walk
+
+# Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
+# What nothing expects is named in findings, and has rows for its outline.
+MOST_MODULES = 120_000
+MOST_STRANGE_MODULES = 10_000
+
+
+class PackedWeights(NamedTuple):
+    """How the weights are packed."""
+
+    apart: Apart
+    written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
+    method: str | None = None  # by what they are packed; None: what is stored is the model's
+
+
+UNPACKED = PackedWeights(apart(PLAIN, ()), MappingProxyType({}))
+
+
+class ModelAudit(NamedTuple):
+    """One snapshot under examination."""
+
+    snapshot: Snapshot
+    found: Contents
+    depth: int | None
+    ignore: tuple[Ignore, ...]
+    shared: dict[str, Any]  # fields of the outcome that are known so far
+    contradictions: list[str]  # of the config with itself, where its shapes follow all the same
+
+    def know(self, **fields: Any) -> None:
+        self.shared.update(fields)
+
+    def knowing(self, findings: tuple[Finding, ...]) -> "ModelAudit":
+        """The case with more that was found of its files."""
+        found = replace(self.found, findings=(*self.found.findings, *findings))
+        return self._replace(found=found) if findings else self
+
+    def know_choice(self, choice: TargetChoice, said: tuple[str, ...]) -> None:
+        notes = (*said, *choice.notes)
+        self.know(target=choice.target, model_type=choice.model_type, notes=notes)
+        if choice.contradiction:
+            self.contradictions.append(choice.contradiction)
+
+
+# --- it is compared ---------------------------------------------------------------------------
+
+
+def report(
+    case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
+) -> Report:
+    found, (expectation, family), packed = case.found, implied, packing.apart
+    unpacked = packed.read
+    shapes = not found.names_only
+    reconciled = reconcile(
+        found.tensors,
+        expectation,
+        family,
+        indexed=found.index.weight_map if found.index else {},
+        unread=found.unread,
+        unpacked=unpacked,
+        behind=packed.behind,
+        shared=found.shared,
+    )
+    foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
+    names = (one.tensor.name for one in reconciled.strangers if one.fate & foreign)
+    shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)
+    walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
+    index = judged(
+        found,
+        case.snapshot,
+        walked.total,
+        reconciled,
+        written=packing.written,
+        declared=dtype,
+        parameters=expectation.parameters,
+    )
+    layout = None if unpacked is PLAIN else unpacked.layout
+    rows = weights(reconciled, walked) if shapes else ()
+    observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=rows)
+    findings = (
+        *found.findings,
+        *contradictions(case),
+        *reconciled.findings,
+        *opinion.findings,
+        *_dtypes(found, dtype, reconciled, walked),
+        *index.findings,
+        *_other_model(case, reconciled, expectation),
+        *twin_findings(case.snapshot, found),
+        *besides(case.snapshot),
+    )
+    stand, left_out = split(findings, case.ignore)
+    case.know(notes=(*case.shared.get("notes", ()), *index.notes))
+    loads = predict(found, expectation, reconciled, findings, packing.method)
+    return Report(
+        observed=observed,
+        load_report=loads.report,
+        in_memory=loads.in_memory,
+        modules=compared(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
+        findings=in_order(stand),
+        ignored=in_order(left_out),
+        unchecked=(
+            *_unchecked(found, dtype, unpacked, index.unchecked),
+            *_twins(case.snapshot, found),
+            *opinion.unchecked,
+            *loads.unchecked,
+        ),
+        residual=residual(observed, expectation.parameters, findings),
+        **case.shared,
+    )
+
+
+def _shallow(
+    case: ModelAudit, names: Iterable[str], fates: int | None, most: int
+) -> Shallow | None:
+    """How deep modules of those fates are listed, which is said where it is not all the way."""
+    depth = depth_within(names, most)
+    if depth is None:
+        return None
+    whose = "of tensors that nothing expects " if fates else ""
+    note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
+    case.know(notes=(*case.shared.get("notes", ()), note))
+    return Shallow(fates, depth)
+
+
+def _dtypes(
+    found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk
+) -> Iterator[Finding]:
+    """Held to what the config declares; the variant's, where its name says one."""
+    dtypes = frozenset(walked.by_dtype())
+    if found.variant and (own := dtype_of(found.variant)):
+        yield from dtype_rule(reconciled, own, dtypes, by=f"the variant {found.variant}")
+    else:
+        yield from dtype_rule(reconciled, dtype, dtypes)
+
+
+def contradictions(case: ModelAudit) -> Iterator[Finding]:
+    for reason in case.contradictions:
+        yield BadConfig(file=where(case.snapshot), reason=reason)
+
+
+def _other_model(
+    case: ModelAudit, reconciled: Reconciled, expectation: Expectation
+) -> Iterator[Finding]:
+    total = case.found.index.total_size if case.found.index else None
+    if note := other_names_note(reconciled, expectation, total):
+        case.know(notes=(*case.shared.get("notes", ()), note))
+    if case.snapshot.config is not None:
+        file = case.snapshot.config.name
+        yield from other_model_rule(reconciled, expectation, file, total)
+
+
+def _unchecked(
+    found: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
+) -> Iterator[str]:
+    """What this audit did not compare."""
+    yield "values: only headers are read, no weight is"
+    if found.names_only:
+        yield "shapes and dtypes: shards are not here, their names come from the index"
+    yield from of_index
+    if dtype is None:
+        yield "the dtype: the config declares none for the whole model"
+    if found.unread:
+        yield f"{found.unread_files} weight file(s) that could not be read"
+    if found.blind and unpacked is not PLAIN:
+        yield "what packed tensors lack: a file that could not be read may hold it"
+
+
+def _twins(snapshot: Snapshot, found: Contents) -> Iterator[str]:
+    if files := unread_twins(snapshot):
+        yield f"{listed(files)}: not compared with the audited files (audit with --twins to do so)"
+    if files := uncompared(snapshot, found):
+        yield f"{listed(files)}: not compared, for the audited files are not all there"
+
+
+# --- there is nothing to compare ---------------------------------------------------------------
+
+
+def no_weights(
+    case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
+) -> Unaudited:
+    """A config alone: what it implies is known, and nothing was audited."""
+    case.know(modules=expected_only(expectation, depth=case.depth))
+    _know_findings(case, *contradictions(case), *findings)
+    return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **case.shared)
+
+
+def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
+    """The config is broken: what is stored is tallied, and compared with nothing."""
+    _know_findings(case, *bad, *contradictions(case), *_of_files(case, _know_stored(case)))
+    unchecked = ("everything: the config does not say what to expect",)
+    return Report(unchecked=unchecked, residual=None, **case.shared)
+
+
+def unaudited(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
+    """Nothing can be expected; what is stored is tallied all the same."""
+    _know_findings(case, *contradictions(case), *_of_files(case, _know_stored(case)))
+    return Unaudited(reason=reason, detail=detail, **case.shared)
+
+
+def _know_findings(case: ModelAudit, *findings: Finding) -> None:
+    stand, left_out = split(findings, case.ignore)
+    case.know(findings=in_order(stand), ignored=in_order(left_out))
+
+
+def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
+    """What the files contradict by themselves, whatever the architecture."""
+    found, snapshot = case.found, case.snapshot
+    yield from found.findings
+    yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
+    yield from by_files(found, snapshot, walked.total)
+    yield from twin_findings(snapshot, found)
+    yield from besides(snapshot)
+
+
+def _know_stored(case: ModelAudit) -> Walk:
+    """What is stored, as far as headers tell what is learned."""
+    found = case.found
+    counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
+    shallow = _shallow(case, (tensor.name for tensor in found.tensors), None, MOST_MODULES)
+    walked = walk(once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
+    if not found.empty:
+        shapes = not found.names_only
+        case.know(
+            observed=observed_side(walked, case.snapshot, shapes=shapes),
+            modules=stored_only(walked, shapes=shapes),
+        )
+    return walked

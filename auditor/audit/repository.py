@@ -1,0 +1,241 @@
+"""The outcome of a repository that holds several models, made of the outcomes of each."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from auditor.audit.components import ROOT, ComponentAudit, ComponentAudits, pieces
+from auditor.audit.guard import outcome_of
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.errors import Reason, UsageError
+from auditor.messages import listed
+from auditor.reconciler.ignore import Ignore, split
+from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.weight_memory import Weights
+from auditor.report import Expected, Observed, Report, Unaudited, in_order
+
+
+def examine_repository(
+    snapshot: Snapshot,
+    one: Callable[..., Report | Unaudited],
+    *,
+    requested: str,
+    target: str | None,
+    ignore: tuple[Ignore, ...],
+) -> Report | Unaudited:
+    """Audit each model of a snapshot by `one`, and say what they come to.
+
+    The `target` is for the repository's own model; UsageError if the repository has no model of its
+    own. If that is the only model, its outcome is the repository's.
+    """
+    of = pieces(snapshot)
+    root = next((piece for piece in of.pieces if not piece.folder), None)
+    if target is not None and root is None:
+        raise UsageError(f"--as names one class, and {snapshot.model} holds several models")
+    if root and len(of.pieces) == 1 and not of.findings:
+        alone = replace(snapshot, manifest=None, components=())
+        return one(alone, target=target, entry=root.entry)
+    parts = tuple(
+        replace(_guarded_part(piece, one, requested, target), component=piece.component)
+        for piece in of.pieces
+    )
+    return whole(snapshot, of, parts, requested=requested, ignore=ignore)
+
+
+def _guarded_part(
+    piece: ComponentAudit,
+    one: Callable[..., Report | Unaudited],
+    requested: str,
+    target: str | None,
+) -> Report | Unaudited:
+    def crashed(detail: str) -> Unaudited:
+        return Unaudited(
+            requested=requested,
+            model=piece.snapshot.model,
+            commit=piece.snapshot.commit,
+            source=piece.snapshot.source,
+            origin=piece.snapshot.origin,
+            reason=Reason.CRASHED,
+            detail=f"{piece.component}: {detail}",
+        )
+
+    return outcome_of(lambda: _part(piece, one, requested, target), crashed, UsageError)
+
+
+def _part(
+    piece: ComponentAudit,
+    one: Callable[..., Report | Unaudited],
+    requested: str,
+    target: str | None,
+) -> Report | Unaudited:
+    snapshot, entry = piece.snapshot, piece.entry
+    if not (snapshot.heads or snapshot.index) and (unread := piece.weights):
+        detail = f"{piece.component} has no weights under a name that is looked for, "
+        return Unaudited(
+            requested=requested,
+            model=snapshot.model,
+            commit=snapshot.commit,
+            source=snapshot.source,
+            origin=snapshot.origin,
+            target=entry.kind if entry else None,
+            reason=Reason.NO_SAFETENSORS,
+            detail=f"{detail}such as model.safetensors; it has {listed(unread)}",
+        )
+    return one(snapshot, target=None if piece.folder else target, entry=entry)
+
+
+# --- the whole --------------------------------------------------------------------------------
+
+
+def whole(
+    snapshot: Snapshot,
+    of: ComponentAudits,
+    parts: tuple[Report | Unaudited, ...],
+    *,
+    requested: str,
+    ignore: tuple[Ignore, ...] = (),
+) -> Report | Unaudited:
+    """What all parts come to: a Report where one has a finding or all could be reconciled.
+
+    Counts are sums over the parts, and known where they are known of each.
+    """
+    stand, left_out = split(of.findings, ignore)
+    shared: dict[str, Any] = {
+        "requested": requested,
+        "model": snapshot.model,
+        "commit": snapshot.commit,
+        "source": snapshot.source,
+        "origin": snapshot.origin,
+        "target": of.target,
+        "expected": _expected(parts),
+        "observed": (observed := _observed(parts)),
+        "modules": tuple(_rows(parts, observed)),
+        "findings": in_order(stand),
+        "ignored": in_order(left_out),
+        "unchecked": (*of.unchecked, *_unchecked(parts)),
+        "fetched": snapshot.fetched,
+        "parts": parts,
+    }
+    report = Report(residual=_residual(parts), **shared)
+    if not parts and report.verdict == "clean":
+        detail = f"{snapshot.model} holds no weights of the components that it names"
+        return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **shared)
+    unaudited = [part for part in parts if isinstance(part, Unaudited)]
+    crashed = next((part for part in unaudited if part.reason is Reason.CRASHED), None)
+    if crashed:  # whatever the others hold: nothing that we failed at passes for seen
+        return Unaudited(reason=Reason.CRASHED, detail=crashed.detail, **shared)
+    if report.verdict == "findings" or not unaudited:
+        return report
+    reason, count = unaudited[0].reason, f"{len(unaudited)} of {len(parts)}"
+    names = listed([part.component or ROOT for part in unaudited])
+    detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
+    return Unaudited(reason=reason, detail=f"{detail}{unaudited[0].detail}", **shared)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None)
+
+
+def _residual(parts: Iterable[Report | Unaudited]) -> int | None:
+    return _sum(part.residual if isinstance(part, Report) else None for part in parts)
+
+
+def _expected(parts: tuple[Report | Unaudited, ...]) -> Expected | None:
+    every = [part.expected for part in parts if part.expected]
+    if not every or len(every) < len(parts):
+        return None
+    libraries = [one.library for one in every if one.library]
+    return Expected(
+        origin="oracle" if any(one.origin == "oracle" for one in every) else "closed-form",
+        tensors=sum(one.tensors for one in every),
+        parameters=sum(one.parameters for one in every),
+        formula=" + ".join(str(one.parameters) for one in every),
+        library=libraries[0] if libraries else None,
+    )
+
+
+def _observed(parts: tuple[Report | Unaudited, ...]) -> Observed | None:
+    held = [part.observed for part in parts if part.observed]
+    if not held:
+        return None
+    by_dtype: dict[str, int] = {}
+    for dtype, elements in (pair for one in held for pair in one.by_dtype):
+        by_dtype[dtype] = by_dtype.get(dtype, 0) + elements
+    files = (tally for one in held for tally in one.by_file)
+    layouts = {one.layout for one in held if one.layout}
+    return Observed(
+        files=sum(one.files for one in held),
+        bytes=_sum(one.bytes for one in held),
+        tensors=sum(one.tensors for one in held),
+        elements=_sum(one.elements for one in held),
+        parameters=_sum(one.parameters for one in held),
+        trainable=_sum(one.trainable for one in held),
+        by_dtype=tuple(sorted(by_dtype.items())),
+        by_file=tuple(sorted(files, key=lambda tally: tally.name)),
+        layout=", ".join(sorted(layouts)) or None,
+        weights=tuple(_weights(held)) if all(one.weights for one in held) else (),
+    )
+
+
+def _weights(held: Iterable[Observed]) -> Iterator[Weights]:
+    rows: dict[str, list[Weights]] = {}
+    for row in (row for one in held for row in one.weights):
+        rows.setdefault(row.dtype, []).append(row)
+    for dtype, each in sorted(rows.items()):
+        yield Weights(
+            dtype=dtype,
+            tensors=sum(row.tensors for row in each),
+            parameters=sum(row.parameters for row in each),
+            bytes=sum(row.bytes for row in each),
+        )
+
+
+def _rows(parts: tuple[Report | Unaudited, ...], observed: Observed | None) -> Iterator[ModuleRow]:
+    """A row for the whole, and one for each part: that of its root, under its folder."""
+    roots = [(part.component or ROOT, part.modules[0]) for part in parts if part.modules]
+    if not roots:
+        return
+    held = observed or Observed(
+        files=0, bytes=None, tensors=0, elements=None, parameters=None, trainable=None
+    )
+    stored = held.parameters
+    rows = [
+        row._replace(prefix=name, depth=1, share=_share(row.parameters, stored))
+        for name, row in roots
+    ]
+    statuses = {row.status for row in rows}
+    expected = _sum(row.expected for row in rows) if len(rows) == len(parts) else None
+    yield ModuleRow(
+        prefix="",
+        depth=0,
+        tensors=held.tensors,
+        elements=held.elements,
+        parameters=stored,
+        trainable=held.trainable,
+        bytes=held.bytes,
+        share=_share(stored, stored),
+        expected=expected,
+        difference=None if stored is None or expected is None else stored - expected,
+        formula=None,
+        status=statuses.pop() if len(statuses) == 1 else "differs",
+    )
+    yield from rows
+
+
+def _share(parameters: int | None, of: int | None) -> float | None:
+    return parameters / of if parameters is not None and of else None
+
+
+def _unchecked(parts: Iterable[Report | Unaudited]) -> Iterator[str]:
+    """What the parts have in common once, and what one of them alone has with its folder."""
+    every = list(parts)
+    sets = [set(part.unchecked) for part in every if isinstance(part, Report)]
+    common = set.intersection(*sets) if sets else set()
+    first = next((part for part in every if isinstance(part, Report)), None)
+    yield from (line for line in (first.unchecked if first else ()) if line in common)
+    for part in every:
+        if isinstance(part, Unaudited):
+            yield f"{part.component}: {part.detail}"
+        else:
+            yield from (f"{part.component}: {one}" for one in part.unchecked if one not in common)

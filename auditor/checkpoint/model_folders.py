@@ -1,0 +1,115 @@
+"""Repositories that hold a model in each of several folders: what is read of each. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from auditor.checkpoint.filenames import FoundWeights, standard, variants
+from auditor.checkpoint.selection import CONFIG, FileSelection, SelectedComponent
+from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
+
+# Compiled where they are first used: most repositories hold one model.
+_MODULE = rf"[0-9]+_(?:{'|'.join(LEARNING)})"  # as sentence-transformers names folders: 2_Dense
+_SAFE = r"(?:diffusion_pytorch_)?model\.safetensors(?:\.index\.json)?"
+_TORCH = ("pytorch_model.bin", "diffusion_pytorch_model.bin")
+_TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
+
+
+def components(
+    names: Iterable[str], manifest: str, variant: str | None
+) -> tuple[SelectedComponent, ...]:
+    """The folders that a manifest may name and that hold a model, as far as names tell."""
+    every = _parts(names, variant)
+    if manifest == PIPELINE:
+        return tuple(every)
+    inside = _by_folder(names)
+    return tuple(
+        _with_settings(part, inside[part.folder])
+        for part in every
+        if _weighs(part) or re.fullmatch(_MODULE, part.folder)
+    )
+
+
+def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent, ...]:
+    """The folders that hold a whole model each: a config and weights."""
+    return tuple(part for part in _parts(names, variant) if part.selection.config and _weighs(part))
+
+
+def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
+    """The weights of one folder: of the variant, else without, else the only variant there is."""
+    found = standard(names, variant) or standard(names)
+    if found is None and len(only := variants(names)) == 1:
+        found = standard(names, only[0])
+    return found
+
+
+def twins_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
+    """The torch files of the folder that hold the same weights; () beside torch files."""
+    name = found.weights or found.index or ""
+    return torch_twins(names) if re.fullmatch(_SAFE, name) else ()
+
+
+def torch_twins(names: Iterable[str]) -> tuple[str, ...]:
+    """The torch files of a folder that hold a whole model: the one, or else all its shards."""
+    found = set(names)
+    for one in _TORCH:
+        if one in found:
+            return (one,)
+    return tuple(sorted(name for name in found if re.fullmatch(_TORCH_SHARD, name)))
+
+
+def with_part_twins(selection: FileSelection, names: Iterable[str]) -> FileSelection:
+    """The selection, whose parts are compared with the torch files in their folders."""
+    inside = _by_folder(names)
+    parts = (_with_twins(part, inside[part.folder]) for part in selection.parts)
+    return replace(selection, parts=tuple(parts))
+
+
+def below(name: str, folder: str) -> bool:
+    """Whether a file is in a folder, however deep; all are in ""."""
+    return not folder or name.startswith(f"{folder}/")
+
+
+def _weighs(part: SelectedComponent) -> bool:
+    return bool(part.selection.weights or part.selection.index)
+
+
+def _parts(names: Iterable[str], variant: str | None) -> Iterator[SelectedComponent]:
+    for folder, inside in sorted(_by_folder(names).items()):
+        found = found_in(inside, variant)
+        if folder and (found or CONFIG in inside):
+            yield SelectedComponent(
+                folder=folder, selection=_selection(folder, inside, found or FoundWeights())
+            )
+
+
+def _selection(folder: str, inside: set[str], found: FoundWeights) -> FileSelection:
+    def path(name: str | None) -> str | None:
+        return name and f"{folder}/{name}"
+
+    config = path(CONFIG) if CONFIG in inside else None
+    return FileSelection(config=config, weights=path(found.weights), index=path(found.index))
+
+
+def _with_settings(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
+    """The part with what says how sentence-transformers loads it, where that is there."""
+    name = next((f"{part.folder}/{name}" for name in SETTINGS if name in inside), None)
+    return part._replace(selection=replace(part.selection, settings=name))
+
+
+def _with_twins(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
+    weights, index = (
+        name and name.removeprefix(f"{part.folder}/")
+        for name in (part.selection.weights, part.selection.index)
+    )
+    found = FoundWeights(weights=weights, index=index)
+    twins = tuple(f"{part.folder}/{name}" for name in twins_in(inside, found))
+    return part._replace(selection=replace(part.selection, twins=twins))
+
+
+def _by_folder(names: Iterable[str]) -> dict[str, set[str]]:
+    folders: dict[str, set[str]] = {}
+    for name in names:
+        folder, _, last = name.rpartition("/")
+        folders.setdefault(folder, set()).add(last)
+    return folders

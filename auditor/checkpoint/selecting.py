@@ -1,0 +1,252 @@
+"""Which files of a listing are audited, and which weight files stand beside. Pure."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from auditor.checkpoint.filenames import FoundWeights, standard, variant_of, variants
+from auditor.checkpoint.gguf_sets import tagged, the_one
+from auditor.checkpoint.model_folders import components, models, twins_in, with_part_twins
+from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection, SelectedComponent
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
+from auditor.containers.weight_formats import MODULES as FORMATS
+from auditor.errors import Reason, SourceError
+from auditor.layouts import declared
+from auditor.messages import listed, quoted
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+TORCH_WEIGHTS = "pytorch_model.bin"
+TORCH_INDEX = "pytorch_model.bin.index.json"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first is loaded
+# What diffusers loads into a pipeline that nothing here names: LoRA, attention, words.
+PIECES = (
+    "pytorch_lora_weights.safetensors",
+    "pytorch_lora_weights.bin",
+    "pytorch_custom_diffusion_weights.safetensors",
+    "pytorch_custom_diffusion_weights.bin",
+    "learned_embeds.safetensors",
+    "learned_embeds.bin",
+)
+
+_WEIGHT_ENDINGS = (
+    ".safetensors",
+    ".safetensors.index.json",
+    ".bin",
+    ".bin.index.json",
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".h5",
+    ".msgpack",
+    ".gguf",
+    ".onnx",
+    ".npz",
+    ".ot",
+)
+# What a trainer writes beside the model under the same endings.
+_NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "tokenizer")
+_PACKED_BY_NAME = ("quantize_config.json", "quant_config.json")
+_HINTED = (".safetensors", ".bin", ".pt", ".index.json")
+_INDEXES = (".safetensors.index.json", ".bin.index.json")
+_MLX = re.compile(r"model[^/]*\.safetensors")
+_PAPERWORK = ("readme", "license", "licence", "notice", "use_policy")
+_LONGEST_NAME = 4096  # characters; PATH_MAX of Linux
+
+
+def select(names: Collection[str], where: str, variant: str | None = None) -> FileSelection:
+    """What `from_pretrained` would load: safetensors, else torch files; alone, else by an index.
+
+    Of a pipeline every component's; otherwise the repository's own, and those of the modules that
+    come after a sentence transformer. If none of these exist: the adapter, else what a config
+    names, else the GGUF model, else the models in folders, else what some loaders find.
+    Raises SourceError where there is no such file, naming what is there instead, or where there
+    are several and the user has to say which.
+    """
+    if PIPELINE in names and (parts := components(names, PIPELINE, variant)):
+        return _of_parts(parts, PIPELINE, where, variant)
+    config = CONFIG if CONFIG in names else None
+    root = _root({name for name in names if "/" not in name}, where, variant)
+    manifest = MODULES if MODULES in names else None
+    parts = components(names, MODULES, variant) if manifest else ()
+    if root:
+        return FileSelection(
+            config=config,
+            **vars(root),
+            packing=next((name for name in declared.FILES if name in names), None),
+            settings=next((name for name in SETTINGS if manifest and name in names), None),
+            manifest=manifest,
+            parts=parts,
+        )
+    adapter = next((weights for weights in ADAPTERS if weights in names), None)
+    if adapter and ADAPTER_CONFIG in names:
+        return FileSelection(config=ADAPTER_CONFIG, weights=adapter)
+    if piece := next((weights for weights in PIECES if weights in names), None):
+        return FileSelection(config=None, weights=piece)
+
+    def rest() -> FileSelection:
+        if shards := the_one(names, where):
+            return FileSelection(config=config, shards=shards)
+        if chosen := parts or models(names, variant):
+            return _of_parts(chosen, manifest, where, variant)
+        return _unusual(names, where, config)
+
+    hints = _hints(names, config) if variant is None else ()
+    if not hints:
+        return rest()
+    try:
+        otherwise: FileSelection | SourceError = rest()
+    except SourceError as error:
+        otherwise = error
+    packing = next((name for name in declared.FILES if name in names), None)
+    return FileSelection(
+        config=config,
+        packing=packing,
+        hints=hints,
+        otherwise=otherwise,
+        manifest=manifest,
+        parts=parts,
+    )
+
+
+def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
+    """The files that may say which of the unusual names is the model's, the more telling first."""
+    if not any("/" not in name and name.endswith(_HINTED) and is_weights(name) for name in names):
+        return ()
+    packing = (name for name in _PACKED_BY_NAME if name in names)
+    return (*packing, *((config,) if config else ()))
+
+
+def _unusual(names: Collection[str], where: str, config: str | None) -> FileSelection:
+    """What only some loaders find: accelerate a lone index, mlx_lm all of model*.safetensors."""
+    inside = {name for name in names if "/" not in name}
+    indexes = [name for name in inside if name.endswith(_INDEXES)]
+    if len(indexes) == 1:
+        return FileSelection(config=config, index=indexes[0])
+    shards = tuple(sorted(name for name in inside if _MLX.fullmatch(name)))
+    if shards and config:
+        return FileSelection(config=config, shards=shards)
+    raise _nothing(names, where)
+
+
+def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
+    """The weights beside the folders; the only variant, where there is nothing else."""
+    if found := standard(names, variant):
+        return found
+    several = variants(names)
+    if variant is not None:
+        if several or standard(names):
+            raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, several))
+        return None
+    if len(several) > 1:
+        shown = listed(several)
+        detail = f"{where} holds its weights as variants only, {shown}: name one with --variant"
+        raise SourceError(Reason.NO_SAFETENSORS, detail)
+    return standard(names, several[0]) if several else None
+
+
+def _of_parts(
+    parts: tuple[SelectedComponent, ...], manifest: str | None, where: str, variant: str | None
+) -> FileSelection:
+    """A component without the variant is taken as it is; one of them at least has to have it."""
+    if variant is not None:
+        chosen = (part.selection.weights or part.selection.index for part in parts)
+        if variant not in {variant_of(name) for name in chosen if name}:
+            raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, ()))
+    return FileSelection(config=None, manifest=manifest, parts=parts)
+
+
+def _no_variant(where: str, variant: str, others: tuple[str, ...]) -> str:
+    there = f"; its variants are {listed(others)}" if others else ""
+    return f"{where} has no weights of the variant {quoted(variant)}{there}"
+
+
+def select_tagged(names: Collection[str], where: str, tag: str) -> FileSelection:
+    """The GGUF model that a tag means, whatever other weights there are."""
+    config = CONFIG if CONFIG in names else None
+    return FileSelection(config=config, shards=tagged(names, where, tag))
+
+
+def with_twins(names: Collection[str], where: str, choose: Chooser = select) -> FileSelection:
+    """What `choose` chooses; and where that is safetensors, the torch files that stand beside."""
+    return _twinned(choose(names, where), names)
+
+
+def _twinned(selection: FileSelection, names: Collection[str]) -> FileSelection:
+    if isinstance(selection.otherwise, FileSelection):
+        selection = replace(selection, otherwise=_twinned(selection.otherwise, names))
+    root = FoundWeights(weights=selection.weights, index=selection.index)
+    inside = (name for name in names if "/" not in name)
+    return with_part_twins(replace(selection, twins=twins_in(inside, root)), names)
+
+
+def config_alone(names: Collection[str], where: str) -> FileSelection:
+    """The config, whatever weights there are, if any; of a repository without one an adapter's."""
+    for config in (CONFIG, ADAPTER_CONFIG):
+        if config in names:
+            return FileSelection(config=config)
+    ending = f"/{CONFIG}"
+    folders = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
+    inside = f"; there is one in {listed(folders)}: name such a folder" if folders else ""
+    raise SourceError(Reason.NO_CONFIG, f"{where} has no {CONFIG}{inside}")
+
+
+def describing(names: Collection[str], where: str) -> FileSelection:
+    """What says what a model is: its config, or else the GGUF files whose metadata do."""
+    if {CONFIG, ADAPTER_CONFIG}.isdisjoint(names) and (shards := the_one(names, where)):
+        return FileSelection(config=None, shards=shards)
+    return config_alone(names, where)
+
+
+def is_weights(name: str) -> bool:
+    """Whether a file holds (or indexes) weights, judged by its name alone."""
+    last = name.rpartition("/")[2].lower()
+    if last.startswith(_NOT_WEIGHTS):
+        return False
+    return last.endswith(_WEIGHT_ENDINGS) or variant_of(last) is not None
+
+
+def is_readable(name: str) -> bool:
+    """Whether it is a weight file of a format that is read here, judged by its name alone."""
+    return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
+
+
+def beside(snapshot: Snapshot) -> tuple[str, ...]:
+    """The weight files of the repository that are no part of the audited set, sorted."""
+    if snapshot.index is None and not snapshot.heads:
+        return ()  # a bare config: no set to stand beside
+    audited = {head.name for head in snapshot.heads} | set(snapshot.unopened)
+    audited |= {head.name for head in snapshot.twins}  # what is said of these is said elsewhere
+    if snapshot.index is not None:
+        audited.add(snapshot.index.name)
+    names = (file.name for file in snapshot.files)
+    return tuple(sorted(name for name in names if is_weights(name) and name not in audited))
+
+
+def name_fault(name: str) -> str | None:
+    """Why a name cannot be a file of a repository; the rule for listings from elsewhere."""
+    if not name or len(name) > _LONGEST_NAME or "\0" in name:
+        return f"{quoted(name)} is not a file's name"
+    if any(part in {"", ".", ".."} for part in name.split("/")):
+        return f"{quoted(name)} leaves the repository"
+    return None
+
+
+def _nothing(names: Iterable[str], where: str) -> SourceError:
+    files = sorted(name for name in names if not _is_paperwork(name))
+    if not files:
+        return SourceError(Reason.EMPTY_REPO, f"{where} is empty: it holds no model files")
+    weights = [name for name in files if is_weights(name)]
+    if not weights:
+        detail = f"{where} holds no weights (it holds {listed(files)})"
+        return SourceError(Reason.NO_WEIGHTS, detail)
+    known = f"{WEIGHTS}, {TORCH_WEIGHTS} and their indexes"
+    detail = f"{where} has none of {known}; its weights are {listed(weights)}"
+    return SourceError(Reason.NO_SAFETENSORS, detail)
+
+
+def _is_paperwork(name: str) -> bool:
+    last = name.rpartition("/")[2].lower()
+    return last.startswith((".git", *_PAPERWORK))

@@ -1,0 +1,142 @@
+"""Snapshot: the few kilobytes of a checkpoint that an audit reads, wherever they came from."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from auditor.containers.bounded_json import lfs_pointer_size
+from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile
+from auditor.containers.safetensors import Header, parse_header
+from auditor.containers.weight_formats import Table, parser
+from auditor.errors import CheckpointError, Reason
+from auditor.messages import named
+
+
+class Source(StrEnum):
+    """Where a snapshot's bytes were read."""
+
+    HUB = "hub"
+    CACHE = "cache"
+    FOLDER = "folder"
+    FILE = "file"
+    SNAPSHOT = "snapshot"
+    BUNDLED = "bundled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepoFile:
+    """One file of the repository, as its listing shows it."""
+
+    name: str  # path inside the repo, "/" between folders
+    size: int | None  # bytes; None: the listing does not say
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightHeader:
+    """What is read of one weight file: its header, and nothing of the data.
+
+    Of a safetensors file `head` has the 8-byte length and the header. Where the declared length
+    cannot be true (it passes the file's end or the format's limit), or the file is a Git LFS
+    pointer, it holds only what shows it. Of another format `parts` has what its parser read.
+    """
+
+    name: str
+    size: int | None  # of the whole file, in bytes
+    head: bytes = b""
+    parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
+    # What `parsed` is, where the reader had to find it out; a torch file takes long to parse twice.
+    known: Table | CheckpointError | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def length(self) -> int:
+        """Bytes that are kept."""
+        return len(self.head) + sum(len(part.data) for part in self.parts)
+
+    @property
+    def pointed(self) -> int | None:
+        """The size of the file that this Git LFS pointer stands for; None: it is no pointer."""
+        begins = self.parts and self.parts[0].start == 0
+        return lfs_pointer_size(self.parts[0].data if begins else self.head)
+
+    @cached_property
+    def parsed(self) -> Header | Table | CheckpointError:
+        """The header, or what is wrong with it; the work is done once, where it is first asked."""
+        if self.known is not None:
+            return self.known
+        try:
+            parse = parser(self.name)
+            if parse is None:
+                return parse_header(self.name, self.head)
+            return parse(self.name, PartialFile(self.size or 0, self.parts))
+        except CheckpointError as error:
+            return error
+        except NeedsBytes as lacking:
+            return CheckpointError(
+                f"{named(self.name)} has a header that is too long or too scattered to be read: "
+                f"{lacking}, after {self.length:,} of them were read"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFile:
+    """A config or an index, byte for byte."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseModel:
+    """The model that an adapter is for: its config, or why that is not to be had."""
+
+    model: str  # the Hub id after renames, or as the adapter names it
+    commit: str | None = None
+    origin: str = ""
+    config: TextFile | None = None
+    reason: Reason | None = None  # where there is no config
+    detail: str = ""  # likewise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """What an audit truly asked of the network: redirects and retries are counted."""
+
+    requests: int = 0
+    bytes: int = 0  # of response bodies
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """What is read of one of several models in a repository; as in a Snapshot."""
+
+    folder: str
+    config: TextFile | None = None
+    index: TextFile | None = None
+    heads: tuple[WeightHeader, ...] = ()
+    twins: tuple[WeightHeader, ...] = ()
+    unopened: tuple[str, ...] = ()
+    settings: TextFile | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Config, index and headers of one checkpoint at one commit."""
+
+    model: str  # the Hub id after renames, or the path as the user wrote it
+    commit: str | None  # 40 hex digits; None: a folder has none
+    source: Source
+    origin: str  # one sentence: how these bytes came to be here
+    files: tuple[RepoFile, ...]  # sorted by name; every file of the repo, weights or not
+    config: TextFile | None = None
+    index: TextFile | None = None
+    packing: TextFile | None = None  # says how the weights are packed: quantize_config.json
+    settings: TextFile | None = None  # says how it is loaded: sentence_bert_config.json
+    heads: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
+    twins: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights in another format
+    unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
+    base: BaseModel | None = None  # of an adapter
+    manifest: TextFile | None = None  # says which components there are, or should be
+    components: tuple[Component, ...] = ()  # sorted by folder; models in folders of their own
+    partial: bool = False  # a copy that need not be whole (a folder, a cache), not the repo itself
+    fetched: Fetched = field(default_factory=Fetched)

@@ -1,0 +1,135 @@
+"""Snapshot files, written: what stored.py reads. Pure; the same in, the same out."""
+
+import base64
+import gzip
+import json
+from hashlib import sha256
+
+from auditor.checkpoint.snapshot import Component, Snapshot, TextFile, WeightHeader
+from auditor.checkpoint.snapshot_reader import (
+    BASE,
+    COMPONENTS,
+    FORMAT,
+    LENGTH,
+    MANIFEST,
+    PACKING,
+    SETTINGS,
+    TWINS,
+    VERSION,
+)
+from auditor.containers.partial_file import FilePart
+
+
+def dump(snapshot: Snapshot, path: str = "", *, indent: int | None = 1) -> bytes:
+    """The snapshot as a file, without `source` and `fetched`; packed where the path ends in .gz.
+
+    Without `indent` it is one line, and made five times as fast.
+    """
+    document = {**_own(snapshot), **_shared(snapshot)}
+    content = (json.dumps(document, indent=indent, sort_keys=True) + "\n").encode()
+    return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
+
+
+def dump_own(snapshot: Snapshot) -> bytes:
+    """What a fine-tune need not have in common with its base, of what `dump` writes.
+
+    The list of files is in it: logs and checkpoints of the training have names of their own.
+    """
+    return json.dumps(_own(snapshot), sort_keys=True).encode()
+
+
+def dump_shared(snapshot: Snapshot) -> bytes:
+    """The rest of what `dump` writes: `joined` puts the two together."""
+    return json.dumps(_shared(snapshot), sort_keys=True).encode()
+
+
+def fingerprint(snapshot: Snapshot) -> bytes | None:
+    """The same for two snapshots if and only if `dump_shared` is; None: only that can tell.
+
+    Of a usual checkpoint: 15 us for a header of 22 kB, where the text and its digest take 50.
+    """
+    parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
+    if any(parts) or snapshot.twins or snapshot.components:
+        return None
+    if any(head.parts for head in snapshot.heads):
+        return None
+    heads = [(head.name, head.size, len(head.head)) for head in snapshot.heads]
+    said = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
+    digest = sha256(f"{said!r}\n".encode())
+    for head in snapshot.heads:
+        digest.update(head.head)
+    return digest.digest()
+
+
+def _own(snapshot: Snapshot) -> dict[str, object]:
+    return {
+        "model": snapshot.model,
+        "commit": snapshot.commit,
+        "config": _text(snapshot.config),
+        "files": [{"name": file.name, "size": file.size} for file in snapshot.files],
+    }
+
+
+def _shared(snapshot: Snapshot) -> dict[str, object]:
+    document: dict[str, object] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "origin": snapshot.origin,
+        "index": _text(snapshot.index),
+        "heads": [_head(head) for head in snapshot.heads],
+        "unopened": list(snapshot.unopened),
+        "partial": snapshot.partial,
+    }
+    if snapshot.twins:
+        document[TWINS] = [_head(head) for head in snapshot.twins]
+    if snapshot.base:
+        document[BASE] = {**vars(snapshot.base), "config": _text(snapshot.base.config)}
+    if snapshot.packing:
+        document[PACKING] = _text(snapshot.packing)
+    if snapshot.settings:
+        document[SETTINGS] = _text(snapshot.settings)
+    if snapshot.manifest:
+        document[MANIFEST] = _text(snapshot.manifest)
+    if snapshot.components:
+        document[COMPONENTS] = [_component(one) for one in snapshot.components]
+    return document
+
+
+def _component(component: Component) -> dict[str, object]:
+    settings = {SETTINGS: _text(component.settings)} if component.settings else {}
+    return {
+        **settings,
+        "name": component.folder,
+        "config": _text(component.config),
+        "index": _text(component.index),
+        "heads": [_head(head) for head in component.heads],
+        "twins": [_head(head) for head in component.twins],
+        "unopened": list(component.unopened),
+    }
+
+
+def _text(file: TextFile | None) -> dict[str, object] | None:
+    if file is None:
+        return None
+    try:
+        return {"name": file.name, "text": file.content.decode()}
+    except UnicodeDecodeError:
+        return {"name": file.name, "base64": base64.b64encode(file.content).decode()}
+
+
+def _head(head: WeightHeader) -> dict[str, object]:
+    """The header as text, for people and for diffs; whatever is not a header as base64."""
+    known: dict[str, object] = {"name": head.name, "size": head.size}
+    if head.parts:
+        return known | {"parts": [_part(part) for part in head.parts]}
+    try:
+        text = head.head[LENGTH:].decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        return known | {"base64": base64.b64encode(head.head).decode()}
+    return known | {"length": int.from_bytes(head.head[:LENGTH], "little"), "header": text}
+
+
+def _part(part: FilePart) -> dict[str, object]:
+    return {"start": part.start, "base64": base64.b64encode(part.data).decode()}

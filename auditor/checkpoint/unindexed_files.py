@@ -1,0 +1,110 @@
+"""What is read where an index names shards that are not there, and other weights are. Pure.
+
+A model that was pushed again in more shards, under an index of fewer, cannot be loaded, and yet its
+weights are there. So they are read, as far as names tell that they are the model's: never a
+variant, an adapter, an optimizer, or what stands for the same weights in another form.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from auditor.checkpoint.filenames import variant_of
+from auditor.checkpoint.model_folders import torch_twins
+from auditor.checkpoint.selecting import is_readable
+
+_SPLIT = re.compile(r"(?P<stem>.+?)[-_](?P<number>\d+)-of-(?P<count>\w+)(?P<ending>(?:\.\w+)+)")
+_SAFETENSORS = ".safetensors"
+_TORCH = (".bin", ".pt", ".pth", ".ckpt")
+# Beside a model, and not the model itself.
+_OTHERS = ("adapter_", "consolidated.", "ema.", "ema_")
+
+_Split = tuple[str, str, str]  # stem, count, ending: what the shards of one model share
+
+
+def unnamed(index: str, shards: Collection[str], names: Collection[str]) -> tuple[str, ...]:
+    """The weight files to read though the index does not name them, sorted; () where all is there.
+
+    First of all the shards of another split: `model-00001-of-00003` for `-of-00002`. Where none of
+    the index's own is there at all, whatever else is the one model in its folder.
+    """
+    if not set(shards).difference(names):
+        return ()
+    folder, inside = _inside(index, names)
+    own = {shard.removeprefix(folder) for shard in shards}
+    others = [name for name in inside if name not in own and _may_be(name, index)]
+    found = _whole(others, _stems(index, own))
+    if not found and not set(shards).intersection(names):
+        found = _any(index, inside, others)
+    return tuple(sorted(f"{folder}{name}" for name in found))
+
+
+def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
+    """Whether the name alone tells that an unnamed file is the model's, not only that it is alone.
+
+    It is a shard of another split, or torch's file under its usual name.
+    """
+    folder = index[: index.rfind("/") + 1]
+    last = name.removeprefix(folder)
+    stems = _stems(index, (shard.removeprefix(folder) for shard in shards))
+    split = _SPLIT.fullmatch(last)
+    return bool(split and split["stem"] in stems) or last in torch_twins([last])
+
+
+def _inside(index: str, names: Iterable[str]) -> tuple[str, list[str]]:
+    """The index's folder, with its slash, and the names of the files in it."""
+    folder = index[: index.rfind("/") + 1]
+    below = (name.removeprefix(folder) for name in names if name.startswith(folder))
+    return folder, sorted(name for name in below if "/" not in name)
+
+
+def _may_be(name: str, index: str) -> bool:
+    """Whether a file may hold the index's model: of its variant, and nothing that stands by."""
+    own = variant_of(index)
+    return (
+        is_readable(name)
+        and not name.lower().startswith(_OTHERS)
+        and not name.lower().endswith(".gguf")  # of other names, and a config of its own
+        and (variant_of(name) == own or own in name.split("."))
+    )
+
+
+def _stems(index: str, shards: Iterable[str]) -> frozenset[str]:
+    """What the names of the index's own shards begin with: `model`."""
+    last = index.rpartition("/")[2].partition(".")[0]
+    split = (_SPLIT.fullmatch(shard) for shard in shards)
+    return frozenset((last, *(found["stem"] for found in split if found)))
+
+
+def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequence[str]:
+    """The shards of one model: of several splits the complete one, or else the one with the most.
+
+    `stems` are those that count; any where it is None.
+    """
+    splits: dict[_Split, list[str]] = {}
+    for name in names:
+        found = _SPLIT.fullmatch(name)
+        if found and (stems is None or found["stem"] in stems):
+            splits.setdefault((found["stem"], found["count"], found["ending"]), []).append(name)
+    return max((splits[key] for key in sorted(splits)), key=_weight, default=())
+
+
+def _weight(shards: Sequence[str]) -> tuple[bool, int]:
+    """Whether all shards of a split are there, and how many are."""
+    found = _SPLIT.fullmatch(shards[0])
+    count = found["count"] if found else ""
+    return (count.isdecimal() and len(count) < 10 and len(shards) >= int(count), len(shards))  # noqa: PLR2004 - digits
+
+
+def _any(index: str, inside: Iterable[str], others: Sequence[str]) -> Sequence[str]:
+    """The one model that there is, in the format of the index first."""
+    safe = [name for name in others if name.endswith(_SAFETENSORS)]
+    torch = [name for name in others if name.lower().endswith(_TORCH)]
+    usual = [name for name in torch_twins(inside) if name in torch]
+    ways = [_whole(safe) or _alone(safe), usual or _whole(torch) or _alone(torch)]
+    if ".safetensors." not in index:
+        ways.reverse()
+    return next(filter(None, ways), ())
+
+
+def _alone(names: Sequence[str]) -> Sequence[str]:
+    return names if len(names) == 1 else ()

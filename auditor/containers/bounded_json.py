@@ -1,0 +1,231 @@
+"""Bounded JSON: the bytes of a config or an index -> an object, or an error that says where."""
+
+import json
+import re
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import NamedTuple
+
+from auditor.errors import CheckpointError
+from auditor.messages import described, named, quoted
+
+# The largest index known, Kimi K2 Thinking's with 208,000 names, has some 25 MB.
+MAX_TEXT = 32 * 1024 * 1024
+# json.loads stops with a RecursionError at about 990 levels; serde_json, which reads safetensors
+# headers, at 128. No config of the Hub comes near either.
+MAX_DEPTH = 128
+# Commas and opening brackets of a header as writers write it. The headers of DeepSeek-V3 would be
+# 736,000 in a single file; a shape with that many dimensions takes 12 MB.
+MAX_VALUES = 1_500_000
+# A config holds fewer: one with the 22,000 classes of ImageNet, by number and by name, 44,000.
+# 290,000 were measured at 100 MB more than a usual config.
+MAX_TEXT_VALUES = 150_000
+# What Python's int() takes whatever its settings; by default it takes 4,300.
+MAX_DIGITS = 640
+
+# How transformers writes the floats that JSON has no words for: {"__float__": "Infinity"}.
+FLOAT = b"__float__"
+_FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
+
+# Possessive, for what could be gone back to is kept: 1.8 GB for 15 million escapes.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_BARE_STRING = re.compile(rb'"[^"]*(?:"|\Z)')
+_UNMARKED = bytes(byte for byte in range(256) if byte not in b'[]{}"')
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # +1 and -1 as signed bytes
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_POINTER_SIZE = re.compile(rb"^size (\d{1,19})\r?$", re.MULTILINE)
+_CONFLICT = re.compile(r"^<{7}(?: |$)", re.MULTILINE)
+
+
+class Loaded(NamedTuple):
+    """A JSON object, and the keys that one of its objects holds twice (the last value stands)."""
+
+    value: dict[str, object]
+    repeated: tuple[str, ...]  # sorted
+
+
+def parse_object(content: bytes, what: str) -> dict[str, object]:
+    """The JSON object that `content` is; `what` names the file in the error.
+
+    NaN and Infinity pass, as they do in transformers: state space models have
+    `"time_step_limit": [0.0, Infinity]`. A byte order mark does not: transformers opens its files
+    as utf-8, and json.loads then refuses the mark.
+    """
+    return load_object(content, what).value
+
+
+def load_object(
+    content: bytes, what: str, *, size: int = MAX_TEXT, values: int = MAX_TEXT_VALUES
+) -> Loaded:
+    """As `parse_object`, and which keys were written twice; of `size` bytes at the most."""
+    subject = named(what)
+    text = _decoded(content, subject, size)
+    if fault := bounds_fault(content, MAX_DEPTH, values):
+        raise CheckpointError(f"{subject} {fault}")
+    repeated: set[str] = set()
+
+    def collect(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            repeated.update(_twice(key for key, _ in pairs))
+        return found
+
+    try:
+        value = json.loads(text, object_pairs_hook=collect, parse_int=_bounded_int)
+    except json.JSONDecodeError as error:
+        raise CheckpointError(syntax_fault(subject, error)) from None
+    except _TooManyDigitsError as error:
+        where = position(text, text.find(error.digits))
+        raise CheckpointError(
+            f"{subject} has an integer of {len(error.digits):,} digits at {where}; "
+            f"{MAX_DIGITS:,} are the most that can be read"
+        ) from None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{subject} is {described(value)}, not a JSON object")
+    if "\\u" in text and (fault := escape_fault(value)):
+        raise CheckpointError(f"{subject} {fault}")
+    return Loaded(value, tuple(sorted(repeated)))
+
+
+def with_floats(value: object) -> object:
+    """The value, and each object in it that stands for a float as that float."""
+    match value:
+        case {"__float__": str(name), **others} if not others and name in _FLOATS:
+            return _FLOATS[name]
+        case dict():
+            return {key: with_floats(item) for key, item in value.items()}
+        case list():
+            return [with_floats(item) for item in value]
+        case _:
+            return value
+
+
+def lfs_pointer_size(head: bytes) -> int | None:
+    """The size of the file that a Git LFS pointer stands for; None: this is not a pointer."""
+    if not head.startswith(_POINTER):
+        return None
+    size = _POINTER_SIZE.search(head, 0, 1024)  # the specification's limit for a pointer
+    return int(size[1]) if size else None
+
+
+def lfs_fault(subject: str, head: bytes) -> str | None:
+    """The sentence for a Git LFS pointer where a file should be; None: it is not a pointer."""
+    size = lfs_pointer_size(head)
+    if size is None:
+        return None
+    return (
+        f"{subject} is a Git LFS pointer to a file of {size:,} bytes, not the file: it was "
+        f"never fetched (run `git lfs pull`), or the pointer itself was uploaded"
+    )
+
+
+def _decoded(content: bytes, subject: str, most: int) -> str:
+    """UTF-8 text that may be JSON: not empty, no Git LFS pointer, no byte order mark."""
+    if len(content) > most:
+        raise CheckpointError(
+            f"{subject} has {len(content):,} bytes; {most:,} are the most that are read"
+        )
+    if not content.strip():
+        raise CheckpointError(f"{subject} is empty: {len(content)} bytes, none of them JSON")
+    if fault := lfs_fault(subject, content):
+        raise CheckpointError(fault)
+    if content.startswith(b"\xef\xbb\xbf"):
+        raise CheckpointError(
+            f"{subject} begins with a byte order mark (EF BB BF), which transformers "
+            f"refuses: save it as UTF-8 without the mark"
+        )
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CheckpointError(encoding_fault(subject, content, error)) from None
+
+
+def encoding_fault(subject: str, content: bytes, error: UnicodeDecodeError) -> str:
+    """The sentence for bytes that are not UTF-8."""
+    before = content[: error.start].decode()
+    guess = " (it looks like UTF-16)" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else ""
+    return (
+        f"{subject} is not UTF-8{guess}: byte 0x{content[error.start]:02x} "
+        f"at {position(before, len(before))}"
+    )
+
+
+def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
+    """The sentence for text that is not JSON."""
+    if conflict := _CONFLICT.search(error.doc):
+        line = error.doc.count("\n", 0, conflict.start()) + 1
+        return (
+            f"{subject} holds a git merge conflict that is not resolved: "
+            f"line {line} is {quoted(error.doc[conflict.start() :].split(chr(10), 1)[0])}"
+        )
+    where = f"line {error.lineno} column {error.colno}"
+    rest = error.doc[error.pos : error.pos + 30]
+    if error.msg == "Extra data":
+        return f"{subject} goes on after its JSON has ended: {quoted(rest)} at {where}"
+    if not rest:
+        return f"{subject} is cut off: its JSON has not ended at {where}"
+    if error.msg.startswith("Unterminated string"):
+        return f"{subject} is cut off: the string that begins at {where} has no end"
+    return (
+        f"{subject} is not JSON: {error.msg.removesuffix(' at')} at {where}, before {quoted(rest)}"
+    )
+
+
+def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | None:
+    """What makes a JSON text too deep or too large to read; None: nothing. The verb comes first."""
+    brackets = _brackets(content)
+    values = content.count(b",") + len(brackets) // 2
+    if values > most:
+        return f"holds some {values:,} JSON values; {most:,} are the most that are read"
+    steps = memoryview(brackets.translate(_STEPS)).cast("b")
+    deepest = max(accumulate(steps), default=0)
+    if deepest > depth:
+        return f"is nested {deepest:,} levels deep; {depth} are the most that are read"
+    return None
+
+
+def escape_fault(value: object) -> str | None:
+    """What makes a string unfit to be written anywhere; None: nothing. The verb comes first.
+
+    json.loads lets half a surrogate pair through; UTF-8 and Rust have no such strings.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return f"has the escape \\u{ord(error.object[error.start]):04x}, half a character"
+    return None
+
+
+def position(text: str, offset: int) -> str:
+    """`line 3 column 7`, both counted from 1."""
+    line = text.count("\n", 0, offset) + 1
+    return f"line {line} column {offset - text.rfind(chr(10), 0, offset)}"
+
+
+def _brackets(content: bytes) -> bytes:
+    """The brackets of a JSON text in order, without those inside strings.
+
+    Taking out one pair of neighbouring quotes leaves every other byte on the side of the quotes
+    where it was, inside or outside; so strings without brackets go first, and cheaply.
+    """
+    if b"\\" in content:
+        content = _STRING.sub(b"", content)
+    marks = content.translate(None, _UNMARKED).replace(b'""', b"")
+    return _BARE_STRING.sub(b"", marks) if b'"' in marks else marks
+
+
+def _twice(keys: Iterable[str]) -> set[str]:
+    seen: set[str] = set()
+    return {key for key in keys if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+
+
+class _TooManyDigitsError(ValueError):
+    def __init__(self, digits: str) -> None:
+        super().__init__()
+        self.digits = digits
+
+
+def _bounded_int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _TooManyDigitsError(digits)
+    return int(digits)

@@ -1,0 +1,203 @@
+"""The header of a weight file, and no more of it, from anything that reads ranges."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from auditor.checkpoint.snapshot import WeightHeader
+from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, joined
+from auditor.containers.safetensors import header_span
+from auditor.containers.weight_formats import Parse, Table, parser
+from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import quoted
+from auditor.tensors import Span
+
+# Bytes of the first read. A connection starts with ten segments of 1,460 bytes and doubles:
+# 14,600 bytes arrive in one round trip, 43,800 in two. 82 % of the headers of the Hub's top
+# thousand models are below 25 kB (BERT's has 24,056 bytes with its length) and 97 % below
+# 100 kB, so one round trip is too short for most, and 40 KiB costs no more round trips than
+# 24 KiB; the 2,840 bytes left over are for the answer's own headers. A longer header costs a
+# second request through the redirect.
+FIRST_READ = 40 * 1024
+
+# Where an index names a shard's tensors, the first read is as long as their entries will be: the
+# name and some 82 bytes, `"":{"dtype":"BF16","shape":[151936,4096],"data_offsets":[...]},` with
+# offsets of ten digits; 96 leaves room for longer shapes. A page more for the metadata. Too short
+# a guess costs the second request that it would have saved.
+ENTRY = 96
+ROOM = 4 * 1024
+
+
+# Files of other formats are read where their parsers ask, and this much at a time at least: a
+# round trip takes longer than 64 KiB. The data.pkl at the start of a torch file and the directory
+# at its end have both 20 to 60 kB for the usual shard of 300 tensors.
+AHEAD = 64 * 1024
+
+# Reads and bytes of one such file. A torch file takes two or three reads; a legacy one, or GGUF,
+# whose reads double, eight for the longest header known: 16 MB of GGUF with 262,000 tokens and
+# 515,000 merges. Bytes are held twice while parts are joined, so the bound is half of 64 MiB
+# less what parsing takes.
+MOST_READS = 16
+MOST_BYTES = 24 * 1024 * 1024
+
+
+class Bound(NamedTuple):
+    """The most that is read of safetensors headers."""
+
+    of: str
+    size: int  # bytes
+    tensors: int
+
+
+# The format allows 100 MB a file, in which there is room for a million tensors. The largest model
+# known as one file would be DeepSeek-V3: 11 MB and 92,000. 90,000 tensors of a sound model take
+# 0.7 seconds and 110 MB, as many that nothing expects 2 seconds and as much.
+FILE = Bound("one file", 12 * 1024 * 1024, 100_000)
+# Of all shards: Kimi K2 Thinking stores 384 experts of 60 layers as 3 * 384 * 60 = 69,120 weights
+# of three tensors each, 207,360 in some 30 MB.
+MODEL = Bound("one model", 48 * 1024 * 1024, 250_000)
+_TENSOR = b'"data_offsets"'  # no name contains it unescaped
+
+
+def bounded(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
+    """The heads, as long as all of them together can be read; else SourceError(too-large)."""
+    size, tensors = 0, 0
+    for count, head in enumerate(heads, 1):
+        inside = head.head.count(_TENSOR)
+        of = f"the header of {quoted(head.name)} has"
+        _require(FILE, of, len(head.head), inside)
+        size += head.length
+        tensors += inside
+        _require(MODEL, of if count == 1 else f"the headers of {count:,} files have", size, tensors)
+        yield head
+
+
+def _require(most: Bound, of: str, size: int, tensors: int) -> None:
+    if tensors > most.tensors:
+        over = f"{tensors:,} tensors; {most.tensors:,}"
+    elif size > most.size:
+        over = f"{size:,} bytes; {most.size:,}"
+    else:
+        return
+    detail = f"{of} {over} are the most that are read of {most.of}"
+    raise SourceError(Reason.TOO_LARGE, detail)
+
+
+class Received(NamedTuple):
+    """Bytes of a file, and the whole file's size where it is known."""
+
+    data: bytes
+    size: int | None
+
+
+# Reads a span. A source that can only read on from the start (a 200 where a 206 was asked for)
+# calls `end` with what it has, and goes on to where that says the header stops.
+Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
+
+
+def read_file(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
+    """What an audit needs of a weight file, in as few reads as its format allows."""
+    parse = parser(name)
+    if parse is None:
+        return read_head(name, size, read, first)
+    return read_parts(name, size, read, parse)
+
+
+def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
+    """The 8-byte length and the header: in one read where they fit in `first` bytes, else in two.
+
+    Where the length cannot be credible nothing more is read: the bytes that show it are kept.
+    """
+
+    def end(head: bytes, known: int | None) -> int:
+        try:
+            stop = header_span(name, head, known).stop
+        except CheckpointError:
+            return len(head)
+        _require(FILE, f"the header of {quoted(name)} has", stop, 0)
+        return stop
+
+    if size == 0:
+        return WeightHeader(name=name, size=0, head=b"")
+    data, total = read(Span(0, first if size is None else min(size, first)), end)
+    stop = end(data, total)
+    if stop > len(data):
+        data += read(Span(len(data), stop), end).data
+    return WeightHeader(name=name, size=total, head=data[:stop])
+
+
+def read_parts(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:
+    """The bytes that `parse` reads of a file, fetched as it asks for them; and none of the others.
+
+    Ends early where the file asks for more reads or bytes than any true one needs: then
+    `WeightHeader.parsed` says so. Raises SourceError where nothing tells the file's size.
+    """
+    parts: tuple[FilePart, ...] = ()
+    if size is None:
+        data, size = read(Span(0, AHEAD), _as_asked)
+        if size is None:
+            detail = f"nothing says how many bytes {quoted(name)} has, so its end cannot be read"
+            raise SourceError(Reason.BAD_RESPONSE, detail)
+        parts = (FilePart(0, data),)
+    for _ in range(MOST_READS):
+        seen = _Recorded(size, parts)
+        found = _tried(name, parse, seen)
+        if not isinstance(found, Span):
+            return WeightHeader(name=name, size=size, parts=seen.used(), known=found)
+        span = _ahead(found, seen)
+        if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
+            break
+        parts = joined((*parts, FilePart(span.start, read(span, _as_asked).data)))
+    return WeightHeader(name=name, size=size, parts=seen.used())
+
+
+class _Recorded(PartialFile):
+    """Some of the bytes of a file, and which of them were read."""
+
+    def __init__(self, size: int, parts: tuple[FilePart, ...]) -> None:
+        super().__init__(size, parts)
+        self._read: set[Span] = set()
+
+    def read(self, span: Span) -> bytes:
+        data = super().read(span)
+        self._read.add(span)
+        return data
+
+    def used(self) -> tuple[FilePart, ...]:
+        """The bytes that were read, as they lie; spans are joined first, for there may be many."""
+        spans: list[Span] = []
+        for span in sorted(self._read):
+            if spans and span.start <= spans[-1].stop:
+                spans[-1] = Span(spans[-1].start, max(span.stop, spans[-1].stop))
+            elif span.length:
+                spans.append(span)
+        return tuple(FilePart(span.start, super(_Recorded, self).read(span)) for span in spans)
+
+
+def _as_asked(data: bytes, _size: int | None) -> int:
+    """Where reading from the start may end: no further than was asked."""
+    return len(data)
+
+
+def _tried(name: str, parse: Parse, sparse: PartialFile) -> Table | CheckpointError | Span:
+    """What a parser makes of the bytes that are here; a span: those that it lacks."""
+    try:
+        return parse(name, sparse)
+    except CheckpointError as error:
+        return error
+    except NeedsBytes as needs:
+        return needs.span
+
+
+def _ahead(span: Span, sparse: PartialFile) -> Span:
+    """What to read next: the part of the span that is not here, AHEAD bytes if the file has them.
+
+    At the end of the file these lie before the span: the directory of a zip archive does.
+    """
+    here = [part for part in sparse.parts if part.start <= span.start]
+    there = [part for part in sparse.parts if span.start < part.start and span.stop <= part.stop]
+    before = here[-1].stop if here else 0
+    start = max(span.start, before)
+    stop = min(span.stop, there[0].start) if there else span.stop
+    if stop == sparse.size:
+        return Span(max(before, min(start, stop - AHEAD)), stop)
+    return Span(start, min(max(stop, start + AHEAD), sparse.size))

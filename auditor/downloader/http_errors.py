@@ -1,0 +1,88 @@
+"""What a server's refusal, or its silence, means: one table from errors to Reasons."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from auditor.downloader.model_argument import HubModel
+from auditor.downloader.rate_limits import WINDOW
+from auditor.downloader.retry import PassingError, asked_wait
+from auditor.downloader.transport import (
+    BadAddressError,
+    BrokenAnswerError,
+    Reply,
+    TooLateError,
+    TransportError,
+)
+from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import quoted
+
+_TOO_MANY = 429
+_SERVER_FAULTS = range(500, 600)
+_PASSING = frozenset((408, _TOO_MANY, *_SERVER_FAULTS))
+_LEGAL = 451
+
+OFFLINE = "the Hub is not asked while HF_HUB_OFFLINE is set"
+
+
+def refused(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:
+    """The error for an answer that is neither the file nor a redirect to it."""
+    status = reply.status
+    if status in _PASSING:
+        return _passing(reply)
+    if not by_hub:  # a signed address that has run out, perhaps: the Hub signs another
+        detail = f"{reply.address.host}, to which the Hub redirects, answered {status}"
+        return PassingError(Reason.BAD_RESPONSE, detail)
+    if status == _LEGAL:
+        return SourceError(Reason.DISABLED, f"{model.id} is not available for legal reasons")
+    from auditor.downloader.hub_errors import told  # noqa: PLC0415 - 70 ms, for who is refused
+
+    if found := told(model, reply, body):
+        return found
+    detail = f"{reply.address.host} answered {status}, expected 200 or 206"
+    return SourceError(Reason.BAD_RESPONSE, detail)
+
+
+def failed(url: str, error: TransportError) -> SourceError | UsageError:
+    """The error for a request that got no answer, or lost it half-way."""
+    if isinstance(error, BadAddressError):
+        return UsageError(f"{quoted(url)} cannot be asked for: {error}")
+    host = urlsplit(url).hostname
+    if hopeless := next(filter(None, (_hopeless(host, cause) for cause in _causes(error))), None):
+        return SourceError(Reason.UNREACHABLE, hopeless)
+    match error:
+        case TooLateError():
+            return PassingError(Reason.TIMED_OUT, f"{host} did not answer in time")
+        case BrokenAnswerError():
+            return PassingError(Reason.BAD_RESPONSE, f"{host} broke off its answer: {error}")
+        case _:
+            return PassingError(Reason.UNREACHABLE, f"no connection to {host}: {error}")
+
+
+def _hopeless(host: str | None, cause: BaseException) -> str | None:
+    """What no further attempt would mend."""
+    if isinstance(cause, socket.gaierror):
+        return f"{host} cannot be found ({cause.strerror}): is this machine on the network?"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"{host} shows a certificate that is not trusted: {cause.verify_message}"
+    return None
+
+
+def _passing(reply: Reply) -> SourceError:
+    status, host = reply.status, reply.address.host
+    wait = asked_wait(status, reply.headers)
+    if status == _TOO_MANY:
+        reason, detail = Reason.RATE_LIMITED, f"{host} answered 429, too many requests"
+    else:
+        reason = Reason.SERVER_ERROR if status in _SERVER_FAULTS else Reason.TIMED_OUT
+        detail = f"{host} answered {status} {reply.phrase}".rstrip()
+    if wait is not None and wait > WINDOW:
+        return SourceError(reason, f"{detail}, and asks to come back in {wait:.0f} s")
+    return PassingError(reason, detail, wait)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,239 @@
+"""A checkpoint on this machine: a folder, one file of it, or a place in the Hugging Face cache."""
+
+import os
+import re
+import stat
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Never
+
+from auditor.checkpoint import gguf_sets
+from auditor.checkpoint.selecting import (
+    ADAPTER_CONFIG,
+    ADAPTERS,
+    INDEX,
+    WEIGHTS,
+    is_weights,
+    select,
+    with_twins,
+)
+from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
+from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
+from auditor.containers.manifest import MANIFESTS
+from auditor.containers.weight_formats import parser
+from auditor.downloader.assemble import assemble
+from auditor.downloader.headers import FIRST_READ, read_file
+from auditor.downloader.local_file import opened, read_all, unreadable
+from auditor.downloader.model_argument import id_fault
+from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import quoted
+
+# Files of one folder: a training run leaves a few thousand, and a home folder has more.
+_MOST_FILES = 100_000
+
+_SHARD = re.compile(r"-(\d+)-of-0*(\d+)\.\w+$", re.ASCII)
+_CACHE_FOLDER = re.compile(r"models--(.+)")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_LONGEST_REF = 256  # bytes of refs/main: 40 digits, perhaps with an end of line
+
+
+def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
+    """The snapshot of a folder, a file or a place in the Hugging Face cache."""
+    try:
+        snapshot = _folder(_in_cache(path), choose) if _is_folder(path) else _file(path)
+    except OSError as error:
+        where = Path(os.fsdecode(error.filename)) if error.filename else path
+        raise unreadable(where, f"cannot be read: {error.strerror or error}") from None
+    local = snapshot.source in {Source.FOLDER, Source.FILE}
+    return replace(snapshot, model=requested) if local else snapshot
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is a folder; raises OSError without permission. A broken link is not a folder."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _folder(folder: Path, choose: Chooser) -> Snapshot:
+    files = _listing(folder)
+    names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
+    chosen = with_twins(names, where, choose)  # on a disk they cost next to nothing
+    contents = assemble(_Files(folder), files, chosen)
+    unopened = (one.unopened for one in contents.components)
+    for name in chain(contents.unopened, *unopened):
+        _must_be_a_file(folder / name)
+    model, commit = _cached_as(folder)
+    place = "the Hugging Face cache" if model else "the folder"
+    return Snapshot(
+        model=model or str(folder),
+        commit=commit,
+        source=Source.CACHE if model else Source.FOLDER,
+        origin=f"read from {place}, {quoted(str(folder))}",
+        files=files,
+        partial=True,
+        **vars(contents),
+    )
+
+
+def _file(path: Path) -> Snapshot:
+    name = path.name.lower()
+    if path.name in MANIFESTS:
+        return _folder(path.parent, select)
+    if name.endswith(".safetensors") or parser(name) is not None:
+        return _weight_file(path)
+    if name.endswith(".index.json"):
+        return _by_index(path)
+    if is_weights(name):
+        detail = f"{quoted(str(path))} is of a kind that is not read"
+        raise SourceError(Reason.NO_SAFETENSORS, detail)
+    content = read_all(path, MAX_SNAPSHOT)
+    if is_snapshot(content):
+        return load(content, str(path))
+    if not name.endswith(".json"):
+        kinds = "(.safetensors, .bin, .pt, .pth, .ckpt, .gguf)"
+        detail = f"is no config (.json), no weights {kinds}, no index and no snapshot"
+        raise UsageError(f"{quoted(str(path))} {detail}")
+    return _alone(path, FileSelection(config=path.name))
+
+
+def _weight_file(path: Path) -> Snapshot:
+    shard = _SHARD.search(path.name)
+    if shard and path.name.lower().endswith(gguf_sets.ENDING):
+        return _folder(path.parent, partial(_with_siblings, path.name))
+    if shard and shard[2] != "1":
+        detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"
+        raise UsageError(f"{quoted(str(path))} {detail}")
+    name = ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG
+    config = name if os.path.lexists(path.parent / name) else None
+    return _alone(path, FileSelection(config=config, weights=path.name))
+
+
+def _with_siblings(name: str, names: Collection[str], _where: str) -> FileSelection:
+    """The GGUF model that one of its shards is of."""
+    config = CONFIG if CONFIG in names else None
+    return FileSelection(config=config, shards=gguf_sets.siblings(name, names))
+
+
+def _by_index(path: Path) -> Snapshot:
+    _must_be_a_file(path)
+    config = CONFIG if os.path.lexists(path.parent / CONFIG) else None
+    selection = FileSelection(config=config, index=path.name)
+    return _folder(path.parent, lambda _names, _where: selection)
+
+
+def _alone(path: Path, selection: FileSelection) -> Snapshot:
+    """The snapshot of one file, and of the config beside it where the selection has one."""
+    names = sorted(name for name in (selection.config, selection.weights) if name)
+    files = tuple(_entry(path.parent, path.parent / name) for name in names)
+    return Snapshot(
+        model=str(path),
+        commit=None,
+        source=Source.FILE,
+        origin=f"read from the file {quoted(str(path))}",
+        files=files,
+        **vars(assemble(_Files(path.parent), files, selection)),
+    )
+
+
+class _Files:
+    """Reads the files of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def text(self, file: RepoFile, limit: int) -> TextFile:
+        return TextFile(name=file.name, content=read_all(self._folder / file.name, limit))
+
+    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
+        with opened(self._folder / file.name) as part:
+            return read_file(file.name, part.size, lambda span, _: part.read(span), first)
+
+    def stop(self) -> None:
+        """Reads of a disk end by themselves."""
+
+
+def _listing(folder: Path) -> tuple[RepoFile, ...]:
+    """Every regular file below the folder, links to files followed, sorted by name."""
+    for name in (CONFIG, WEIGHTS, INDEX):
+        _must_be_a_file(folder / name)
+    found: list[RepoFile] = []
+    for path, folders, names in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if name not in {".git", ".cache"}]
+        paths = (Path(path, name) for name in names)
+        found.extend(_entry(folder, path) for path in paths if _is_file(path))
+        if len(found) > _MOST_FILES:
+            detail = f"{quoted(str(folder))} has more than {_MOST_FILES:,} files: no model's folder"
+            raise SourceError(Reason.TOO_LARGE, detail)
+    return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a regular file; raises SourceError without permission to look at it.
+
+    That happens in a folder that may be listed but not entered, or behind a link into such a one.
+    """
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except PermissionError as error:
+        if is_weights(path.name) or path.name.endswith(".json"):
+            raise unreadable(path, f"cannot be read: {error.strerror}") from None
+        return False
+    except OSError:  # a link to nothing, or to itself
+        return False
+
+
+def _entry(folder: Path, path: Path) -> RepoFile:
+    name = path.relative_to(folder).as_posix()
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise unreadable(path, f"cannot be read: {error.strerror or error}") from None
+    # A name that is not UTF-8 cannot be printed; it can only be of a file that is not opened.
+    return RepoFile(name=os.fsencode(name).decode(errors="replace"), size=size)
+
+
+def _refuse(error: OSError) -> Never:
+    raise unreadable(Path(error.filename), f"cannot be read: {error.strerror or error}")
+
+
+def _must_be_a_file(path: Path) -> None:
+    """Raises SourceError where the name is taken, by something that is not a regular file."""
+    if os.path.lexists(path):
+        with opened(path):
+            pass
+
+
+def _in_cache(path: Path) -> Path:
+    """The snapshot folder to read where `path` is a model's folder of the Hugging Face cache."""
+    snapshots = path / "snapshots"
+    if not (_CACHE_FOLDER.fullmatch(path.absolute().name) and snapshots.is_dir()):
+        return path
+    main = path / "refs" / "main"
+    if main.is_file():
+        commit = read_all(main, _LONGEST_REF).decode(errors="replace").strip()
+        if not _COMMIT.fullmatch(commit) or not (snapshots / commit).is_dir():
+            raise unreadable(main, f"names {quoted(commit)}, which is not in the cache")
+        return snapshots / commit
+    commits = sorted(folder.name for folder in snapshots.iterdir() if folder.is_dir())
+    if len(commits) != 1:
+        detail = (
+            f"has {len(commits)} snapshots and no refs/main: give one of its snapshots/ folders"
+        )
+        raise UsageError(f"{quoted(str(path))} {detail}")
+    return snapshots / commits[0]
+
+
+def _cached_as(folder: Path) -> tuple[str | None, str | None]:
+    """Model id and commit, where the folder is .../models--org--name/snapshots/<commit>."""
+    commit, snapshots, model = (folder.absolute(), *folder.absolute().parents, Path(), Path())[:3]
+    cached = _CACHE_FOLDER.fullmatch(model.name)
+    if not (cached and snapshots.name == "snapshots" and _COMMIT.fullmatch(commit.name)):
+        return None, None
+    model_id = cached[1].replace("--", "/")
+    return (None, None) if id_fault(model_id) else (model_id, commit.name)

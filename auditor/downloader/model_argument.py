@@ -1,0 +1,128 @@
+"""What the user asked for: a path on this machine, or a model on the Hub."""
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditor.errors import UsageError
+from auditor.messages import quoted
+
+# A Hub id may end in almost anything; these three endings are files wherever they were seen.
+_FILE_ENDINGS = (".json", ".json.gz", ".safetensors")
+_PATH_STARTS = ("./", "../", "/", "~", ".\\", "..\\")
+_LONGEST_PART = 96  # characters, as huggingface_hub.utils.validate_repo_id has it
+_LONGEST_REVISION = 255  # bytes; a branch is a file name to git
+
+# namespace/name:tag, as llama.cpp has it; a tag is part of the name of a GGUF file, or all of it.
+_TAGGED = re.compile(r"([^:/]+/[^:/]+):(.*)", re.DOTALL)
+_TAG = re.compile(r"[\w./+-]{1,255}", re.ASCII)
+
+# Namespaces to which the Hub moved the models that had none: `gpt2` is now openai-community/gpt2.
+_LEGACY_NAMESPACES = (
+    "google-bert",
+    "openai-community",
+    "FacebookAI",
+    "distilbert",
+    "google-t5",
+    "albert",
+    "xlnet",
+    "almanach",
+    "transfo-xl",
+    "Salesforce",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubModel:
+    """A model of the Hub, and where in its history."""
+
+    id: str  # "namespace/name", or "name" for the oldest models
+    revision: str | None = None  # branch, tag, commit or refs/pr/N; None: the default branch
+    tag: str | None = None  # which of several GGUF models; None: the only one
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The id itself, then the names that the same model may go by in older or newer caches."""
+        namespace, slash, name = self.id.rpartition("/")
+        if not slash:
+            return (self.id, *(f"{space}/{name}" for space in _LEGACY_NAMESPACES))
+        return (self.id, name) if namespace in _LEGACY_NAMESPACES else (self.id,)
+
+
+def parse(requested: str) -> Path | HubModel:
+    """A path that exists, else a Hub id; raises UsageError, naming the fault, for neither."""
+    if _is_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
+        return Path(requested).expanduser()
+    if requested.startswith(_PATH_STARTS) or requested.endswith(_FILE_ENDINGS):
+        raise UsageError(f"there is no file or folder {quoted(requested)}, or it may not be read")
+    return parse_id(requested, "neither a path that exists nor a Hub id")
+
+
+def _is_here(path: str) -> bool:
+    """Whether the name is taken on this machine: by a link to nothing or to itself, too.
+
+    So is one that may not be looked at, and one behind links that go round: it is not for the Hub
+    to be asked for what somebody keeps in a folder of that name.
+    """
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}
+    except ValueError:  # a zero byte
+        return False
+    return True
+
+
+def parse_id(requested: str, otherwise: str = "no Hub id") -> HubModel:
+    """A Hub id, whatever paths exist; raises UsageError, naming the fault, for anything else."""
+    name, at, revision = requested.partition("@")
+    found = _TAGGED.fullmatch(name)
+    model_id, tag = found.groups() if found else (name, None)
+    fault = id_fault(model_id) or (_revision_fault(revision) if at else None)
+    if fault is None and tag is not None and not _TAG.fullmatch(tag):
+        fault = f"{quoted(tag)} after the ':' names no GGUF file; Q4_K_M would"
+    if fault:
+        raise UsageError(f"{quoted(requested)} is {otherwise}: {fault}")
+    return HubModel(id=model_id, revision=revision if at else None, tag=tag)
+
+
+def id_fault(model_id: str) -> str | None:
+    """What is wrong with a Hub id; None exactly when `validate_repo_id` accepts it."""
+    parts = model_id.split("/")
+    if len(parts) > 2:  # noqa: PLR2004 - namespace and name
+        return f"an id has one '/' at most (namespace/name), this one has {len(parts) - 1}"
+    fault = next((fault for part in parts if (fault := _part_fault(part))), None)
+    if fault:
+        return fault
+    if "--" in model_id or ".." in model_id:
+        return "an id holds no '--' and no '..'"
+    return "an id does not end in '.git'" if model_id.endswith(".git") else None
+
+
+def _part_fault(part: str) -> str | None:
+    if not part:
+        return "a part of it is empty"
+    if len(part) > _LONGEST_PART:
+        return f"a part has {_LONGEST_PART} characters at most, this one has {len(part)}"
+    strange = re.search(r"[^\w.\-]", part, re.ASCII)
+    if strange:
+        return f"{quoted(strange[0])} is not a letter, a digit, '-', '_' or '.'"
+    if part[0] in "-." or part[-1] in "-.":
+        return f"{quoted(part)} starts or ends with '-' or '.'"
+    return None
+
+
+def _revision_fault(revision: str) -> str | None:
+    """What keeps a text from being a branch, tag or commit: the rules of git check-ref-format."""
+    if not revision:
+        return "nothing follows the '@'; give a branch, a tag or a commit"
+    if len(revision.encode(errors="replace")) > _LONGEST_REVISION:
+        return f"a revision has {_LONGEST_REVISION} bytes at most"
+    strange = re.search(r"[\x00-\x20\x7f-\x9f\ud800-\udfff~^:?*\[\\]|\.\.|@\{|//", revision)
+    if strange:
+        return f"a revision holds no {quoted(strange[0])}"
+    if revision[0] in "-/." or revision[-1] in "/.":
+        return f"{quoted(revision)} is no revision: see how it starts and ends"
+    return None

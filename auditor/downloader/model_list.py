@@ -1,0 +1,142 @@
+"""The Hub's list of models: about a thousand a request, one page after another."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from huggingface_hub import constants
+
+from auditor.downloader.http import Session
+from auditor.downloader.hub import endpoint
+from auditor.downloader.model_list_page import Crowded, Entry, NotAListError, entries_in
+from auditor.downloader.response_body import Answer
+from auditor.downloader.retry import PassingError
+from auditor.downloader.transport import Address, BadAddressError
+from auditor.errors import Reason, SourceError
+from auditor.messages import quoted
+
+PAGE = 1000  # models a request: the most that the Hub lists
+
+# Each page has bounds of its own, and the list has one. Bytes: a thousand models of twenty files
+# have 1 MB. Seconds of network. Pages: ten times what the Hub has, 3 million models.
+MAX_PAGE = 64 * 1024 * 1024
+PAGE_SECONDS = 300.0
+MAX_PAGES = 30_000
+
+_NEXT = re.compile(r'<([^<>]{1,8192})>\s*;\s*rel="next"')
+_EMPTY = re.compile(rb"\s*\[\s*\]\s*")
+
+
+class ListWalk:
+    """What was seen of a list that is read page by page: enough to tell whether it ever ends.
+
+    Digests, 30,000 of addresses and as many of pages, and the ids of one page.
+    """
+
+    def __init__(self, most: int = MAX_PAGES) -> None:
+        self._most = most
+        self._addresses = set[bytes]()
+        self._pages = set[bytes]()
+        self._before = frozenset[str]()
+
+    def turn(self, address: str) -> None:
+        """Before a page is asked for; raises SourceError where the list has to end."""
+        digest = _digest(address)
+        if digest in self._addresses:
+            detail = "the Hub's list of models goes round in circles: an address comes again"
+            raise SourceError(Reason.BAD_RESPONSE, detail)
+        if len(self._addresses) == self._most:
+            detail = f"the list of models has more than {self._most:,} pages, the most that are"
+            ways = "ask for fewer (--author, --filter, --search, --top)"
+            raise SourceError(Reason.TOO_LARGE, f"{detail} read: {ways}")
+        self._addresses.add(digest)
+
+    def bring(self, ids: Iterable[str]) -> None:
+        """After a page that another one follows; raises SourceError where it brought no new id."""
+        names = frozenset(ids)
+        digest = _digest(*sorted(names))
+        if digest in self._pages or names <= self._before:
+            number = len(self._addresses)
+            detail = f"the Hub's list of models goes on, and page {number:,} has no new model"
+            raise SourceError(Reason.BAD_RESPONSE, detail)
+        self._pages.add(digest)
+        self._before = names
+
+
+def pages(
+    session: Callable[[], Session], query: Iterable[tuple[str, str]]
+) -> Iterator[tuple[Entry, ...]]:
+    """The pages of /api/models; of each the entries whose id is a model's.
+
+    Each page is asked for by a `session` of its own, with bounds of its own; one that holds very
+    much comes in several parts. An empty page is the last one, as is one without a next. Raises
+    SourceError for a list that goes on for ever.
+
+    Not huggingface_hub's list_models: that hides the headers, of which the budget is made, does
+    not try the first page twice, and reads bodies of any length.
+    """
+    address: str | None = f"{endpoint()}/api/models?{urlencode(list(query))}"
+    walk = ListWalk()
+    while address is not None:
+        walk.turn(address)
+        content, address = session().get(address, _page)
+        if _EMPTY.fullmatch(content):
+            return
+        ids: list[str] = []
+        for part in _entries(content):
+            yield part
+            ids += (_id_of(entry) for entry in part)
+        if address is not None:
+            walk.bring(ids)
+
+
+def _entries(content: bytes) -> Iterator[tuple[Entry, ...]]:
+    try:
+        yield from entries_in(content)
+    except NotAListError:
+        detail = f"the list of models is not a JSON list: is {quoted(constants.ENDPOINT)} a Hub?"
+        raise SourceError(Reason.BAD_RESPONSE, detail) from None
+
+
+def _id_of(entry: Entry) -> str:
+    return entry.id if isinstance(entry, Crowded) else str(entry["id"])
+
+
+class _Page(NamedTuple):
+    content: bytes
+    following: str | None  # the address of the next one
+
+
+def _page(answer: Answer) -> _Page:
+    content = answer.body.upto(MAX_PAGE + 1)
+    if len(content) > MAX_PAGE:
+        detail = f"a page of the list of models has more than {MAX_PAGE:,} bytes"
+        raise SourceError(Reason.TOO_LARGE, detail)
+    if answer.length not in {None, len(content)}:
+        detail = f"{answer.host} sent {len(content):,} bytes of a page of {answer.length:,}"
+        raise PassingError(Reason.BAD_RESPONSE, detail)
+    return _Page(content, _following(answer))
+
+
+def _following(answer: Answer) -> str | None:
+    """The next page's address, which has to be of the Hub: the token goes there."""
+    found = _NEXT.search(answer.headers.get("link", ""))
+    if not found:
+        return None
+    if not _of_the_hub(found[1]):
+        detail = f"the list of models goes on at {quoted(found[1])}, which is not of the Hub"
+        raise SourceError(Reason.BAD_RESPONSE, detail)
+    return found[1]
+
+
+def _of_the_hub(address: str) -> bool:
+    try:
+        return Address.of(address).origin == Address.of(endpoint()).origin
+    except BadAddressError:
+        return False
+
+
+def _digest(*names: str) -> bytes:
+    return blake2b("\n".join(names).encode(errors="surrogatepass"), digest_size=16).digest()

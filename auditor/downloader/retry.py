@@ -1,0 +1,134 @@
+"""How often and how long an audit waits for a server that is busy, broken or gone quiet."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from threading import Event
+from typing import TypeVar
+
+from auditor.downloader.rate_limits import WINDOW, rate_limit
+from auditor.downloader.transport import patience
+from auditor.downloader.waits import STOPPED, Rest, Talk, Wait, pause
+from auditor.errors import Reason, SourceError
+
+T = TypeVar("T")
+
+ATTEMPTS = 5
+FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, while someone is watching
+
+# Seconds that one request may spend on attempts without an answer, while someone is watching. They
+# cut the second one short (10 s and 4, by default), so that an audit ends within 20 s.
+MOST_SILENCE = 14.0
+_TIME_OUTS = 1.4  # times HF_HUB_DOWNLOAD_TIMEOUT, if that is longer
+_TOO_SHORT = 0.1  # of all these seconds: no attempt is made for less
+
+_TOO_MANY = 429
+_MOST_DIGITS = 9  # of a Retry-After: 30 years, which is as good as for ever
+_LONGEST_DATE = 64  # characters; an HTTP date has 29
+
+
+class PassingError(SourceError):
+    """A fault that may be gone at the next attempt."""
+
+    def __init__(
+        self, reason: Reason, message: str, wait: float | None = None, silence: float = 0.0
+    ) -> None:
+        super().__init__(reason, message)
+        self.wait = wait  # seconds that the server asked for
+        self.silence = silence  # seconds for which there was no answer
+
+
+class Patience:
+    """Tries again after passing faults, for all threads of one audit.
+
+    `held` hears before a wait that a server asked for; `silence` is how long a request may go
+    unanswered in all. Once it is `over` nothing is waited for, and what is tried after that fails.
+    """
+
+    def __init__(
+        self,
+        talk: Talk,
+        held: Callable[[float], None] = lambda _seconds: None,
+        *,
+        silence: float | None = None,
+        over: Event | None = None,
+    ) -> None:
+        self._held = held
+        self._silence = silence or max(MOST_SILENCE, _TIME_OUTS * patience())
+        self._over = over or Event()
+        self._rest = Rest(talk.waits, self._over)
+
+    def end(self) -> None:
+        """Ends every wait; what is tried after that fails at once."""
+        self._over.set()
+
+    def call(self, attempt: Callable[[float], T]) -> T:
+        """The result of the first attempt that has one; at most five are made.
+
+        Each is told the seconds for which it may go unanswered.
+        """
+        tried, waited, silence = 0, 0.0, self._silence
+        while not self._over.is_set():
+            try:
+                return attempt(silence)
+            except PassingError as fault:
+                tried += 1
+                silence -= fault.silence
+                if silence < _TOO_SHORT * self._silence:
+                    raise _given_up(fault, tried) from fault
+                wait = next_wait(fault, tried, waited)
+                waited += wait
+                self._wait(fault, wait)
+        raise SourceError(Reason.UNREACHABLE, STOPPED)
+
+    def _wait(self, fault: PassingError, seconds: float) -> None:
+        if fault.wait is not None:
+            self._held(seconds)
+        pause(Wait(str(fault), seconds), self._rest)
+
+
+def next_wait(fault: PassingError, tried: int, waited: float) -> float:
+    """The seconds until the next attempt; raises SourceError if no attempt is left.
+
+    What the server asks for, else twice as long as the last time; a little more than that, so that
+    those who wait together do not come back together. No longer in all than a window.
+    """
+    import random  # noqa: PLC0415 - 2 ms, for those who wait
+
+    if tried >= ATTEMPTS:
+        raise _given_up(fault, tried) from fault
+    asked = FIRST_WAIT * 2 ** (tried - 1) if fault.wait is None else fault.wait
+    wait = asked + random.uniform(0, FIRST_WAIT)  # noqa: S311 - no secret
+    if waited + wait > WINDOW + 1:  # the second is for what is added
+        after = f" after {waited:.0f} s" if waited else ""
+        detail = f"{fault}: another {asked:.0f} s{after} is too long to wait"
+        raise SourceError(fault.reason, detail) from fault
+    return wait
+
+
+def _given_up(fault: PassingError, tried: int) -> SourceError:
+    times = "once" if tried == 1 else f"{tried} times"
+    return SourceError(fault.reason, f"{fault} (tried {times})")
+
+
+def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
+    """The seconds that a refusal asks to wait: Retry-After, else the end of the rate window."""
+    after = headers.get("retry-after", "").strip()
+    if after.isascii() and after.isdecimal():
+        return float(after) if len(after) <= _MOST_DIGITS else float(10**_MOST_DIGITS)
+    if (until := _date(after)) is not None:
+        return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    limit = rate_limit(headers)
+    spent = limit is not None and limit.remaining == 0
+    return float(limit.reset) if limit and spent and status == _TOO_MANY else None
+
+
+def _date(text: str) -> datetime | None:
+    """An HTTP date; None: the text is not a date."""
+    if len(text) > _LONGEST_DATE:
+        return None
+    try:
+        found = parsedate_to_datetime(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError, IndexError):
+        return None

@@ -1,0 +1,194 @@
+"""Ask the oracle: in a process of its own, within its bounds, and no question twice."""
+
+import atexit
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from signal import Signals
+from threading import Lock
+from typing import IO, NamedTuple, cast
+
+from auditor import oracle
+from auditor.analytic import Config, Expectation, expectation, loading, renaming_rules
+from auditor.analytic.catalogue import Sibling
+from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.oracle import cache
+from auditor.oracle.answer import read
+from auditor.oracle.server import MOST_SECONDS
+from auditor.oracle.transformers_classes import InstalledLibrary, installed
+
+# What a config says of who wrote it, and for what: fine-tunes of one base ask one question.
+_WRITERS = frozenset({"_name_or_path", "architectures"})
+
+
+class Oracle:
+    """What transformers makes of a config, class by class; says what `catalogue` says."""
+
+    def __init__(self, library: InstalledLibrary, folder: Path, process: "Process") -> None:
+        self.name = library.name
+        self.unknown = f"neither a closed form nor a class of {library.name} is known for"
+        self._library = library
+        self._folder = folder
+        self._process = process
+        # What the code before last worked out may be wrong.
+        self._code = _code()
+
+    def types(self, name: str, /) -> tuple[str, ...]:
+        return self._library.types(name)
+
+    def siblings(self, model_type: str, /) -> tuple[str, ...]:
+        return self._library.listed.get(model_type, ())
+
+    def base_class(self, model_type: str, /) -> str:
+        return self._library.listed[model_type][0]
+
+    def auto_class(self, name: str, model_type: str, /) -> str | None:
+        return self._library.autos.get(name, {}).get(model_type)
+
+    def current(self, name: str, /) -> str:
+        return name
+
+    def current_type(self, model_type: str, /) -> str:
+        return model_type
+
+    def inside(self, model_type: str, /) -> Mapping[str, str]:
+        del model_type  # it finds them by itself: see oracle/build.py
+        return {}
+
+    def expect(self, config: Config, target: str, /, *, depth: int | None = None) -> Expectation:
+        """Every tensor that a class has with this config, and its modules at any `depth`.
+
+        Raises CheckpointError for a config from which it cannot be built, SourceError where the
+        library cannot build it at all, or not within the oracle's bounds.
+        """
+        del depth  # its answers are kept whole
+        values = {key: value for key, value in config.values.items() if key not in _WRITERS}
+        question = json.dumps([target, values], sort_keys=True)
+        asked = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
+        key = f"{target}-{asked[:32]}"
+        found = self._read(cache.read(self._folder, key), target)
+        if found is None:
+            answer = self._process.ask(question, target)
+            found = self._read(answer, target)
+            cache.keep(self._folder, key, answer)
+        if isinstance(found, Expectation):
+            return found
+        raise CheckpointError(found or f"{target}: no answer of the oracle's")
+
+    def sibling(self, config: Config, target: str, /) -> Sibling:
+        found = self.expect(config, target)
+        return Sibling(target, found.prefix, found.renamed, found.loading)
+
+    def _read(self, answer: object, target: str) -> Expectation | str | None:
+        """What the oracle answered, or what it found wrong with the config; None: no answer."""
+        match answer:
+            case {"fault": str(fault)}:
+                return fault
+        return read(answer, target, self.name)
+
+
+def _code() -> str:
+    """What changes with the sources of an answer: the oracle's own, and what it writes down."""
+    found = sha256()
+    own = sorted(Path(oracle.__file__).parent.glob("*.py"))
+    written = (expectation, loading, renaming_rules)
+    for path in (*own, *(Path(one.__file__ or "") for one in written)):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def available() -> Oracle | None:
+    """The oracle of this environment; None without the `oracle` extra. Imports neither library."""
+    library = installed()
+    if library is None:
+        return None
+    process = Process()
+    atexit.register(process.end)
+    return Oracle(library, cache.home(), process)
+
+
+# --- the process ------------------------------------------------------------------------------
+
+# -P: a torch.py in the folder that is being audited is not to be imported.
+_COMMAND = (sys.executable, "-P", "-c", "from auditor.oracle.server import serve; serve()")
+_PATIENCE = 10.0  # seconds between the end of a process's output and its own
+
+
+class _Running(NamedTuple):
+    process: subprocess.Popen[str]
+    questions: IO[str]
+    answers: IO[str]
+
+
+class Process:
+    """What runs `serving`: started by the first question, and by the next one if it ended."""
+
+    def __init__(self, command: tuple[str, ...] = _COMMAND) -> None:
+        self._command = command
+        self._running: _Running | None = None
+        self._turn = Lock()  # one question at a time
+
+    def ask(self, question: str, target: str) -> object:
+        """The answer to a line of JSON; SourceError if no answer comes."""
+        with self._turn:
+            line = self._answered(question)
+            if not line:
+                raise _no_answer(self.end(patience=_PATIENCE), target)
+            answer = json.loads(line)
+            if "reason" not in answer:
+                return answer
+            error = SourceError(Reason(answer["reason"]), answer["detail"])
+            if error.reason is Reason.TOO_LARGE:
+                self.end()  # and give back what it took
+            raise error
+
+    def _answered(self, question: str) -> str:
+        self._running = self._running or _started(self._command)
+        try:
+            self._running.questions.write(f"{question}\n")
+            self._running.questions.flush()
+            return self._running.answers.readline()
+        except BrokenPipeError:
+            return ""
+        except BaseException:  # interrupted: the next to ask would get this one's answer
+            self.end()
+            raise
+
+    def end(self, *, patience: float = 0) -> int:
+        """End the process, unless it does so by itself in `patience` seconds; its exit code."""
+        if self._running is None:
+            return 0
+        process, self._running = self._running.process, None
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+        process.kill()
+        with suppress(BrokenPipeError), process:  # closes its pipes
+            pass
+        return process.wait()
+
+
+def _started(command: tuple[str, ...]) -> _Running:
+    process = subprocess.Popen(  # noqa: S603 - our own code
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="ascii",
+    )
+    return _Running(process, cast(IO[str], process.stdin), cast(IO[str], process.stdout))
+
+
+def _no_answer(code: int, target: str) -> SourceError:
+    """Why the process is no more: a negative code is the signal that ended it."""
+    how = Signals(-code).name if code < 0 else f"exit code {code}"
+    if how == "SIGALRM":
+        detail = f"transformers took more than {MOST_SECONDS} seconds to build {target}"
+        return SourceError(Reason.TOO_LARGE, detail)
+    detail = f"the process that was to build {target} ended with {how}"
+    return SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)

@@ -1,0 +1,134 @@
+"""The library's own loading rules of a model, as data: what `auditor.analytic.loading` holds.
+
+Renames, conversions, ties and silences are those that from_pretrained would apply to this very
+model, its sub-models' included, and the memory is the one that it would fill.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from auditor.analytic.loading import Loading, Memory
+from auditor.analytic.renaming_rules import Operation, Rule
+
+Shape = tuple[int, ...]
+
+# Renames whose way with a name is known here; a later transformers may have others.
+_PLAIN = frozenset({"WeightRenaming", "PrefixChange", "WeightConverter"})
+_PAIRED = "GroupWeightRename"
+_SHIFTED = "Inkling2IndexOffsetWeightRename"
+
+
+def untied(model: Any) -> dict[str, Shape]:
+    """Names and shapes in memory, in the model's order; before its weights are tied."""
+    return {name: tuple(value.shape) for name, value in model.state_dict().items()}
+
+
+def loading(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str]) -> Loading:
+    """How from_pretrained loads this model; `shapes` as `untied` has them.
+
+    `on_disk` are the names that save_pretrained writes.
+    """
+    from transformers.conversion_mapping import (  # noqa: PLC0415 - as in the package
+        get_checkpoint_conversion_mapping,
+        get_model_conversion_mapping,
+    )
+
+    transforms = get_model_conversion_mapping(model, add_legacy=False)
+    legacy: list[Any] = get_checkpoint_conversion_mapping("legacy") or []  # type: ignore[no-untyped-call]
+    rules = [rule_of(transform, model.config) for transform in transforms]
+    unmissed = tuple(sorted(model._keys_to_ignore_on_load_missing or ()))  # noqa: SLF001 - likewise
+    unexpected = model._keys_to_ignore_on_load_unexpected or ()  # noqa: SLF001 - likewise
+    return Loading(
+        renames=tuple(rule for rule in rules if not rule.operations),
+        legacy=tuple(rule_of(transform, model.config) for transform in legacy),
+        converters=tuple(rule for rule in rules if rule.operations),
+        silent=tuple(sorted(unexpected)),
+        buffers=tuple(_buffers(model)),
+        unmissed=unmissed,
+        taken=(".",),  # each buffer that the model has
+        kept=frozenset(_kept(model, shapes, on_disk, [*transforms, *legacy])),
+        memory=Memory(
+            shapes=shapes,
+            ties=tuple(model.all_tied_weights_keys.items()),
+            unset=frozenset(_unset(model) if rules else ()),
+        ),
+        reports=all(map(_known, (*transforms, *legacy))),
+    )
+
+
+def _known(transform: Any) -> bool:
+    return type(transform).__name__ in _PLAIN | {_PAIRED, _SHIFTED}
+
+
+def rule_of(transform: Any, config: Any) -> Rule:
+    operations = getattr(transform, "operations", ())
+    return Rule(
+        sources=tuple(transform.source_patterns),
+        targets=tuple(transform.target_patterns),
+        heads=tuple(_heads(transform.scope_prefix, transform.base_model_prefix)),
+        operations=tuple(_operation(operation, config) for operation in operations),
+        paired=type(transform).__name__ == _PAIRED,
+        offset=getattr(transform, "offset", 0),
+    )
+
+
+def _heads(scope: str | None, prefix: str | None) -> Iterator[str]:
+    """What a name that the rule is about begins with: the scope, behind the prefix or without."""
+    below = f"{scope}." if scope else ""
+    if scope is not None and prefix:
+        yield f"{prefix}.{below}"
+    yield below
+
+
+def _operation(operation: Any, config: Any) -> Operation:
+    name, of = type(operation).__name__, vars(operation)
+    axes: tuple[int, ...] = (of.get("dim", 0),)
+    number: int | None = None
+    match name:
+        case "Transpose":
+            axes = (of["dim0"], of["dim1"])
+            number = 1 if of["check_dims"] else None
+        case "ErnieFuseAndSplitTextVisionExperts":
+            axes = (of["stack_dim"], of["concat_dim"])
+        case "PermuteForRope":
+            part = getattr(config, of["subconfig_key"] or "", config)
+            number = getattr(part, "num_attention_heads", 1)
+        case "Chunk":
+            asked = of["num_shards_attribute"]
+            number = getattr(config.get_text_config(), asked) if asked else None
+    only = of.get("permute_layer_names")
+    return Operation(name, axes, number, tuple(only) if only else None)
+
+
+def _buffers(model: Any) -> Iterator[str]:
+    """What loading leaves out where the model has a buffer of that name, stored or not."""
+    names = tuple(name for name, _ in model.named_buffers())
+    if any(name.endswith("rotary_emb.inv_freq") for name in names):
+        yield r"rotary_emb\.inv_freq"
+    if any(name.endswith("position_ids") for name in names):
+        yield r"(^|\.)position_ids$"
+
+
+def _kept(
+    model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str], transforms: list[Any]
+) -> Iterator[str]:
+    """The names on disk that are in memory as they are, and would not be after the renames."""
+    from transformers.core_model_loading import (  # noqa: PLC0415 - as in the package
+        WeightConverter,
+        rename_source_key,
+    )
+
+    converters = [each for each in transforms if isinstance(each, WeightConverter)]
+    renamings = [each for each in transforms if not isinstance(each, WeightConverter)]
+    prefix, there = model.base_model_prefix, dict(shapes)
+    for name in on_disk if transforms else ():
+        renamed, _ = rename_source_key(name, renamings, converters, prefix, there)
+        if renamed not in shapes and name in shapes:
+            yield name
+
+
+def _unset(model: Any) -> Iterator[str]:
+    for path, module in model.named_modules():
+        for table in (module._parameters, module._buffers):  # noqa: SLF001 - None is in no other
+            names = (name for name, value in table.items() if value is None)
+            yield from (f"{path}.{name}" if path else name for name in names)

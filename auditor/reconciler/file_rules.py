@@ -1,0 +1,215 @@
+"""What files, index and dtypes must fulfil beyond names and shapes; each rule yields findings."""
+
+from collections.abc import Iterator
+
+from auditor.containers.index import Index
+from auditor.layouts import is_float
+from auditor.reconciler import index_totals
+from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
+from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.status import Fate
+from auditor.tensors import StoredTensor
+from auditor.walker import Tally
+
+
+def dtype_rule(
+    reconciled: Reconciled,
+    declared: str | None,
+    dtypes: frozenset[str],
+    *,
+    by: str = "the config",
+) -> Iterator[Finding]:
+    """Parameters are stored in the dtype that the config declares, and never as integers.
+
+    `dtypes` are all that are stored; a variant may declare another dtype than the config.
+    """
+    wrong: dict[str, list[StoredTensor]] = {
+        dtype: []
+        for dtype in sorted(dtypes)
+        if dtype != declared and (declared is not None or not is_float(dtype))
+    }
+    if not wrong:
+        return
+    learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
+    packed = reconciled.packed  # in the dtypes of their layout
+    for tensor in (*reconciled.plain.values(), *learned):
+        if tensor.dtype in wrong and (not packed or (tensor.name, tensor.file) not in packed):
+            wrong[tensor.dtype].append(tensor)
+    for dtype, tensors in wrong.items():
+        if not tensors:
+            continue
+        yield WrongDtype(
+            tensors=by_name(tensors),
+            declared=declared or "a float",
+            reason=f"stored as {dtype}, {by} declares {declared or 'no integer dtype'}",
+        )
+
+
+# --- totals ------------------------------------------------------------------------------------
+
+
+def parameters_rule(index: Index, whole: Tally, reconciled: Reconciled) -> Iterator[Finding]:
+    """The index states as many parameters as its shards hold, all of which were read."""
+    stored = whole.parameters
+    yield from _parameters_rule(index, stored, "the shards hold", index_totals.spare(reconciled))
+
+
+def implied_rules(
+    index: Index,
+    held: index_totals.Holdings,
+    reconciled: Reconciled,
+    declared: str | None,
+    *,
+    parameters: int = 0,
+) -> Iterator[Finding]:
+    """The totals are what the expected shapes take in the declared dtype, or in any, if none is.
+
+    Packed tensors take what their layout implies. Where nothing tells that of some, or nothing is
+    expected of some, the totals only have to leave them room; of the `parameters` that the config
+    implies each takes a bit at the least, however it is packed.
+    """
+    if held.strange or held.untold:
+        room = tuple(_room_rule(index, held, declared))
+        yield from room or (_bit_rule(index, parameters) if held.untold else ())
+        return
+    if index.total_size is not None:
+        yield from _size_rule(index, index.total_size, held, reconciled, declared)
+    groups = (*held.spare, *held.copies, *held.buffers)
+    yield from _parameters_rule(index, held.parameters, "the expected shapes have", groups)
+
+
+def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
+    least = parameters // 8
+    if index.total_size is not None and index.total_size < least:
+        reason = (
+            f"total_size is {_shown(index.total_size)}, and {parameters:,} parameters take "
+            f"{least:,} bytes at one bit each: {_over(index.total_size, least):+,}"
+        )
+        yield BadIndex(file=index.file, reason=reason)
+
+
+def implied_note(index: Index, held: index_totals.Holdings, declared: str | None) -> str | None:
+    """How the total size comes about, where it does, or what it leaves for strangers."""
+    total = index.total_size
+    if total is None or held.untold:
+        return None
+    if held.strange:
+        return _room_note(held, total, declared)
+    found = index_totals.summed(held, total, declared)
+    return f"total_size {_shown(total)} = {found}" if found else None
+
+
+def _room_note(held: index_totals.Holdings, total: float, declared: str | None) -> str | None:
+    """What is left for tensors of which nothing is expected, once all others have their room."""
+    least = _least(held, declared)
+    if least is None:
+        return None
+    copies = sum(one.elements for one in held.copies) * index_totals.WIDTHS[declared or ""] // 8
+    left = _over(total, least + copies)
+    and_buffers = " and the buffers" if held.buffers else ""
+    tensors = "tensor" if held.strange == 1 else f"{held.strange:,} tensors"
+    what = f"for the {tensors} of which nothing is expected{and_buffers}"
+    return f"total_size {_shown(total)} leaves {left:,} bytes {what}" if left >= 0 else None
+
+
+def _room_rule(
+    index: Index, held: index_totals.Holdings, declared: str | None
+) -> Iterator[Finding]:
+    total, least = index.total_size, _least(held, declared)
+    if total is not None and least is not None and total < least:
+        reason = (
+            f"total_size is {_shown(total)}, the parameters that the config implies alone take "
+            f"{least:,} bytes in {declared}: {_over(total, least):+,}"
+        )
+        yield BadIndex(file=index.file, reason=reason)
+
+
+def _least(held: index_totals.Holdings, declared: str | None) -> int | None:
+    """The bytes of the stored parameters whose shape is expected; None: no dtype is declared."""
+    return index_totals.least_sum(held, declared) if declared in index_totals.WIDTHS else None
+
+
+def _size_rule(
+    index: Index,
+    total: float,
+    held: index_totals.Holdings,
+    reconciled: Reconciled,
+    declared: str | None,
+) -> Iterator[Finding]:
+    found = index_totals.summed(held, total, declared)
+    if found is None:
+        yield BadIndex(file=index.file, reason=_unexplained(total, held, declared))
+        return
+    for part in found.flags:
+        short = part.elements - part.elements * part.bits // 8
+        reason = (
+            f"total_size is {_shown(total)}, which counts the {part.elements:,} elements of "
+            f"{part.what} at 1/8 byte; a mask takes a byte for each: {-short:+,}"
+        )
+        yield BadIndex(file=index.file, reason=reason)
+    if (
+        declared is not None
+        and index_totals.WIDTHS.get(declared) != index_totals.WIDTHS[found.dtype]
+    ):
+        each = index_totals.WIDTHS[found.dtype] // 8
+        how = (
+            f"has {each} bytes for a parameter that is not packed"
+            if held.packed
+            else (f"is exactly {each} bytes a parameter")
+        )
+        reason = f"total_size {_shown(total)} {how}, the config declares {declared}"
+        stored = by_name(_of_unknown_dtype(index, reconciled))
+        yield WrongDtype(tensors=stored, declared=declared, reason=reason)
+
+
+def _of_unknown_dtype(index: Index, reconciled: Reconciled) -> Iterator[StoredTensor]:
+    """The parameters that the index names and no header shows."""
+    packed = {name for name, _ in reconciled.packed}
+    for hit in reconciled.answered:
+        if hit.expected.role.learned and hit.stored.span is None and hit.stored.name not in packed:
+            yield hit.stored
+    for item in reconciled.absent:
+        name = item.tensor.name
+        if item.fate == Fate.UNREADABLE and item.tensor.role.learned and name in index.weight_map:
+            yield StoredTensor(name, None, None, None, index.weight_map[name], None)
+
+
+def _unexplained(total: float, held: index_totals.Holdings, declared: str | None) -> str:
+    dtype = declared if declared in index_totals.WIDTHS else "F32"
+    implied = index_totals.plain_sum(held, dtype)
+    over = _over(total, implied)
+    width = index_totals.WIDTHS[dtype] // 8
+    groups = (*held.spare, *held.copies, *held.buffers)
+    why = _why(over / width, groups)
+    packed = f", packed and the rest in {dtype}" if held.packed else f" in {dtype}"
+    takes = f"the expected shapes take {implied:,} bytes{packed}"
+    return f"total_size is {_shown(total)}, {takes}: {over:+,}{why}"
+
+
+def _parameters_rule(
+    index: Index, stored: int, who: str, groups: tuple[index_totals.WidthGroup, ...]
+) -> Iterator[Finding]:
+    total = index.total_parameters
+    if total is not None and total != stored:
+        over = _over(total, stored)
+        reason = f"total_parameters is {_shown(total)}, {who} {stored:,} parameters: {over:+,}"
+        yield WrongTotal(file=index.file, reason=reason + _why(over, groups))
+
+
+def _why(over: float, groups: tuple[index_totals.WidthGroup, ...]) -> str:
+    """The tensors whose elements make up a difference, if some do."""
+    found = index_totals.pieces(abs(over), groups)
+    if not found:
+        return ""
+    listed = " and ".join(group.what for group in found)
+    return f", which is {listed}, {'counted a second time' if over > 0 else 'not counted'}"
+
+
+def _shown(total: float) -> str:
+    return f"{total:,}"
+
+
+def _over(total: float, stored: int) -> float:
+    """The difference, whole where it is: a total of 1e9 is written as a float by some."""
+    over = total - stored
+    return int(over) if over == int(over) else over

@@ -1,0 +1,142 @@
+"""An index held to its files, and to the expectation: of its totals who knows most speaks alone.
+
+That is the headers, where every shard has one; else the expected shapes, to the byte; else the
+sizes of the files.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.index import Index
+from auditor.layouts.packing import WrittenTensor
+from auditor.reconciler import index_totals
+from auditor.reconciler.contents import Contents
+from auditor.reconciler.file_rules import implied_note, implied_rules, parameters_rule
+from auditor.reconciler.findings import BadIndex, Finding, WrongDtype
+from auditor.reconciler.index_sizes import stated_size_rule
+from auditor.reconciler.reconcile import Reconciled
+from auditor.tensors import StoredTensor, natural_key
+from auditor.walker import Tally
+
+
+class IndexJudgement(NamedTuple):
+    """What there is to say of an index."""
+
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()  # how the total size comes about
+    unchecked: tuple[str, ...] = ()  # a sentence each
+
+
+def by_files(found: Contents, snapshot: Snapshot, whole: Tally) -> Iterator[Finding]:
+    """What files alone tell: the index names what its shards hold, and states their bytes.
+
+    `whole` is the tally of all tensors.
+    """
+    index = found.index
+    if index is not None:
+        yield from _names(index, found)
+        if found.opened.issuperset(index.shards):
+            yield from _read_size_rule(index, whole)
+        else:
+            yield from stated_size_rule(index, found, snapshot)
+
+
+def judged(  # noqa: PLR0913 - what is stored, what is expected, and what the config declares
+    found: Contents,
+    snapshot: Snapshot,
+    whole: Tally,
+    reconciled: Reconciled,
+    *,
+    written: Mapping[str, WrittenTensor],
+    declared: str | None,
+    parameters: int,
+) -> IndexJudgement:
+    """The same, and what the expectation tells of the totals.
+
+    `written` is what the layout stores under names of packed tensors, `declared` the dtype of the
+    config, `parameters` the number that it implies.
+    """
+    index = found.index
+    if index is None:
+        return IndexJudgement()
+    names = tuple(_names(index, found))
+    if found.opened.issuperset(index.shards):
+        sums = (*_read_size_rule(index, whole), *parameters_rule(index, whole, reconciled))
+        return IndexJudgement((*names, *sums))
+    held = None
+    if not found.unnamed:  # these are files of other names than those that it sums up
+        held = index_totals.holdings(reconciled, len(index.weight_map), written)
+    implied: tuple[Finding, ...] = ()
+    if held is not None:
+        implied = tuple(implied_rules(index, held, reconciled, declared, parameters=parameters))
+    wrong = any(isinstance(one, BadIndex) for one in implied)
+    beyond = () if wrong else tuple(stated_size_rule(index, found, snapshot))
+    if beyond:  # then it is no dtype that explains the total
+        implied = tuple(one for one in implied if not isinstance(one, WrongDtype))
+    note = None if beyond or held is None else implied_note(index, held, declared)
+    return IndexJudgement(
+        findings=(*names, *implied, *beyond),
+        notes=() if note is None else (note,),
+        unchecked=tuple(_unchecked(index, held, found)),
+    )
+
+
+def _names(index: Index, found: Contents) -> Iterator[Finding]:
+    for fault in index.faults:
+        yield BadIndex(file=index.file, reason=fault)
+    yield from _name_rules(index, found.tensors, found.opened)
+
+
+def _read_size_rule(index: Index, whole: Tally) -> Iterator[Finding]:
+    total = index.total_size
+    if total is not None and total != whole.bytes:
+        over = total - whole.bytes
+        over = int(over) if over == int(over) else over
+        holds = f"the shards hold {whole.bytes:,} bytes of tensors"
+        reason = f"total_size is {total:,}, {holds}: {over:+,}"
+        yield BadIndex(file=index.file, reason=reason)
+
+
+def _name_rules(
+    index: Index, tensors: Sequence[StoredTensor], opened: frozenset[str]
+) -> Iterator[Finding]:
+    where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
+    if where == index.weight_map:
+        return
+    held = {(tensor.name, tensor.file) for tensor in tensors}
+    lacking: dict[tuple[str, str | None], list[str]] = {}
+    for name, shard in index.weight_map.items():
+        if shard in opened and (name, shard) not in held:
+            lacking.setdefault((shard, where.get(name)), []).append(name)
+    for (shard, other), names in sorted(lacking.items(), key=lambda item: item[0][0]):
+        place = f"it is in {other}" if other else "no shard holds it"
+        reason = f"the index places it in {shard}, which does not hold it; {place}"
+        yield BadIndex(file=index.file, reason=reason, tensors=_sorted(names))
+    unnamed: dict[str, list[str]] = {}
+    for name, file in where.items():
+        if name not in index.weight_map:
+            unnamed.setdefault(file, []).append(name)
+    for file in sorted(unnamed):
+        reason = f"{file} holds it and the index does not name it"
+        yield BadIndex(file=index.file, reason=reason, tensors=_sorted(unnamed[file]))
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=natural_key))
+
+
+def _unchecked(index: Index, held: index_totals.Holdings | None, found: Contents) -> Iterator[str]:
+    """Where headers do not tell the total size, and expected shapes do not either."""
+    if found.unnamed:
+        yield "the totals of the index: it is of other files than those that were read"
+    elif index.total_size is None:
+        yield "the total size: the index does not say it"
+    elif held is None:
+        yield "the total size to the byte: not every name of the index is in a shard"
+    elif held.untold:
+        what = f"{held.untold:,} of the packed tensors"
+        yield f"the total size to the byte: what {what} take, only their headers tell"
+    elif held.fewer:
+        what = f"{held.fewer:,} bytes of what is packed"
+        yield f"the total size to the byte: {what} have no fixed length"

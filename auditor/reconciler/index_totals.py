@@ -1,0 +1,317 @@
+"""What the totals of an index come to where its shards are not here: expected shapes in some width.
+
+An index names tensors and states their sum, and says nothing of shapes or dtypes. The expected
+shapes give the elements, and a packed layout the bytes of what it packs; with one width for all
+plain parameters and one for each kind of scale and buffer the sum has to be the total, to the byte.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+from math import prod
+from types import MappingProxyType
+from typing import NamedTuple
+
+from auditor.layouts.packing import WrittenTensor
+from auditor.messages import named
+from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.status import Fate
+from auditor.reconciler.unread_files import Headless
+from auditor.tensors import DTYPE_BITS
+
+WIDTHS = {"F32": 32, "BF16": 16, "F16": 16, "F64": 64, "F8_E4M3": 8, "F8_E5M2": 8}  # bits
+
+# I64 position_ids, F32 inv_freq, F16 of a cast model, BOOL masks; and what some versions of
+# transformers counted for an element of a BOOL mask, which takes a byte in the file.
+_BUFFER_BITS = (64, 32, 16, 8)
+_FLAG_BITS = 1
+
+# Parameters that a cast leaves in 32 bits: `_keep_in_fp32_modules` of transformers' classes, by the
+# last parts of their names, and what their like are called in other software.
+_KEPT_WIDE = (
+    *(".e_score_correction_bias", ".expert_bias", ".A_log", ".dt_bias", ".D", ".sinks"),
+    *(".time_decay", ".time_first", ".mlp.gate.weight"),
+)
+_WIDE = 32
+
+_MOST_GROUPS = 5  # whose widths are tried: 5 widths each are 3,125 sums for a width of parameters
+_MOST_PIECES = 12  # that may explain a difference: 298 sums of up to three
+_NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
+
+
+class WidthGroup(NamedTuple):
+    """Tensors that have one width together."""
+
+    what: str
+    elements: int
+
+
+class WidthTerm(NamedTuple):
+    """A group in the width that makes the sum come out."""
+
+    what: str
+    elements: int
+    bits: int  # of an element; 0: the total does not count it
+
+    def __str__(self) -> str:
+        width = f"{self.bits // 8}" if self.bits % 8 == 0 else f"{self.bits}/8"
+        return f"{self.elements * self.bits // 8:,} of {self.what} ({self.elements:,} x {width})"
+
+
+class Scales(NamedTuple):
+    """What serves packed tensors, of one kind and of one width."""
+
+    what: str
+    elements: int
+    widths: tuple[int, ...]  # bits that occur, the usual ones first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holdings:
+    """What stands behind the names of an index, by expected shapes and by the headers at hand."""
+
+    learned: int  # elements of plain parameters, of unknown width
+    buffers: tuple[WidthGroup, ...]  # by the last part of their names, sorted
+    copies: tuple[WidthGroup, ...]  # of parameters that are stored elsewhere too, by name
+    read: int  # bytes of the tensors whose header is at hand
+    parameters: int  # of all, packed ones too
+    spare: tuple[WidthGroup, ...]  # tied and not stored, by name
+    strange: int  # tensors of which nothing is expected; the rest leaves them out
+    wide: tuple[WidthGroup, ...] = ()  # of the learned ones, kinds that may be kept in 32 bits
+    packed: int = 0  # bytes of packed tensors, and of those that serve them in a dtype of their own
+    fewer: int = 0  # bytes that these may be fewer
+    scales: tuple[Scales, ...] = ()  # by the last part of their names, sorted
+    untold: int = 0  # packed tensors of which nothing tells the bytes; the rest leaves them out
+
+
+def holdings(
+    reconciled: Reconciled, names: int, written: Mapping[str, WrittenTensor] = _NOTHING
+) -> Holdings | None:
+    """What an index of `names` names holds; None if some of its names are not known.
+
+    `written` is what the layout stores under names of packed tensors without a header.
+    """
+    headless = _headless(reconciled)
+    with_header = sum(one.span is not None for one, _, _ in reconciled.counted)
+    if with_header + len(headless) != names:
+        return None
+    read = [(one, parameters) for one, parameters, _ in reconciled.counted if one.span]
+    found = _Sums()
+    for name, item in headless.items():
+        found.add(name, item, written.get(name))
+    return Holdings(
+        learned=found.learned,
+        buffers=tuple(_by_last_part(found.buffers)),
+        copies=tuple(found.copies),
+        read=sum(one.span.length for one, _ in read if one.span),
+        parameters=found.parameters + sum(parameters for _, parameters in read),
+        spare=spare(reconciled),
+        strange=found.strange,
+        wide=tuple(WidthGroup(named(last), count) for last, count in sorted(found.wide.items())),
+        packed=found.packed,
+        fewer=found.fewer,
+        scales=tuple(
+            Scales(named(last), count, widths)
+            for (last, widths), count in sorted(found.scales.items())
+        ),
+        untold=found.untold,
+    )
+
+
+_UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.BOOKKEEPING})
+
+
+class _Sums:
+    """Adds up names without a header, by what is known of them."""
+
+    def __init__(self) -> None:
+        self.learned = self.parameters = self.packed = self.fewer = self.strange = self.untold = 0
+        self.wide: dict[str, int] = {}
+        self.scales: dict[tuple[str, tuple[int, ...]], int] = {}
+        self.buffers: list[WidthGroup] = []
+        self.copies: list[WidthGroup] = []
+
+    def add(self, name: str, item: Headless, written: WrittenTensor | None) -> None:
+        if item.fate not in _UNCOUNTED:
+            self.parameters += item.elements or 0
+        if written is not None:
+            self._add_written(name, written)
+        elif item.packed:
+            self.untold += 1
+        elif item.elements is None:
+            self.strange += 1
+        elif item.fate == Fate.BUFFER:
+            self.buffers.append(WidthGroup(name, item.elements))
+        elif item.fate == Fate.DUPLICATE:
+            self.copies.append(WidthGroup(named(name), item.elements))
+        else:
+            self.learned += item.elements
+            if name.endswith(_KEPT_WIDE):
+                _count(self.wide, _kind(name), item.elements)
+
+    def _add_written(self, name: str, written: WrittenTensor) -> None:
+        widths = tuple(dict.fromkeys(DTYPE_BITS[dtype] for dtype in written.dtypes))
+        elements = prod(written.shape)
+        if len(widths) > 1:
+            key = (name.rpartition(".")[2], widths)
+            self.scales[key] = self.scales.get(key, 0) + elements
+        else:
+            self.packed += elements * widths[0] // 8
+            self.fewer += written.fewer * widths[0] // 8
+
+
+def _count(into: dict[str, int], kind: str, elements: int) -> None:
+    into[kind] = into.get(kind, 0) + elements
+
+
+def _kind(name: str) -> str:
+    """The last two parts of a name: `attn.bias`."""
+    return ".".join(name.rsplit(".", 2)[-2:])
+
+
+def _headless(reconciled: Reconciled) -> dict[str, Headless]:
+    """Every stored name whose header is not at hand; of several pieces in one, their sum."""
+    found: dict[str, Headless] = {}
+    for name, item in chain(_named(reconciled), reconciled.unseen):
+        before = found.get(name)
+        both = before is not None and None not in {before.elements, item.elements}
+        added = (before.elements or 0) + (item.elements or 0) if before and both else item.elements
+        found[name] = item._replace(elements=added)
+    return found
+
+
+def _named(reconciled: Reconciled) -> Iterator[tuple[str, Headless]]:
+    buffer, equal = Fate.BUFFER.value, Fate.EQUAL.value
+    packed = {name for name, _ in reconciled.packed}
+    for hit in reconciled.answered:
+        if hit.stored.span is None:
+            fate = equal if hit.expected.role.learned else buffer
+            name = hit.stored.name
+            yield name, Headless(hit.expected.elements, fate, name in packed)
+    for hit in reconciled.copies:
+        if hit.stored.span is None:
+            name, fate = hit.stored.name, Fate.DUPLICATE.value
+            yield name, Headless(hit.expected.elements, fate, name in packed)
+    for item in reconciled.strangers:
+        if item.tensor.span is None:
+            name = item.tensor.name
+            yield name, Headless(item.implied, item.fate, name in packed)
+    for tensor, _, fate in reconciled.counted:
+        if tensor.span is None and fate == Fate.BOOKKEEPING:
+            yield tensor.name, Headless(None, fate, packed=True)
+
+
+def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
+    """`running_mean` of all layers as one; `attn.bias` where all of them are called so."""
+    kinds: dict[str, list[WidthGroup]] = {}
+    for one in buffers:
+        kinds.setdefault(one.what.rpartition(".")[2], []).append(one)
+    for last, group in sorted(kinds.items()):
+        ends = {_kind(one.what) for one in group}
+        what = ends.pop() if len(ends) == 1 else last
+        yield WidthGroup(named(what), sum(one.elements for one in group))
+
+
+def spare(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
+    """The tied tensors that are not stored; some writers count them all the same."""
+    tied = (item.tensor for item in reconciled.absent if item.fate == Fate.TIED)
+    return tuple(WidthGroup(_shaped(one.name, one.shape), one.elements) for one in tied)
+
+
+def _shaped(name: str, shape: tuple[int, ...]) -> str:
+    return f"{named(name)} ({' x '.join(map(str, shape))})"
+
+
+# --- the sum ----------------------------------------------------------------------------------
+
+
+class Sum(NamedTuple):
+    """Parts whose sizes add up to a total."""
+
+    dtype: str  # of the parameters, or another of its width
+    parts: tuple[WidthTerm, ...]
+
+    def __str__(self) -> str:
+        return " + ".join(str(part) for part in self.parts if part.bits)
+
+    @property
+    def flags(self) -> tuple[WidthTerm, ...]:
+        """What is counted with an eighth of its size."""
+        return tuple(part for part in self.parts if part.bits == _FLAG_BITS)
+
+
+def plain_sum(held: Holdings, dtype: str) -> int:
+    """The bytes if all that is named, buffers and copies too, had the parameters' width."""
+    elements = held.learned + sum(group.elements for group in (*held.buffers, *held.copies))
+    return _fixed(held) + elements * WIDTHS[dtype] // 8 + _usual(held.scales)
+
+
+def least_sum(held: Holdings, dtype: str) -> int:
+    """The fewest bytes that what is expected can take, with parameters of that dtype."""
+    scales = sum(scale.elements * min(scale.widths) // 8 for scale in held.scales)
+    return _fixed(held) - held.fewer + held.learned * WIDTHS[dtype] // 8 + scales
+
+
+def _fixed(held: Holdings) -> int:
+    return held.read + held.packed
+
+
+def _usual(scales: Iterable[Scales]) -> int:
+    return sum(scale.elements * scale.widths[0] // 8 for scale in scales)
+
+
+def summed(held: Holdings, total: float, declared: str | None) -> Sum | None:
+    """The widths in which the holdings take exactly `total` bytes; the declared dtype comes first.
+
+    None: no width fits.
+    """
+    first = [declared] if declared in WIDTHS else []
+    dtypes = list(dict.fromkeys([*first, *WIDTHS]))
+    for flags, wide in ((False, False), (False, True), (True, False)):
+        for dtype in dtypes if held.wide or not wide else ():
+            found = _in_dtype(held, total, WIDTHS[dtype], flags=flags, wide=wide)
+            if found is not None:
+                return Sum(dtype, found)
+    return None
+
+
+def _in_dtype(
+    held: Holdings, total: float, width: int, *, flags: bool, wide: bool
+) -> tuple[WidthTerm, ...] | None:
+    kept = held.wide if wide else ()
+    groups = (*_choices(held, width, flags=flags), *((group, (width, _WIDE)) for group in kept))
+    learned = held.learned - sum(group.elements for group in kept)
+    many = (WidthTerm(*group, bits[0]) for group, bits in groups[_MOST_GROUPS:])
+    read = (WidthTerm("tensors with a header", held.read, 8),) if held.read else ()
+    fixed = (WidthTerm("parameters", learned, width), *read, *many)
+    packed = held.packed * 8
+    rest = total * 8 - packed - sum(part.elements * part.bits for part in fixed)
+    tried = groups[:_MOST_GROUPS]
+    for bits in product(*(choice for _, choice in tried)):
+        own = zip(tried, bits, strict=True)
+        parts = tuple(WidthTerm(*group, each) for (group, _), each in own)
+        over = sum(part.elements * part.bits for part in parts) - rest
+        if 0 <= over <= 8 * held.fewer:
+            inside = (packed - int(over)) // 8
+            whole = (WidthTerm("what is packed", inside, 8),) if packed else ()
+            return (*whole, *fixed, *parts)
+    return None
+
+
+def _choices(
+    held: Holdings, width: int, *, flags: bool
+) -> tuple[tuple[WidthGroup, tuple[int, ...]], ...]:
+    """Whatever has a width of its own, and those that it may have."""
+    buffer = tuple(dict.fromkeys((width, *_BUFFER_BITS, *((_FLAG_BITS,) * flags))))
+    return (
+        *((WidthGroup(one.what, one.elements), one.widths) for one in held.scales),
+        *((group, (width, 0)) for group in held.copies),
+        *((group, buffer) for group in held.buffers),
+    )
+
+
+def pieces(difference: float, groups: tuple[WidthGroup, ...]) -> tuple[WidthGroup, ...]:
+    """The fewest groups, three at the most, whose elements make up a difference; () if none do."""
+    some = groups[:_MOST_PIECES]
+    picks = chain.from_iterable(combinations(some, count) for count in (1, 2, 3))
+    return next((pick for pick in picks if sum(one.elements for one in pick) == difference), ())

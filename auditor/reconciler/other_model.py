@@ -1,0 +1,137 @@
+"""What the config claims, held against names and sizes alone."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from auditor.analytic import Config, Expectation, Role
+from auditor.checkpoint.snapshot import RepoFile
+from auditor.reconciler import index_totals
+from auditor.reconciler.findings import BadConfig, BadSize, Finding, WrongDtype
+from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.status import Fate
+from auditor.tensors import StoredTensor
+
+_DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # in transformers' configs
+
+
+def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[str]:
+    """Layers for drafting tokens that the config declares and no file stores.
+
+    No fault: transformers leaves them out when it saves, and the count where it is.
+    """
+    text = config.values.get("text_config")
+    for path, values in (("", config.values), ("text_config.", text)):
+        if not isinstance(values, Mapping) or not tensors:
+            continue
+        after = f"layers.{values.get('num_hidden_layers')}."  # as DeepSeek numbers them
+        for key in _DRAFTING:
+            count = values.get(key)
+            if (
+                type(count) is int
+                and count > 0
+                and not any("mtp" in tensor[0] or after in tensor[0] for tensor in tensors)
+            ):
+                yield f"{path}{key} is {count}, and no layer for drafting tokens is stored"
+
+
+# A hundredth of the parameters: rotary frequencies are less, GPT-2's causal masks (a tenth) more.
+_NEXT_TO_NOTHING = 100
+
+
+def other_names_note(
+    reconciled: Reconciled, expectation: Expectation, total: float | None
+) -> str | None:
+    """That the weights are the config's under other names, where sizes tell.
+
+    What is missing is there in every shape, and next to nothing else is: masks and frequencies. Of
+    shards that are not all here the index's `total` has to be the size of what is missing.
+    """
+    strangers = [item.tensor for item in reconciled.strangers if item.fate == Fate.UNEXPECTED]
+    missing = [item.tensor for item in reconciled.absent if item.fate == Fate.MISSING]
+    if not missing or len(strangers) < len(missing):
+        return None
+    if all(tensor.shape is not None for tensor in strangers):
+        lacking = Counter(one.shape for one in missing)
+        lacking -= Counter(one.shape for one in strangers if one.shape is not None)
+        more = sum(one.elements or 0 for one in strangers) - sum(one.elements for one in missing)
+        same = not lacking and more * _NEXT_TO_NOTHING <= expectation.parameters
+        how = "have the shapes of"
+    else:
+        sizes = {expectation.parameters * bits // 8 for bits in index_totals.WIDTHS.values()}
+        same = len(strangers) == len(missing) and total in sizes
+        how = "take, by total_size, as many bytes as"
+    if not same:
+        return None
+    what = f"the {len(strangers):,} tensors that nothing expects {how} the {len(missing):,} that"
+    return f"{what} are missing: most likely the config's model, under other names"
+
+
+def other_model_rule(
+    reconciled: Reconciled, expectation: Expectation, file: str, total: float | None = None
+) -> Iterator[Finding]:
+    """The config, `file`, describes another model than the weights: hardly a name in common.
+
+    Names that end as expected ones do are of the same model, however they begin; so are tensors of
+    the very sizes that are missing.
+    """
+    strangers = [item.tensor.name for item in reconciled.strangers if item.fate == Fate.UNEXPECTED]
+    stored = len(reconciled.counted)
+    if 2 * len(strangers) <= stored or other_names_note(reconciled, expectation, total):
+        return
+    missing = sum(item.fate == Fate.MISSING for item in reconciled.absent)
+    needed = sum(tensor.role is Role.PARAMETER for tensor in expectation.tensors)
+    if 2 * missing <= needed:
+        return
+    ends = {_end(tensor.name) for tensor in expectation.tensors}
+    foreign = sum(_end(name) not in ends for name in strangers)
+    if 2 * foreign <= stored:
+        return
+    reason = (
+        f"{file} is of another model than the weights: {len(strangers):,} of their {stored:,} "
+        f"names are strange to {expectation.target} and its relatives, and "
+        f"{missing:,} of its {needed:,} tensors are not stored"
+    )
+    yield BadConfig(file=file, reason=reason)
+
+
+def _end(name: str) -> str:
+    """`q_proj.weight` of `model.layers.0.self_attn.q_proj.weight`."""
+    return ".".join(name.rsplit(".", 2)[-2:])
+
+
+_LONE_FILES = ("model.safetensors", "pytorch_model.bin")
+_HEADER_BYTES = 1024  # of a tensor in the header, the most; safetensors takes 110 to 140, zip 350
+
+
+def listed_size_rule(
+    files: Sequence[RepoFile], expectation: Expectation, declared: str | None
+) -> Iterator[Finding]:
+    """A lone weight file that was not opened has room for what the config declares.
+
+    It may hold more, buffers for instance.
+    """
+    parameters = expectation.parameters
+    for file in files:
+        if file.name not in _LONE_FILES or file.size is None or declared not in index_totals.WIDTHS:
+            continue
+        most = _HEADER_BYTES * len(expectation.tensors)
+        over = {
+            dtype: file.size - parameters * bits // 8 for dtype, bits in index_totals.WIDTHS.items()
+        }
+        if over[declared] >= 0:
+            continue
+        fitting = next((dtype for dtype, rest in over.items() if 0 <= rest <= most), None)
+        size = f"{file.name} has {file.size:,} bytes"
+        if fitting:
+            each = index_totals.WIDTHS[fitting] // 8
+            reason = (
+                f"{size}: {each} for each of {parameters:,} parameters and {over[fitting]:,} "
+                f"around them; the config declares {declared}"
+            )
+            yield WrongDtype(tensors=(), declared=declared, reason=reason)
+        else:
+            reason = (
+                f"{size}, fewer than the {file.size - over[declared]:,} that "
+                f"{parameters:,} parameters take in {declared}: {over[declared]:+,}"
+            )
+            yield BadSize(file=file.name, reason=reason)

@@ -1,0 +1,120 @@
+"""What from_pretrained would say of the tensors that were reconciled, and under which names."""
+
+from collections.abc import Iterable, Mapping
+
+from auditor.analytic import Expectation, Role
+from auditor.analytic.config_classes import worded
+from auditor.reconciler.contents import Contents
+from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, of_tensors
+from auditor.reconciler.load_report import LoadReport, Predicted
+from auditor.reconciler.matching import Places, places
+from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.status import Fate
+from auditor.tensors import StoredTensor
+
+# Stored tensors that are all loaded where the library itself says what there is in memory: 10 ms.
+_MOST_LOADED = 2048
+
+
+def predict(
+    found: Contents,
+    expectation: Expectation,
+    reconciled: Reconciled,
+    findings: Iterable[Finding],
+    packed: str | None,
+) -> Predicted:
+    """`packed` is by what the weights are packed, if they are: who loads those decides on them."""
+    if not expectation.loading.reports:
+        return Predicted()
+    if packed is not None:
+        reason = f"the load report: how packed weights load ({packed}) depends on the machine"
+        return Predicted(unchecked=(reason,))
+    in_memory = _in_memory(found.tensors, expectation, findings)
+    if expectation.faults:  # then it raises before it looks at a name
+        reason = worded(expectation.faults[0], expectation.target)
+        return Predicted(LoadReport(raises=reason), in_memory)
+    if (reasons := _untold(found)) is not None:
+        return Predicted(in_memory=in_memory, unchecked=reasons)
+    return _loaded(found, expectation, reconciled)._replace(in_memory=in_memory)
+
+
+def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -> Predicted:
+    """What comes of loading what is stored, name by name."""
+    if _as_expected(expectation, reconciled):
+        return Predicted(LoadReport())
+    from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
+    from auditor.reconciler.from_pretrained import report  # noqa: PLC0415 - likewise
+    from auditor.reconciler.partial_load import touched, whole_load  # noqa: PLC0415 - likewise
+
+    stored = _shapes(found.tensors)
+    plain = {name for name, one in reconciled.plain.items() if one.name == name}
+    try:
+        load = (
+            whole_load(expectation, stored)
+            if expectation.origin == "oracle" and len(stored) <= _MOST_LOADED
+            else touched(expectation, stored, plain)
+        )
+        return Predicted(report(load))
+    except UnknownOperationError as error:
+        reason = f"the load report: it takes the conversion {error}, which is not known here"
+        return Predicted(unchecked=(reason,))
+
+
+def _untold(found: Contents) -> tuple[str, ...] | None:
+    """Why no report can be told, where no finding says so; None: one can."""
+    if found.names_only or found.unread or any(map(_unloadable, found.findings)):
+        return ()
+    if found.index is None and len(found.opened) > 1:
+        return ("the load report: transformers finds several files by an index, and none is here",)
+    return None
+
+
+def _unloadable(finding: Finding) -> bool:
+    """Whether a file is such that its reader refuses it, whatever is in it."""
+    return isinstance(finding, BadHeader | BadSize | Unsafe)
+
+
+def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
+    """Whether all is there, once, in the right shape, and nothing else: then there is no word.
+
+    Of ninety thousand tensors that are as expected no name has to be looked at once more. What
+    save_pretrained writes loads without a word where a closed form says what that is.
+    """
+    ties = Fate.TIED.value
+    return (
+        expectation.origin == "closed-form"
+        and not expectation.loading.taken
+        and not reconciled.strangers
+        and not reconciled.copies
+        and all(item.fate == ties for item in reconciled.absent)
+        and all(
+            hit.stored.shape == hit.expected.shape and not hit.expected.role.optional
+            for hit in reconciled.answered
+        )
+    )
+
+
+def _shapes(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
+    """The shape under each name; of a name in two files the last file's, as loading goes."""
+    in_order = sorted(tensors, key=lambda tensor: tensor.file)
+    return {tensor.name: tensor.shape for tensor in in_order if tensor.shape is not None}
+
+
+def _in_memory(
+    tensors: Iterable[StoredTensor], expectation: Expectation, findings: Iterable[Finding]
+) -> Mapping[str, tuple[str, ...]]:
+    """Each name of a finding about tensors -> the names under which loading looks for it."""
+    names = {name for finding in findings if of_tensors(finding) for name in finding.names}
+    if not names:
+        return {}
+    where = places(expectation, (tensor.name for tensor in tensors))
+    return {name: _looked_for(name, where) for name in names}
+
+
+def _looked_for(name: str, where: Places) -> tuple[str, ...]:
+    place = where.of(name)
+    known = place.expected
+    in_model = known is not None and (
+        not known.role.optional or (known.role is Role.LEGACY and where.loading.takes(known.name))
+    )
+    return where.loading.converted(place.name) if in_model else where.loading.reported(name)

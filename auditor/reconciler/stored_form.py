@@ -1,0 +1,98 @@
+"""The form in which a class's tensors are stored: as save_pretrained writes them, or as in memory.
+
+Loading converts what it finds as on disk, and takes as it is what it finds as in memory: experts of
+a layer in one tensor, a projection in three. So each group of tensors that one conversion is about
+is expected in the form that the file has.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
+from auditor.analytic.in_memory import ConvertedGroup, grouped, in_model
+from auditor.analytic.loading import Loading
+from auditor.reconciler.matching import places
+
+
+def as_stored(expectation: Expectation, stored: Iterable[str]) -> Expectation:
+    """The same with those groups in memory's form that are stored so; the very same without any."""
+    loading = expectation.loading
+    if not loading.converters:
+        return expectation
+    known = {tensor.name for tensor in expectation.tensors}
+    names = frozenset(stored)
+    rest = names - known
+    if not rest:
+        return expectation
+    where = places(expectation, names)
+    found = {name: where.of(name).expected for name in rest}
+    strange = frozenset(
+        form
+        for name, expected in found.items()
+        if expected is None
+        for form in _forms(name, expectation.prefix, loading)
+    )
+    if not strange:
+        return expectation
+    taken = names | {expected.name for expected in found.values() if expected is not None}
+    reformed = tuple(
+        group
+        for group in grouped(in_model(expectation), loading).values()
+        if not strange.isdisjoint(group.in_memory)
+        and taken.isdisjoint(tensor.name for tensor in group.on_disk)
+    )
+    return _in_memory(expectation, reformed) if reformed else expectation
+
+
+def _forms(name: str, prefix: str, loading: Loading) -> Iterator[str]:
+    """A name in memory, if it is one: as it is, with the base model's prefix, and without."""
+    for reported in loading.reported(name):
+        yield reported
+        if prefix:
+            yield f"{prefix}.{reported}"
+            yield reported.removeprefix(f"{prefix}.")
+
+
+def _in_memory(expectation: Expectation, reformed: tuple[ConvertedGroup, ...]) -> Expectation:
+    """Each group's tensors in memory stand where the first of those on disk did."""
+    first = {group.on_disk[0].name: group for group in reformed}
+    gone = {tensor.name: tensor for group in reformed for tensor in group.on_disk}
+    tensors: list[ExpectedTensor] = []
+    for tensor in expectation.tensors:
+        if tensor.name in first:
+            tensors += first[tensor.name].tensors
+        elif tensor.name not in gone:
+            tensors.append(tensor)
+    come = [tensor for group in reformed for tensor in group.tensors]
+    modules = dict(_modules(expectation.modules, tensors, gone.values(), come))
+    return replace(expectation, tensors=tuple(tensors), modules=MappingProxyType(modules))
+
+
+def _modules(
+    before: Mapping[str, ModuleFormula],
+    tensors: Iterable[ExpectedTensor],
+    gone: Iterable[ExpectedTensor],
+    come: Iterable[ExpectedTensor],
+) -> Iterator[tuple[str, ModuleFormula]]:
+    """A module that has as many parameters as before keeps its formula; one without any goes."""
+    change: Counter[str] = Counter()
+    for sign, some in ((-1, gone), (1, come)):
+        for tensor in some:
+            count = tensor.elements if tensor.role is Role.PARAMETER else 0
+            change.update(dict.fromkeys(_above(tensor.name), sign * count))
+    left = {prefix for one in tensors if not one.role.optional for prefix in _above(one.name)}
+    for prefix in dict.fromkeys((*before, *change)):
+        if prefix not in left and prefix in change:
+            continue
+        formula = before.get(prefix, ModuleFormula(0, ""))
+        count = formula.parameters + change[prefix]
+        same = prefix in before and not change[prefix]
+        yield prefix, formula if same else ModuleFormula(count, str(count))
+
+
+def _above(name: str) -> Iterator[str]:
+    """The modules that a tensor is in, the whole model first."""
+    parts = name.split(".")[:-1]
+    return (".".join(parts[:length]) for length in range(len(parts) + 1))

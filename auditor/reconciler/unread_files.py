@@ -1,0 +1,88 @@
+"""Weight files that could not be read: what an index says that is in them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+from auditor.analytic import Expectation
+from auditor.analytic.catalogue import Sibling
+from auditor.layouts.packing import Behind
+from auditor.reconciler.findings import BadHeader, BadIndex, BadSize
+from auditor.reconciler.matching import Places, places
+from auditor.reconciler.status import Fate
+from auditor.reconciler.unexpected import identify
+from auditor.tensors import StoredTensor
+
+
+class Unread(NamedTuple):
+    """A weight file that could not be read, and the stored names that it keeps from us."""
+
+    finding: type[BadHeader | BadIndex | BadSize]
+    file: str
+    reason: str
+    names: frozenset[str] | None  # as the index has them; None: it may hold anything
+
+
+class Headless(NamedTuple):
+    """What is known of a stored name whose header is not at hand."""
+
+    elements: int | None  # of the expected tensors in it; None: nothing is expected
+    fate: int
+    packed: bool  # or serves what is: its bytes are not those of its elements
+
+
+def whereabouts(
+    unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, Behind]
+) -> Callable[[str], str | None]:
+    """A function from an expected name to the unread file that may hold it, whole or in a piece."""
+    found = places(expectation)
+    known: dict[str, str] = {}
+    anywhere: str | None = None
+    for item in unread:
+        if item.names is None:
+            anywhere = anywhere or item.file
+            continue
+        for name in chain.from_iterable(_pieces(name, behind) for name in item.names):
+            expected = found.of(name).expected
+            if expected is not None:
+                known.setdefault(expected.name, item.file)
+    return lambda name: known.get(name, anywhere)
+
+
+def unseen(
+    unread: tuple[Unread, ...],
+    expectation: Expectation,
+    behind: Mapping[str, Behind],
+    siblings: Callable[[], tuple[Sibling, ...]],
+) -> Iterator[tuple[str, Headless]]:
+    """Every name that an index places in a file that could not be read, in order of names."""
+    names = sorted(frozenset(chain.from_iterable(item.names or () for item in unread)))
+    found = places(expectation) if names else None
+    strange: list[str] = []
+    for name in names:
+        held = behind.get(name, Behind((name,), packed=False))
+        item = found and _headless(held, found)
+        if item:
+            yield name, item
+        else:
+            strange.append(name)
+    asked = (StoredTensor(name, None, None, None, "", None) for name in strange)
+    for one in identify(asked, expectation.loading, siblings) if strange else ():
+        yield one.tensor.name, Headless(one.implied, one.fate, packed=False)
+
+
+def _pieces(name: str, behind: Mapping[str, Behind]) -> tuple[str, ...]:
+    return behind[name].pieces if name in behind else (name,)
+
+
+def _headless(held: Behind, places: Places) -> Headless | None:
+    """None: the class has nothing of what is in it, if anything is."""
+    if not held.pieces:
+        return Headless(None, Fate.BOOKKEEPING.value, packed=True)
+    expected = [places.of(piece).expected for piece in held.pieces]
+    known = [tensor for tensor in expected if tensor is not None]
+    if not known:
+        return Headless(None, Fate.UNEXPECTED.value, packed=True) if held.packed else None
+    learned = any(tensor.role.learned for tensor in known)
+    fate = Fate.EQUAL if learned else Fate.BUFFER
+    return Headless(sum(tensor.elements for tensor in known), fate.value, packed=held.packed)

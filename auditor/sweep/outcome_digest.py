@@ -1,0 +1,94 @@
+"""The versions that an outcome depends on, beside the checkpoint."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from auditor.sweep.store.reading import Versions
+
+_PACKAGE = Path(__file__).parent.parent
+
+# What makes an outcome is what these import: a checkpoint is read, examined and written down.
+# The command line, the sweep and its reports are not among it: they change no outcome.
+_PIPELINE = ("auditor.audit.pipeline", "auditor.formats.as_json")
+_DATA = ("data/config_classes.jsonl",)  # beside the sources
+
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from (auditor[\w.]*) import (\([^)]*\)|.*)|import (auditor.*))", re.MULTILINE
+)
+_BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # any module of a package
+
+
+@cache
+def versions() -> Versions:
+    """The package's version, and what it knows: a digest of its rules, and the oracle's version.
+
+    The digest is of source files, so that whoever changes a family or a rule between releases
+    gets new outcomes without having to remember a number.
+    """
+    catalogue = _digest(_PACKAGE)
+    oracle = _oracle()
+    return Versions(
+        auditor=version("hf-audit"), catalogue=f"{catalogue}, {oracle}" if oracle else catalogue
+    )
+
+
+def makers(package: Path = _PACKAGE) -> tuple[Path, ...]:
+    """The files that make outcomes: all that the pipeline imports, wherever it does, sorted."""
+    found = {package / name for name in _DATA}
+    names = [*_PIPELINE]
+    while names:
+        for path in _files(package, names.pop()):
+            if path not in found:
+                found.add(path)
+                names += _imported(path.read_text("utf-8"))
+    return tuple(sorted(found))
+
+
+def _files(package: Path, name: str) -> Iterator[Path]:
+    """The module of that name and the packages around it; of `auditor.layouts.*` all modules."""
+    around, *parts = [package, *name.split(".")[1:]]
+    for part in parts:
+        yield from _existing(around / "__init__.py")
+        if part == "*":
+            yield from around.rglob("*.py")
+        around /= part
+    yield from _existing(around / "__init__.py", around.with_suffix(".py"))
+
+
+def _existing(*paths: Path) -> Iterator[Path]:
+    return (path for path in paths if path.is_file())
+
+
+def _imported(source: str) -> Iterator[str]:
+    """The names of modules of ours that a source may import; some are of no module but in one."""
+    for base, names, plain in _IMPORT.findall(source):
+        yield from (each.split()[0] for each in plain.split(",") if plain)
+        if base:
+            inside = re.findall(r"(\w+)(?: as \w+)?\s*(?:,|\)|#|$)", names, re.MULTILINE)
+            yield base
+            yield from (f"{base}.{each}" for each in inside)
+    yield from (f"{package}.*" for package in _BY_NAME.findall(source))
+
+
+def _digest(package: Path) -> str:
+    digest = sha256()
+    for path in makers(package):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
+
+
+def _oracle() -> str | None:
+    """What answers where there is no closed form; None: such models stay unaudited."""
+    if find_spec("torch") is None or find_spec("transformers") is None:
+        return None
+    try:
+        return f"transformers {version('transformers')}"
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,201 @@
+"""One model of a sweep: fetched, unless it is stored, and audited. Runs wherever it is sent."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import Any, TypeVar
+
+from huggingface_hub import constants
+
+from auditor.audit.guard import outcome_of
+from auditor.checkpoint.selecting import INDEX, WEIGHTS, config_alone
+from auditor.checkpoint.snapshot import Snapshot, Source
+from auditor.checkpoint.snapshot_reader import joined, load
+from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprint
+from auditor.downloader import hub, local_folder
+from auditor.downloader.base_models import with_base
+from auditor.downloader.fetching import silent
+from auditor.downloader.http import Session
+from auditor.downloader.http_errors import OFFLINE
+from auditor.downloader.lean import Lean
+from auditor.downloader.model_argument import HubModel
+from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.report import Unaudited
+from auditor.sweep.policy import PASSING, Policy
+from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
+from auditor.sweep.store.reading import Recorded
+from auditor.sweep.workers.allowance import Allowance, Bounds
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.remembered import Recent
+from auditor.sweep.workers.same_headers import Alike, recorded
+
+T = TypeVar("T")
+
+# Bytes of config, index and headers from which models are examined one at a time in each process:
+# one of 11 MB takes 400 MB while it is.
+_LARGE = 4 * 1024 * 1024
+
+# Bytes of packed headers that a process remembers: a BERT's are 3.2 kB, so that 1,300 bases are
+# packed once each.
+_MOST_PACKED = 4 * 1024 * 1024
+_MOST_OF_ONE = 256 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What became of one model."""
+
+    model: str
+    commit_sha: str
+    recorded: Recorded
+    snapshot: Kept | None = None  # None: it was stored already, or it could not be read
+    passing: bool = False  # the reason may be gone at the next attempt
+
+    @property
+    def verdict(self) -> str:
+        return self.recorded.summary.verdict
+
+
+class Auditor:
+    """Audits one model after another, from several threads."""
+
+    def __init__(self, policy: Policy, token: str | None, budget: Budget) -> None:
+        self._policy = policy
+        self._token = token
+        self._budget = budget
+        self._wire = Lean.unless_proxied()
+        self._shards = ThreadPoolExecutor(policy.shards)
+        self._alike = Alike()
+        self._packed = Recent[Shared](_MOST_PACKED, _MOST_OF_ONE)
+        self._turn = Lock()
+
+    def audit(self, waiting: Waiting) -> Done:
+        """What goes wrong with one model is said in its outcome; raises MemoryError alone."""
+        return outcome_of(
+            lambda: self._audited(waiting),
+            lambda detail: failed(waiting, Reason.CRASHED, detail),
+        )
+
+    def _audited(self, waiting: Waiting) -> Done:
+        fetched = waiting.snapshot is None
+        try:
+            snapshot = self._fetched(waiting) if fetched else _stored(waiting)
+        except SourceError as error:
+            return failed(waiting, error.reason, str(error))
+        except UsageError as error:
+            return failed(waiting, Reason.BAD_RESPONSE, str(error))
+        shared = self._shared(snapshot)
+        record = self._examined(snapshot, shared.digest)
+        return Done(
+            model=waiting.model,
+            commit_sha=waiting.commit_sha,
+            recorded=record,
+            snapshot=Kept(pack(dump_own(snapshot)), shared) if fetched else None,
+            passing=record.summary.reason in PASSING,
+        )
+
+    def _shared(self, snapshot: Snapshot) -> Shared:
+        """What a snapshot has in common with others, packed once."""
+        key = fingerprint(snapshot)
+        known = self._packed.get(key) if key else None
+        if known is None:
+            text = dump_shared(snapshot)
+            known = Shared(digest_of(text), pack(text))
+            if key:
+                self._packed.put(key, known, len(known.content))
+        return known
+
+    def _examined(self, snapshot: Snapshot, rest: bytes) -> Recorded:
+        texts = (text.content for text in (snapshot.config, snapshot.index) if text)
+        size = sum(map(len, texts)) + sum(head.length for head in snapshot.heads)
+        if size < _LARGE:
+            return self._alike.examine(snapshot, rest)[0]
+        with self._turn:
+            return self._alike.examine(snapshot, rest)[0]
+
+    def _fetched(self, waiting: Waiting) -> Snapshot:
+        require_online()
+        model = HubModel(id=waiting.model, revision=waiting.commit_sha)
+        allowance = Allowance(Bounds.of_a_model(self._policy), self._budget)
+        session = self._session(model, allowance)
+        listing = _listing(waiting) or hub.listed(model, session)
+        names = {file.name for file in listing.files}
+        sharded = INDEX in names and WEIGHTS not in names
+        pool = self._shards if sharded else _Here()
+        found = hub.read_listed(model, listing, session, pool=pool)
+        return with_base(found, local_folder.read, partial(self._config_of, allowance=allowance))
+
+    def _config_of(self, model: HubModel, *, allowance: Allowance) -> Snapshot:
+        """An adapter's base, which takes of what the adapter is allowed."""
+        session = self._session(model, allowance)
+        return hub.read_listed(model, hub.listed(model, session), session, config_alone, _Here())
+
+    def _session(self, model: HubModel, allowance: Allowance) -> Session:
+        silence = self._policy.deadline  # a sweep is not watched: what passes is waited for
+        return Session(
+            model, self._token, silent, wire=self._wire, governor=allowance, silence=silence
+        )
+
+
+def require_online() -> None:
+    """Raise SourceError where HF_HUB_OFFLINE forbids to ask the Hub."""
+    if constants.is_offline_mode():
+        raise SourceError(Reason.OFFLINE, OFFLINE)
+
+
+def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:
+    """The outcome of a model that could not be fetched, or of whose audit nothing was left."""
+    outcome = unaudited(waiting.model, waiting.commit_sha, reason, detail)
+    return Done(
+        model=waiting.model,
+        commit_sha=waiting.commit_sha,
+        recorded=recorded(outcome),
+        passing=reason in PASSING,
+    )
+
+
+def unaudited(model: str, commit: str, reason: Reason, detail: str) -> Unaudited:
+    return Unaudited(
+        requested=model,
+        model=model if commit else None,
+        commit=commit or None,
+        source=Source.HUB,
+        reason=reason,
+        detail=detail,
+    )
+
+
+def _stored(waiting: Waiting) -> Snapshot:
+    """The snapshot of an earlier version's audit; it was of the Hub, and costs it nothing now."""
+    content, name = unpack(waiting.snapshot or b""), f"the stored {waiting.model}"
+    if waiting.shared is None:
+        return replace(load(content, name), source=Source.HUB)
+    return replace(joined(content, unpack(waiting.shared), name), source=Source.HUB)
+
+
+def _listing(waiting: Waiting) -> hub.Listing | None:
+    """The model's files as the list API had them; None where that has to be asked again."""
+    if waiting.listing is None:
+        return None
+    siblings: Any = json.loads(unpack(waiting.listing))
+    entry = {"id": waiting.model, "sha": waiting.commit_sha, "siblings": siblings}
+    try:
+        return hub.listing_in(entry, waiting.model)
+    except (SourceError, CheckpointError):
+        return None
+
+
+class _Here(Executor):
+    """Runs what it is given at once: two reads in turn, while other models are under way."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever asks
+            future.set_exception(error)
+        return future

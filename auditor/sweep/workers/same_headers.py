@@ -1,0 +1,138 @@
+"""Models that are alike, audited once: fine-tunes have the headers of their base, byte for byte."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+from typing import NamedTuple
+
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.selecting import is_weights
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
+from auditor.formats import as_json
+from auditor.reconciler.findings import Severity
+from auditor.report import Report, Unaudited
+from auditor.sweep.store.packing import Kept, Shared, digest_of, pack
+from auditor.sweep.store.reading import Recorded, StoredNight
+from auditor.sweep.workers.remembered import Recent
+
+# Keys of a config.json that say who wrote it. No family and no rule reads one; a test changes
+# them and looks for a difference.
+UNREAD = ("_name_or_path", "transformers_version")
+
+# Bytes of packed outcomes: a BERT's has 4.6 kB, so that some 900 are remembered.
+_MOST_KEPT = 4 * 1024 * 1024
+_MOST_OF_ONE = 256 * 1024
+
+
+class _Template(NamedTuple):
+    """What the outcomes of models that are alike have in common."""
+
+    shared: Shared
+    summary: StoredNight
+
+
+class Alike:
+    """Audits snapshots, and remembers the outcomes of those that stand for others; thread-safe."""
+
+    def __init__(self) -> None:
+        self._known = Recent[_Template](_MOST_KEPT, _MOST_OF_ONE)
+
+    def examine(
+        self, snapshot: Snapshot, rest: bytes
+    ) -> tuple[Recorded, Report | Unaudited | None]:
+        """The outcome as it is recorded, and as it is where it had to be worked out.
+
+        `rest` is the digest of the snapshot's `dump_shared`. An outcome is a function of it, of the
+        config's values and of the names of weight files; of the model's name only in three fields
+        and in sentences of what could not be audited, which is why that is not remembered. What
+        transformers makes of a config is not either: it may read any key.
+        """
+        key = _key(snapshot, rest)
+        known = self._known.get(key) if key else None
+        if known:
+            return _filled(known, snapshot), None
+        outcome = examine(snapshot, requested=snapshot.model)
+        record = recorded(outcome)
+        shared = record.kept.shared
+        if key and shared and outcome.expected and outcome.expected.origin == "closed-form":
+            template = _Template(shared, record.summary)
+            self._known.put(key, template, len(shared.content))
+        return record, outcome
+
+
+def recorded(outcome: Report | Unaudited) -> Recorded:
+    """An outcome as it is written.
+
+    A report is kept apart from what is the model's own; what could not be audited is short and
+    names the model, and parts name it too.
+    """
+    if isinstance(outcome, Unaudited) or outcome.parts:
+        return Recorded(summary(outcome), Kept(pack(as_json.render(outcome).encode())))
+    nobodys = replace(outcome, requested="", model=None, commit=None, fetched=Fetched())
+    text = as_json.render(nobodys).encode()
+    own = _own(outcome.requested, outcome.model, outcome.commit, outcome.fetched)
+    return Recorded(summary(outcome), Kept(own, Shared(digest_of(text), pack(text))))
+
+
+def summary(outcome: Report | Unaudited) -> StoredNight:
+    """The columns of an outcome."""
+    severities = [finding.severity for one in outcome.every for finding in one.findings]
+    observed, expected = outcome.observed, outcome.expected
+    return StoredNight(
+        verdict=outcome.verdict,
+        reason=outcome.reason.value if isinstance(outcome, Unaudited) else None,
+        target=outcome.target,
+        model_type=outcome.model_type,
+        errors=severities.count(Severity.ERROR),
+        warnings=severities.count(Severity.WARNING),
+        infos=severities.count(Severity.INFO),
+        blind=sum(isinstance(part, Unaudited) for part in outcome.parts),
+        residual=outcome.residual if isinstance(outcome, Report) else None,
+        tensors=observed.tensors if observed else None,
+        elements=observed.elements if observed else None,
+        parameters=observed.parameters if observed else None,
+        expected=expected.parameters if expected else None,
+        requests=outcome.fetched.requests,
+        bytes=outcome.fetched.bytes,
+        seconds=outcome.fetched.seconds,
+    )
+
+
+def _filled(known: _Template, snapshot: Snapshot) -> Recorded:
+    cost = snapshot.fetched
+    numbers = known.summary._replace(requests=cost.requests, bytes=cost.bytes, seconds=cost.seconds)
+    own = _own(snapshot.model, snapshot.model, snapshot.commit, cost)
+    return Recorded(numbers, Kept(own, known.shared))
+
+
+def _own(requested: str, model: str | None, commit: str | None, fetched: Fetched) -> bytes:
+    """What of an outcome's JSON no other model's has, packed."""
+    cost = {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}
+    own = {"requested": requested, "model": model, "commit": commit, "fetched": cost}
+    return pack(json.dumps(own, separators=(",", ":")).encode())
+
+
+def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
+    """The same for models that are alike; None: the config cannot be compared."""
+    if snapshot.config is None:
+        return None
+    try:
+        values = json.loads(snapshot.config.content)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    values = {name: value for name, value in values.items() if name not in UNREAD}
+    digest = sha256(f"{snapshot.source} {snapshot.config.name}\n".encode())
+    files = [(file.name, file.size) for file in _telling(snapshot)]
+    digest.update(json.dumps([values, files]).encode())
+    digest.update(rest)
+    return digest.digest()
+
+
+def _telling(snapshot: Snapshot) -> Iterable[RepoFile]:
+    """The files whose being there says something: of one model, those that may be weights."""
+    if snapshot.manifest or snapshot.components:
+        return snapshot.files
+    return (file for file in snapshot.files if is_weights(file.name))
