@@ -65,7 +65,9 @@ class Observed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Outcome:
+class Outcome:
+    """What Report and Unaudited have in common."""
+
     requested: str  # as the user wrote it
     model: str | None = None  # the Hub id after renames, or the path
     commit: str | None = None
@@ -89,6 +91,14 @@ class _Outcome:
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
     parts: tuple["Report | Unaudited", ...] = ()  # of several models in one repository, by folder
 
+    def as_report(self, residual: int | None) -> "Report":
+        """All that is known, as the outcome of an audit."""
+        return Report(residual=residual, **vars(self))
+
+    def as_unaudited(self, reason: Reason, detail: str) -> "Unaudited":
+        """All that is known, where there was no audit."""
+        return Unaudited(reason=reason, detail=detail, **vars(self))
+
     @property
     def every(self) -> tuple["Report | Unaudited", ...]:
         """The outcome and its parts: whose findings together say all that there is to say."""
@@ -111,7 +121,7 @@ class _Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(_Outcome):
+class Report(Outcome):
     """The checkpoint was audited: every tensor is accounted for, or named in a finding."""
 
     residual: int | None  # what no finding explains; None: there was nothing to subtract
@@ -125,7 +135,7 @@ class Report(_Outcome):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unaudited(_Outcome):
+class Unaudited(Outcome):
     """The checkpoint could not be audited, and why. Never a clean bill."""
 
     reason: Reason

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch_files import legacy_bytes, lengths, read, state, torch_bytes, write_large
 
 from auditor import audit
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import with_twins
 from auditor.checkpoint.snapshot import Source, WeightHeader
@@ -209,7 +210,7 @@ def test_a_snapshot_file_keeps_what_was_read(tmp_path, name):
     snapshot = fetch(str(tmp_path))
     again = load(dump(snapshot, name), name)
     assert again == replace(snapshot, source=Source.SNAPSHOT)
-    outcomes = [examine(one, requested="x") for one in (snapshot, again)]
+    outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
     assert outcomes[0] == replace(outcomes[1], source=Source.FOLDER)
     assert outcomes[0].residual == 0
 

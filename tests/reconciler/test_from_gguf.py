@@ -7,6 +7,7 @@ from gguf_files import STRING, U16, Pair, Tensor, gguf_bytes
 from gguf_models import Values, expectation, metadata, tensors
 
 from auditor import Report, Unaudited, audit
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
@@ -80,7 +81,7 @@ def test_shards_of_other_names_are_other_models(tmp_path):
 def test_a_snapshot_of_shards_audits_as_they_do(tmp_path):
     laid(tmp_path, shards())
     kept = load(dump(fetch(str(tmp_path))), "s.json")
-    again = clean(examine(kept, requested="s.json"))
+    again = clean(examine(kept, Options(requested="s.json")))
     assert again.observed == clean(audit(str(tmp_path))).observed
 
 

@@ -14,6 +14,7 @@ import jsonschema
 from bad_input.making import GOOD_WEIGHTS, index
 from checkpoints import TINY
 
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers import parse_index
@@ -130,7 +131,7 @@ def _judge_config(content: bytes) -> Verdict:
     """Laws 2 and 3, the JSON's schema, and what a terminal can show."""
     validator = _validator()
     with _without_oracle():
-        outcome = examine(_snapshot(content), requested="m")
+        outcome = examine(_snapshot(content), Options(requested="m"))
     kind = READ if isinstance(outcome, Report) and outcome.expected else REFUSED
     if isinstance(outcome, Report) and outcome.residual:
         return Verdict(kind, f"leaves {outcome.residual} parameters unexplained")

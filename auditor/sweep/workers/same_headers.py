@@ -6,6 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
@@ -52,7 +53,7 @@ class Alike:
         known = self._known.get(key) if key else None
         if known:
             return _filled(known, snapshot), None
-        outcome = examine(snapshot, requested=snapshot.model)
+        outcome = examine(snapshot, Options(requested=snapshot.model))
         record = recorded(outcome)
         shared = record.kept.shared
         if key and shared and outcome.expected and outcome.expected.origin == "closed-form":
