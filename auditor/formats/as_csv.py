@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from auditor.formats.printable import printable
+from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
 from auditor.report import Report, Unaudited
@@ -84,7 +85,7 @@ FINDINGS = (
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def files(outcomes: Sequence[Report | Unaudited]) -> dict[str, str]:
+def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> dict[str, str]:
     """The three tables by file name; to be written as UTF-8, without translating line ends.
 
     After the rows of a repository of several models come those of each, which add up to them.

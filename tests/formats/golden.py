@@ -8,7 +8,8 @@ if __name__ == "__main__":
 
 from formats.examples import EXAMPLES
 
-from auditor.formats import FORMATS, View
+from auditor.formats.registry import FORMATS
+from auditor.formats.view import View
 
 FOLDER = Path(__file__).parent.parent / "data" / "golden"
 
