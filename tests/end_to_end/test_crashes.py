@@ -14,7 +14,7 @@ from sweep_models import healthy
 
 import auditor
 from auditor import Reason, Unaudited, UsageError
-from auditor.audit.pipeline import model
+from auditor.audit import model
 from auditor.downloader import hub
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
@@ -30,8 +30,8 @@ from auditor.{{module}} import {{name}} as module
 true = module.{{function}}
 def broken(first, *rest, **named):
     every = first if isinstance(first, list | tuple) else [first]
-    named_b = [one for one in every if str(getattr(model, "model", model)).endswith("b")]
-    if any(getattr(model, "observed", True) for one in named_b):  # not what stands in its place
+    named_b = [one for one in every if str(getattr(one, "model", one)).endswith("b")]
+    if any(getattr(one, "observed", True) for one in named_b):  # not what stands in its place
         raise {{error}}("Bearer {SECRET} \\x1b[2J")
     return true(first, *rest, **named)
 module.{{function}} = broken
@@ -134,7 +134,7 @@ def test_ctrl_c_and_what_ends_a_program_pass(models):
 
 @pytest.mark.parametrize("command", [["explain"], ["memory"], ["snapshot", "-o", "x"]])
 def test_no_command_ends_in_a_traceback(models, command, tmp_path):
-    where = {"module": "downloader", "name": "folder", "function": "read"}
+    where = {"module": "downloader", "name": "local_folder", "function": "read"}
     ran = audit(*command, models[1], cwd=tmp_path, **where)
     assert ran.returncode == 3
     assert "please report it" in ran.stderr

@@ -79,7 +79,7 @@ def test_the_second_audit_starts_no_process_and_imports_neither_library(
     first = audited(fnet, env=hub_env)
     code = (
         "import atexit, subprocess\n"
-        "from auditor import consult\n"  # before there is no Popen for it to name
+        "from auditor.oracle import client\n"  # before there is no Popen for it to name
         "from auditor.cli import main\n"
         "subprocess.Popen = None\n"
         "heavy = ('torch', 'transformers')\n"

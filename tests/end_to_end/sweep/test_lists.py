@@ -96,12 +96,12 @@ def test_pages_have_bounds_and_lists_have_none(hub_env):
 MEASURE = """
 import tracemalloc
 from auditor.sweep.policy import Policy
-from auditor.sweep.selection import Selection, Selector
+from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.process_pool import CONTEXT
 with Selector(Policy(), None, Budget(CONTEXT)) as selector:
     tracemalloc.start()
-    found = sum(len(page.found) for page in selector.pages(Selection(author="bench")))
+    found = sum(len(page.found) for page in selector.pages(ModelSelection(author="bench")))
     print(found, tracemalloc.get_traced_memory()[1])
 """
 

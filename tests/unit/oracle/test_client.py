@@ -15,7 +15,7 @@ from auditor.oracle.transformers_classes import InstalledLibrary
 # As `inventory` of auditor.oracle.build does, without a library that takes seconds to import.
 PRETENCE = """
 import sys
-from auditor.oracle import build, serving
+from auditor.oracle import build, server
 from auditor.analytic import ExpectedTensor
 from auditor.analytic.loading import PLAIN
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -29,9 +29,9 @@ def inventory(config, target):
         target, model_type="pretence", prefix="base", tensors=(tensor,), loading=PLAIN
     )
 
-serving.inventory = inventory
-serving.MOST_SECONDS = 1
-serving.serve()
+server.inventory = inventory
+server.MOST_SECONDS = 1
+server.serve()
 """
 
 
