@@ -1,4 +1,4 @@
-"""audit beside huggingface_hub: `python tests/bench.py [--runs N] [--json FILE] [--markdown]`.
+"""audit beside huggingface_hub: `make bench`.
 
 Whole processes against one Hub on loopback, in turn, each with an empty cache. The peer is
 get_safetensors_metadata, the nearest that huggingface_hub has: it reads the same headers and

@@ -1,4 +1,4 @@
-"""audit sweep beside huggingface_hub: `python tests/bench_sweep.py [--runs N] [--json FILE]`.
+"""audit sweep beside huggingface_hub: `make bench-sweep`.
 
 Whole processes against nginx on loopback, in turn: a cold sweep, which reads and reconciles every
 model and keeps it, and get_safetensors_metadata from a pool of threads, which reads and counts the

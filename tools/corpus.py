@@ -1,4 +1,4 @@
-"""Audit a corpus of real checkpoints' metadata: `python tests/corpus.py [FOLDER]`.
+"""Audit a corpus of real checkpoints' metadata: `python tools/corpus.py [FOLDER]`.
 
 One folder each: config.json, the index (perhaps gzipped), files.json (every weight file and its
 size) and header_FILE.bin (the head of a real file); no weights. Ends with 1 where a healthy

@@ -1,19 +1,15 @@
-"""The golden files of all formats: `python tests/formats/golden.py` writes them anew."""
+"""The golden files of all formats: `make rewrite` writes them anew, and the documents with them."""
 
-import sys
 from pathlib import Path
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from formats.examples import EXAMPLES
+from support.outcomes.examples import EXAMPLES
 
 from auditor.formats import FORMATS, View
 
-FOLDER = Path(__file__).parent.parent / "data" / "golden"
+FOLDER = Path(__file__).parents[1] / "tests" / "data" / "golden"
 
 
-def golden():
+def golden() -> dict[str, str]:
     """File name -> text, for every example in every format."""
     view = View()
     return {

@@ -1,4 +1,4 @@
-"""What a model costs a store, in bytes on disk: `python tests/measure_store.py`.
+"""What a model costs a store, in bytes on disk: `PYTHONPATH=tests python tools/measure_store.py`.
 
 costs.py and docs/sweeps.md say what it printed; a test holds them to it.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builders import safetensors_bytes
-from checkpoints import stored_by
+from support.builders import safetensors_bytes
+from support.checkpoints import stored_by
 
 from auditor.analytic import catalogue, read_config
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
@@ -163,7 +163,7 @@ def _plan(ledger: StoreWriter, night: str, planned: list[FoundModel]) -> None:
 
 
 def _size(ledger: StoreWriter, path: Path) -> int:
-    ledger._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # noqa: SLF001 - what is in the file alone
+    ledger._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path.stat().st_size
 
 

@@ -80,7 +80,7 @@ _ROTATIONS = (
 
 def examples(model_type: str, target: str, number: int, count: int = 6) -> list[Values]:
     """Configs of the family's own strategy, as JSON has them."""
-    values = import_module(f"analytic.strategies.{FILES[model_type]}").VALUES
+    values = import_module(f"support.strategies.{FILES[model_type]}").VALUES
     drawn: list[Values] = []
 
     @seed(number)

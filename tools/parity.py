@@ -1,4 +1,4 @@
-"""Our load report beside the library's: `python tests/parity.py [TYPE ...] [--csv FILE]`.
+"""Our load report beside the library's: `make parity ARGS='TYPE ...'`.
 
 For every model type with a closed form a small checkpoint of each class, loaded into every class
 of the type; for some of the other types of transformers, drawn at random, some classes of a
@@ -59,7 +59,7 @@ def main() -> None:
 def pieces(options: argparse.Namespace, home: Path) -> Iterator[Work]:
     """The large ones first: they take the longest. Of the oracle's types some, at random."""
     drawn = list(model_types())
-    Random(1 + options.config).shuffle(drawn)  # noqa: S311 - no secret
+    Random(1 + options.config).shuffle(drawn)
     for kind, every, together in (
         ("large", tuple(MODELS), 1),
         ("oracle", drawn if options.types else drawn[: options.oracle_types], TOGETHER),

@@ -1,4 +1,4 @@
-"""Rebuild the snapshots shipped in auditor/data: `python tests/rebuild_bundled.py`.
+"""Rebuild the snapshots shipped in auditor/data: `python tools/rebuild_bundled.py`.
 
 The three BERT headers are made from names alone: the published files are as long, to the byte,
 as a header with these names in sorted order, and their configs hash to the published git blob

@@ -1,4 +1,4 @@
-"""Rebuild auditor/data/config_classes.jsonl: `python tests/rebuild_config_classes.py`.
+"""Rebuild auditor/data/config_classes.jsonl: `python tools/rebuild_config_classes.py`.
 
 What the config classes of the installed transformers check by machine, for every model type of the
 catalogue and the configs inside them: the type and the default of each field, the attribute maps,
@@ -53,7 +53,7 @@ def rebuilt() -> dict[str, Any]:
 
 
 def _generation() -> list[str]:
-    return sorted(GenerationConfig._get_default_generation_params())  # noqa: SLF001
+    return sorted(GenerationConfig._get_default_generation_params())
 
 
 def text(found: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Ask the library and us which of many spoilt configs can be built: `python tests/refusals.py`.
+"""Ask the library and us which of many spoilt configs can be built: `make refusals`.
 
 Prints how many both refuse, the library alone (what we expect something of without a word) and we
 alone (a false alarm), by model type with `-v`, and examples of the last two. Ends with 1 where one
@@ -28,8 +28,8 @@ MODEL_TYPES = [each for each in catalogue.model_types() if each not in PAPERS]
 MOST_SILENT = 0.02
 _SECONDS = 20  # for one config, of which those that are built take a tenth of one
 _COMMAND = (  # what takes long for reasons of its own is imported before the first question
-    "import torch, transformers; from auditor.oracle import serving; serving.MOST_SECONDS = {}; "
-    "transformers.AutoModel; serving.serve()"
+    "import torch, transformers; from auditor.oracle import server; server.MOST_SECONDS = {}; "
+    "transformers.AutoModel; server.serve()"
 )
 
 
@@ -72,7 +72,7 @@ def cases(
     """So many changed configs of classes of that type; `number`: which of the possible draws."""
     import transformers  # noqa: PLC0415 - seconds
 
-    draw = Random(f"{number}-{model_type}")  # noqa: S311 - the same configs in every run
+    draw = Random(f"{number}-{model_type}")
     names = catalogue.siblings(model_type)
     known: dict[str, list[Values]] = {}
     for _ in range(count):
@@ -125,7 +125,7 @@ def refusals(values: Values, target: str) -> tuple[str, ...]:
 
 def _theirs(library: Process, values: Values, target: str) -> str | None:
     """Why the library refuses the config; CheckpointError for what it is not asked to build."""
-    build._checked(values)  # noqa: SLF001 - its bounds are no refusal of the library's
+    build._checked(values)
     answer: Any = library.ask(json.dumps([target, values]), target)
     return answer.get("fault") if isinstance(answer, dict) else None
 

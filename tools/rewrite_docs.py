@@ -1,4 +1,4 @@
-"""Writes into docs/ what its commands print: `python tests/rewrite_docs.py`.
+"""Writes into docs/ what its commands print: `python tools/rewrite_docs.py`.
 
 test_docs.py holds the documents to the same commands.
 """

@@ -1,4 +1,4 @@
-"""Rewrite what the README shows of commands: `python tests/rewrite_readme.py`.
+"""Rewrite what the README shows of commands: `python tools/rewrite_readme.py`.
 
 test_readme.py holds the README to the same commands.
 """

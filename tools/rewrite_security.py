@@ -1,11 +1,11 @@
-"""Writes the bounds of the code into SECURITY.md: `python tests/rewrite_security.py`."""
+"""Writes the bounds of the code into SECURITY.md: `python tools/rewrite_security.py`."""
 
 import re
 from pathlib import Path
 
 from auditor import tensors
 from auditor.analytic import blocks
-from auditor.audit.pipeline import outcome
+from auditor.audit import outcome
 from auditor.checkpoint import snapshot_reader
 from auditor.containers import (
     bounded_json,
@@ -65,14 +65,14 @@ BOUNDS = (
     ("the directory of a zip archive", mib(zip_directory.MAX_DIRECTORY)),
     ("imports that a finding lists", f"{pickle_imports.MAX_LINES:,}"),
     ("a snapshot, unpacked", mib(snapshot_reader.MAX_SNAPSHOT)),
-    ("files of a folder", f"{local_folder._MOST_FILES:,}"),  # noqa: SLF001 - a number of the document
+    ("files of a folder", f"{local_folder._MOST_FILES:,}"),
     ("the Hub's listing of one model", mib(hub.MAX_LISTING)),
     ("a page of its list of models", mib(model_list.MAX_PAGE)),
     ("pages of that list", f"{model_list.MAX_PAGES:,}"),
     ("files of one model in it", f"{model_list_page.MAX_FILES:,}"),
     ("seconds in which one request goes unanswered", f"{retry.MOST_SILENCE:.0f}"),
     ("seconds that a server can have us wait for", f"{rate_limits.WINDOW:,}"),
-    ("redirects", f"{http._MOST_REDIRECTS:,}"),  # noqa: SLF001
+    ("redirects", f"{http._MOST_REDIRECTS:,}"),
     ("names of unexpected tensors that a finding lists", f"{findings.MOST_NAMED:,}"),
     ("module rows of a report, unexpected ones", f"{outcome.MOST_STRANGE_MODULES:,}"),
     ("seconds in which transformers answers", f"{server.MOST_SECONDS:,}"),

@@ -1,6 +1,7 @@
-"""Servers that misbehave, each met by one `audit`: `python tests/server_faults.py` measures it.
+"""Servers that misbehave, each met by one `audit`.
 
-Prints of each kind the exit code, the seconds and the memory beyond that of a plain audit.
+`PYTHONPATH=tests python tools/server_faults.py` prints of each kind the exit code, the seconds and
+the memory beyond that of a plain audit.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hub import (
+from support.hub import (
     Drip,
     EndlessBody,
     EndlessHeaders,
@@ -35,10 +36,10 @@ from hub import (
     WrongJson,
     WrongRange,
 )
-from raw_server import raw_server
-from running import AUDIT
-from stopping import environment
-from sweep_models import healthy
+from support.raw_server import raw_server
+from support.running import AUDIT
+from support.stopping import environment
+from support.sweep_models import healthy
 
 MODEL = "org/name"
 _API, _CONFIG, _WEIGHTS = "/api/*", "*config.json", "*safetensors"

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from benching import formats, peers
 from benching.measure import Run
+from support.programs import TOOLS, environment
 
-BENCH = Path(__file__).with_name("bench.py")
+BENCH = TOOLS / "bench.py"
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,11 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
     sizes = ["--runs", "1", "--layers", "20", "--experts", "2", "--peers", str(folder / "none")]
     options = [*sizes, "--markdown", "--json", str(figures)]
     done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, str(BENCH), *options], check=False, capture_output=True, text=True
+        [sys.executable, str(BENCH), *options],
+        env=environment(),
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(figures.read_text())

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from benching.sweep_server import NGINX
+from support.programs import TOOLS, environment
 
-BENCH = Path(__file__).parents[1] / "bench_sweep.py"
+BENCH = TOOLS / "bench_sweep.py"
 MODELS = 30
 
 pytestmark = pytest.mark.skipif(
@@ -24,6 +25,7 @@ def ended(tmp_path_factory):
     options += ["--lists", "3000"]
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, str(BENCH), *options, "--json", str(figures)],
+        env=environment(),
         check=False,
         capture_output=True,
         text=True,

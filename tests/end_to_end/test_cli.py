@@ -9,27 +9,15 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from hub import Hub, Sparse
+from support.hub import Hub, Sparse
+from support.running import AUDIT, run
 
 import auditor.formats
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
 
-AUDIT = str(Path(sys.executable).parent / "audit")
 CHINESE = "google-bert/bert-base-chinese"
 TOKEN = "hf_" + "t" * 34
-
-
-def run(*args: str, env: dict[str, str] | None = None, stdin: str | None = None):
-    return subprocess.run(  # noqa: S603 - our own command
-        [AUDIT, *args],
-        env=env or os.environ.copy(),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def publish(hub: Hub, model: str, snapshot: Snapshot, **options) -> str:

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from bad_input.making import whole
-from hub import Hub
-from pipelines import encoders, verdicts, written
-from sweep_models import healthy
+from support.bad_input.making import whole
+from support.hub import Hub
+from support.pipelines import encoders, verdicts, written
+from support.sweep_models import healthy
 
 import auditor
 from auditor import Reason, Unaudited, UsageError

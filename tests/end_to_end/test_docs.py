@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders import safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
 from rewrite_docs import AUDIT, DOCS, SHOWN, printed
-from sweep_models import FAULTS, healthy
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
+from support.sweep_models import FAULTS, healthy
 
 from auditor.sweep import settings
 from auditor.sweep.policy import Policy

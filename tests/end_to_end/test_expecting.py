@@ -9,11 +9,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from test_cli import _schema, run
+from support.running import run
 
 import auditor
 from auditor.analytic import Config, Expectation, catalogue
 from auditor.errors import CheckpointError
+from auditor.formats import as_json
 from auditor.oracle import client
 from auditor.reconciler.findings import FormulaDisputed
 
@@ -25,6 +26,7 @@ FNET = {
     "max_position_embeddings": 16,
 }
 ROFORMER = {**FNET, "num_attention_heads": 2}
+SCHEMA = Path(as_json.__file__).parent / "report.schema.json"
 LIBRARY = f"transformers {version('transformers')}"
 
 
@@ -44,7 +46,7 @@ def audited(folder: Path, *args: str, env: dict[str, str], code: int = 0) -> dic
     done = run(str(folder), *args, "--format", "json", env=env)
     assert done.returncode == code, done.stderr
     report = json.loads(done.stdout)
-    jsonschema.validate(report, _schema())
+    jsonschema.validate(report, json.loads(SCHEMA.read_text()))
     return report
 
 

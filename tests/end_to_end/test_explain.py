@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from pipelines import stable_diffusion, written
-from test_cli import run
+from support.pipelines import stable_diffusion, written
+from support.running import run
 
 from auditor.analytic import catalogue
 

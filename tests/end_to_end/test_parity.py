@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from bert_configs import config_of
 from parity_cases.words import Raised, Silent, Word, compared, finer
+from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
 from auditor.analytic.families import _loading as facts

@@ -6,11 +6,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_cli import run
+from support.programs import ROOT
+from support.running import run
 
 from auditor.formats import as_csv
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
 _SHOWN = re.findall(r"```console\n\$ (audit [^\n]*)\n(.*?)```", README, re.DOTALL)
 
 
@@ -34,7 +35,7 @@ def test_the_columns_of_the_tables_are_documented(table: str) -> None:
 
 
 def test_the_sample_reports_are_what_the_command_writes(tmp_path: Path, hub_env) -> None:
-    sample = Path(__file__).parent.parent / "reports" / "sample"
+    sample = ROOT / "reports" / "sample"
     args = ("--source", "bundled", "--format", "csv", "-q", "-o", str(tmp_path))
     assert run("bert-base-chinese", *args, env=hub_env).returncode == 0
     written = {path.name: path.read_text() for path in tmp_path.glob("*.csv")}

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from hub import Says, Stall, TooMany
-from running import PATIENCE, children_of, is_at_work, started
-from sweep_models import healthy
+from support.hub import Says, Stall, TooMany
+from support.running import PATIENCE, children_of, is_at_work, started
+from support.sweep_models import healthy
 
 from auditor.downloader.lean import Lean
 from auditor.downloader.transport import Address, TooLateError

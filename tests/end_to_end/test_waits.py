@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from hub import Quota, Says, TooMany
-from raw_server import raw_server
-from running import at_a_terminal, shown, started
-from sweep_models import healthy
+from support.hub import Quota, Says, TooMany
+from support.raw_server import raw_server
+from support.running import at_a_terminal, shown, started
+from support.sweep_models import healthy
 
 API, LIST = "/api/models/*", "/api/models"
 BUSY = "127.0.0.1 answered 429, too many requests"

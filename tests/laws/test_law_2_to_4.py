@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from checkpoints import Spoilt, expect, siblings, spoilt, stored_by
 from hypothesis import given
 from hypothesis import strategies as st
+from support.checkpoints import Spoilt, expect, siblings, spoilt, stored_by
 
 from auditor.analytic import Expectation, Role
 from auditor.reconciler.module_rows import compared

@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from checkpoints import Spoilt, expect, siblings, spoilt, stored
 from hypothesis import given
 from hypothesis import strategies as st
+from support.checkpoints import Spoilt, expect, siblings, spoilt, stored
 
 from auditor.layouts.packing import PLAIN, LogicalTensor, Notes, Unpacked
 from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile

@@ -1,9 +1,9 @@
 """Law 6: a header of any length survives the ranged read."""
 
 import pytest
-from builders import framed, safetensors_bytes
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.builders import framed, safetensors_bytes
 
 from auditor.downloader.headers import FIRST_READ, Received, read_head
 from auditor.tensors import Span

@@ -4,11 +4,11 @@ import re
 from math import prod
 
 import pytest
-from builders import framed, safetensors_bytes
 from fuzz.safetensors_law import expected, observed
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError, deserialize, safe_open
+from support.builders import framed, safetensors_bytes
 
 from auditor.containers import parse_header
 from auditor.errors import CheckpointError

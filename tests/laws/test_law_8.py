@@ -10,10 +10,10 @@ import threading
 from contextlib import closing
 
 import pytest
-from hub import After
-from running import children_of, heeding, is_at_work
-from sweep_models import healthy, planted
-from sweep_stores import contents
+from support.hub import After
+from support.running import children_of, heeding, is_at_work
+from support.sweep_models import healthy, planted
+from support.sweep_stores import contents
 
 MODELS = 40
 OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "2", "--at-once", "4")

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from stopping import WAYS, Stopping
+from support.stopping import WAYS, Stopping
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -4,11 +4,11 @@ import json
 import os
 
 import pytest
-from adapters_by_peft import BASES, RefusedError, base_config, made
-from bert_configs import config_of
-from formulas import evaluate
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from support.adapters_by_peft import BASES, RefusedError, base_config, made
+from support.bert_configs import config_of
+from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.adapters import expect, forms, read_settings

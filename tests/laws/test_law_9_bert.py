@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from bert_configs import CLASSES, bert_values, config_of, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.bert_configs import CLASSES, bert_values, config_of, refusal
 
 from auditor.analytic import Expectation, ExpectedTensor, Role, catalogue
 from auditor.errors import CheckpointError

@@ -13,10 +13,10 @@ from dataclasses import replace
 from importlib import import_module
 
 import pytest
-from bert_configs import config_of
-from formulas import evaluate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.bert_configs import config_of
+from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.families import FILES
@@ -37,7 +37,7 @@ CLASSES = [
 
 
 def strategies(model_type: str):
-    return import_module(f"analytic.strategies.{FILES[model_type]}")
+    return import_module(f"support.strategies.{FILES[model_type]}")
 
 
 def tensors(expectation: Expectation, *, optional: bool = False):

@@ -4,7 +4,7 @@ import re
 from importlib import import_module
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
 from auditor.analytic.adapters import AdaptedModel, forms
@@ -22,7 +22,7 @@ MODEL_TYPES = [each for each in catalogue.model_types() if each != "transformer-
 
 def built(model_type: str):
     """What transformers builds of the base class, and our forms of it."""
-    module = import_module(f"analytic.strategies.{FILES[model_type]}")
+    module = import_module(f"support.strategies.{FILES[model_type]}")
     values = {**getattr(module, "LEAST", {}).get(model_type, {}), "model_type": model_type}
     target, config = catalogue.base_class(model_type), config_of(**values)
     library = build._library()  # noqa: SLF001 - the way in which the oracle builds

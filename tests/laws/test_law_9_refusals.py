@@ -3,8 +3,8 @@
 from collections import Counter
 
 import pytest
-from bert_configs import refusal
 from refusals import MODEL_TYPES, MOST_SILENT, Verdict, cases, judge, judged, silent, summary
+from support.bert_configs import refusal
 
 pytestmark = pytest.mark.oracle
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
-from gguf_files import ARRAY, STRING, U32, Pair, Tensor
+from support.gguf_files import ARRAY, STRING, U32, Pair, Tensor
 
 from auditor.analytic import Config, catalogue
 from auditor.analytic.expectation import Expectation, Role

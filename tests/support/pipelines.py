@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from builders import safetensors_bytes
-from checkpoints import TINY
-from hub import Hub
+from support.builders import safetensors_bytes
+from support.checkpoints import TINY
+from support.hub import Hub
 
 from auditor import Report, Unaudited
 from auditor.analytic import Role, catalogue, read_config

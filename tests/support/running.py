@@ -16,6 +16,21 @@ COLUMNS = "100"
 PATIENCE = 60  # seconds for a run to end, once it is told to
 
 
+def run(
+    *args: str, env: Mapping[str, str] | None = None, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A run to its end, in a pipe."""
+    return subprocess.run(  # noqa: S603 - our own command
+        [AUDIT, *args],
+        env=env or os.environ.copy(),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 def started(*args: str, env: Mapping[str, str], **options) -> subprocess.Popen[str]:
     """A run that goes on; what it says is piped."""
     command: Sequence[str] = (AUDIT, *args)

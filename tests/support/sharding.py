@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
-from builders import safetensors_bytes
+from support.builders import safetensors_bytes
 
 from auditor.containers.safetensors import parse_header
 from auditor.reconciler.findings import Finding, Severity

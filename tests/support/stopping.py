@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from hub import After, Hub
-from running import children_of, is_at_work, started
-from sweep_models import healthy, planted
-from sweep_stores import contents
+from support.hub import After, Hub
+from support.running import children_of, is_at_work, started
+from support.sweep_models import healthy, planted
+from support.sweep_stores import contents
 
 MODELS = 40
 _SWEEP = ("sweep", "--author", "sweep", "--night", "n1", "--processes", "2", "--at-once", "4")

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 
-from builders import safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
 
 from auditor.sweep.store.reading import Result
 

@@ -81,7 +81,7 @@ class Compared:
         return side.name, f"{side.says:,}", wall, ratio(self._ratios(side, _WALL)), *rest
 
     def _ratios(self, side: Side, figure: Figure[Run]) -> list[float]:
-        """audit's by the tool's, pair by pair, sorted; none for audit itself."""
+        """Audit's by the tool's, pair by pair, sorted; none for audit itself."""
         if side is self.sides[0]:
             return []
         both = zip(self.sides[0].runs, side.runs, strict=True)

@@ -11,11 +11,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from builders import safetensors_bytes
-from gguf_files import ARRAY, F32, I32, STRING, U32, Pair, gguf_bytes
-from gguf_files import Tensor as GgufTensor
-from hub import Hub, Sparse
-from torch_files import STORAGES, write_large
+from support.builders import safetensors_bytes
+from support.gguf_files import ARRAY, F32, I32, STRING, U32, Pair, gguf_bytes
+from support.gguf_files import Tensor as GgufTensor
+from support.hub import Hub, Sparse
+from support.torch_files import STORAGES, write_large
 
 from auditor.analytic import Role, catalogue, read_config
 from auditor.containers.ggml import TYPES

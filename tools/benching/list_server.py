@@ -96,7 +96,7 @@ def serving_apart(models: int, page: int = PAGE) -> Iterator[str]:
 def main() -> None:
     models, page = map(int, sys.argv[1:])
     with serving(all_different(models, page)) as url:
-        print(url, flush=True)  # noqa: T201 - who started it reads that
+        print(url, flush=True)
         sys.stdin.read()  # until that one has ended
 
 

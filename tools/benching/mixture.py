@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
-from builders import Described, safetensors_bytes
+from support.builders import Described, safetensors_bytes
 
 from auditor.analytic import Config, Role, catalogue, read_config
 from auditor.audit.expected import Implied, implied

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from builders import Described, safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
-from hub import Hub, Sparse
+from support.builders import Described, safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
+from support.hub import Hub, Sparse
 
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.downloader import bundled

@@ -40,7 +40,7 @@ def serving(layers: int, shards: int) -> Iterator[Served]:
 
 
 def _serve(pipe: Connection, layers: int, shards: int) -> None:
-    from hub import Hub, Quota  # noqa: PLC0415 - in the server's process only: see measure
+    from support.hub import Hub, Quota  # noqa: PLC0415 - in the server's process only: see measure
 
     from benching.formats_models import add_formats  # noqa: PLC0415 - the same
     from benching.models import add_models  # noqa: PLC0415 - the same

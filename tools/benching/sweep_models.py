@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from builders import Described, safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
+from support.builders import Described, safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
 
 AUTHOR = "bench"
 PAGE = 1000  # models a page, as the Hub has them

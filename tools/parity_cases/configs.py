@@ -4,8 +4,8 @@ import re
 from importlib import import_module
 from typing import Any
 
-from bert_configs import config_of
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, catalogue
 from auditor.analytic.families import FILES
@@ -27,7 +27,7 @@ def small_config(model_type: str, number: int = 0) -> dict[str, Any]:
 
     Another number draws others.
     """
-    strategies = import_module(f"analytic.strategies.{FILES[model_type]}")
+    strategies = import_module(f"support.strategies.{FILES[model_type]}")
     drawn: list[tuple[tuple[int, int], dict[str, Any]]] = []
 
     @seed(number)

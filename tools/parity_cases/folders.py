@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders import safetensors_bytes
+from support.builders import safetensors_bytes
 
 from parity_cases.loads import Load
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import transformers
-from bert_configs import config_of
+from support.bert_configs import config_of
 from transformers import conversion_mapping, core_model_loading
 from transformers.initialization import no_tie_weights
 
@@ -37,7 +37,7 @@ def layouts(name: str, values: dict[str, Any], whole: Stored) -> Iterator[tuple[
 
 def unexpected_patterns(name: str) -> tuple[str, ...]:
     """Patterns of the names of which the class itself says that loading ignores them."""
-    patterns = getattr(transformers, name)._keys_to_ignore_on_load_unexpected  # noqa: SLF001
+    patterns = getattr(transformers, name)._keys_to_ignore_on_load_unexpected
     return tuple(patterns or ())
 
 

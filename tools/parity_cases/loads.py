@@ -6,7 +6,7 @@ from math import prod
 from random import Random
 from typing import Any, NamedTuple
 
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, Role, catalogue
 from parity_cases import large
@@ -52,7 +52,7 @@ def _of_config(model_type: str, values: dict[str, Any], *, tied: bool) -> Iterat
     expected = {name: expectation(model_type, values, name) for name in classes}
     if not tied and not any(_ties(model_type, values, name) for name in classes):
         return  # the same once more
-    rng = Random(model_type)  # noqa: S311 - no secret
+    rng = Random(model_type)
     for saved in classes:
         whole = written(expected[saved])
         for loaded in classes:
@@ -102,7 +102,7 @@ def of_oracle(model_type: str, number: int) -> Iterator[Load]:
     """Loads of one reduced config; LookupError, with the reason, where none can be built."""
     from parity_cases.oracle_configs import reduced  # noqa: PLC0415 - imports torch
 
-    rng = Random(f"{model_type} {number}")  # noqa: S311 - no secret
+    rng = Random(f"{model_type} {number}")
     values, built = reduced(model_type, rng)
     chosen = rng.sample(sorted(built), min(CLASSES, len(built)))
     for saved in chosen:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import transformers
-from bert_configs import config_of
+from support.bert_configs import config_of
 from transformers import CONFIG_MAPPING
 
 from auditor.analytic import Expectation, catalogue

@@ -14,6 +14,8 @@ from parity_cases.words import Raised, alarms, compared, finer, ours
 
 
 class Row(NamedTuple):
+    """One load of one checkpoint, by the library and by us."""
+
     source: str  # who says what is expected: closed form, oracle
     model_type: str
     saved: str

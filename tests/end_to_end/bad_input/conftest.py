@@ -1,23 +1,11 @@
 """A machine that knows no Hub, and the clean audits that the others are held against."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bad_input import making
-from bad_input.running import CLEAN, Run, assert_harmless, run, tree
-
-LEAKS = ("HF_", "HUGGING", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "FORCE_COLOR", "COLUMNS")
-NO_HUB = "http://127.0.0.1:9"  # the port of the discard protocol: nothing listens
-
-
-def environment(home: Path, **variables: str) -> dict[str, str]:
-    """Of a machine without token, cache and Hub."""
-    home.mkdir(parents=True)
-    kept = {k: v for k, v in os.environ.items() if not k.upper().startswith(LEAKS)}
-    own = {"HOME": str(home), "HF_HOME": str(home / "hf"), "HF_ENDPOINT": NO_HUB, "NO_COLOR": "1"}
-    return kept | own | variables
+from support.bad_input import making
+from support.bad_input.running import CLEAN, Run, assert_harmless, environment, run, tree
 
 
 @pytest.fixture

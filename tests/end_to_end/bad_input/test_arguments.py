@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from bad_input.making import CONFIG, WEIGHTS, assert_ended, whole
-from bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
+from support.bad_input.making import CONFIG, WEIGHTS, assert_ended, whole
+from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
 
 LINES = "--format=json"
 

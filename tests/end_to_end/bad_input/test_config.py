@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bad_input.making import (
+from support.bad_input.making import (
     CONFIG,
     CONFLICT,
     GOOD_CONFIG,
@@ -17,8 +17,8 @@ from bad_input.making import (
     found,
     whole,
 )
-from bad_input.running import CLEAN, UNAUDITED
-from checkpoints import TINY
+from support.bad_input.running import CLEAN, UNAUDITED
+from support.checkpoints import TINY
 
 MANY = 10**9
 

@@ -6,8 +6,8 @@
 import re
 
 import pytest
-from bad_input.running import FINDINGS, UNAUDITED
 from hostile.large import large
+from support.bad_input.running import FINDINGS, UNAUDITED
 
 HEADER = "too-large: the header of 'model.safetensors' has "
 CASES = {

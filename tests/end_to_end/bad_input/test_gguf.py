@@ -1,9 +1,20 @@
 """GGUF files that lie about counts and lengths, or hold more than anybody should read."""
 
 import pytest
-from bad_input.making import Row, assert_says, cases, found
-from bad_input.running import CLEAN
-from gguf_files import ARRAY, STRING, U8, U32, Pair, Tensor, array, gguf_bytes, model_pairs, string
+from support.bad_input.making import Row, assert_says, cases, found
+from support.bad_input.running import CLEAN
+from support.gguf_files import (
+    ARRAY,
+    STRING,
+    U8,
+    U32,
+    Pair,
+    Tensor,
+    array,
+    gguf_bytes,
+    model_pairs,
+    string,
+)
 
 WIDTHS = {
     "block_count": 1,

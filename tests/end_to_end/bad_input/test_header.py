@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from bad_input.making import (
+from support.bad_input.making import (
     CONFLICT,
     GOOD_WEIGHTS,
     PAGE,
@@ -20,8 +20,8 @@ from bad_input.making import (
     found,
     whole,
 )
-from bad_input.running import CLEAN, FINDINGS
-from builders import framed, safetensors_bytes
+from support.bad_input.running import CLEAN, FINDINGS
+from support.builders import framed, safetensors_bytes
 
 HEAD = 8 + int.from_bytes(GOOD_WEIGHTS[:8], "little")
 DATA = GOOD_WEIGHTS[HEAD:]

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from bad_input.conftest import environment
-from bad_input.making import (
+from support.bad_input.making import (
     CONFIG,
     GOOD_CONFIG,
     GOOD_WEIGHTS,
@@ -21,18 +20,19 @@ from bad_input.making import (
     index,
     split,
 )
-from bad_input.running import (
+from support.bad_input.running import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
     USAGE,
     Run,
     assert_harmless,
+    environment,
     run,
     tree,
 )
-from builders import safetensors_bytes
-from hub import (
+from support.builders import safetensors_bytes
+from support.hub import (
     Drip,
     EndlessBody,
     EndlessHeaders,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bad_input.making import (
+from support.bad_input.making import (
     CONFLICT,
     INDEX,
     PAGE,
@@ -20,8 +20,8 @@ from bad_input.making import (
     split,
     weight_map,
 )
-from bad_input.running import CLEAN, UNAUDITED
-from builders import safetensors_bytes
+from support.bad_input.running import CLEAN, UNAUDITED
+from support.builders import safetensors_bytes
 
 WORDS = "embeddings.word_embeddings.weight"  # in the first shard
 POOLER = "pooler.dense.bias"  # in the last one

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bad_input.making import (
+from support.bad_input.making import (
     CONFIG,
     GOOD_CONFIG,
     GOOD_WEIGHTS,
@@ -19,8 +19,8 @@ from bad_input.making import (
     sharded,
     whole,
 )
-from bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
-from builders import safetensors_bytes
+from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
+from support.builders import safetensors_bytes
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(200)
 PICKLE = b"PK\x03\x04\x00\x00\x08\x08" + bytes(500)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bad_input.conftest import environment
-from bad_input.making import CONFIG, INDEX, SHARDS, WEIGHTS, sharded, whole
-from bad_input.running import CLEAN, UNAUDITED
+from support.bad_input import running
+from support.bad_input.making import CONFIG, INDEX, SHARDS, WEIGHTS, sharded, whole
+from support.bad_input.running import CLEAN, UNAUDITED, environment
 
-AS_NOBODY = str(Path(__file__).with_name("as_nobody.py"))
+AS_NOBODY = str(Path(running.__file__).with_name("as_nobody.py"))
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from bad_input.making import POINTER, Row, cases, found
-from bad_input.making import assert_says as said
-from bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
-from builders import safetensors_bytes
-from pipelines import (
+from support.bad_input.making import POINTER, Row, cases, found
+from support.bad_input.making import assert_says as said
+from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
+from support.builders import safetensors_bytes
+from support.pipelines import (
     BERT,
     DENSE,
     DENSE_TENSORS,

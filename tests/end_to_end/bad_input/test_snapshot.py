@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bad_input.making import assert_ended, whole
-from bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
+from support.bad_input.making import assert_ended, whole
+from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
 
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import fetch

@@ -5,10 +5,19 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from bad_input.making import CONFIG, GOOD_CONFIG, TENSORS, cases, found, whole
-from bad_input.making import assert_says as said
-from bad_input.running import CLEAN, FINDINGS
-from torch_files import legacy_bytes, lengths, pickled, state, tensor, text, torch_bytes, zipped
+from support.bad_input.making import CONFIG, GOOD_CONFIG, TENSORS, cases, found, whole
+from support.bad_input.making import assert_says as said
+from support.bad_input.running import CLEAN, FINDINGS
+from support.torch_files import (
+    legacy_bytes,
+    lengths,
+    pickled,
+    state,
+    tensor,
+    text,
+    torch_bytes,
+    zipped,
+)
 
 WEIGHTS = "pytorch_model.bin"
 BODY = b"".join(text(name) + tensor(str(n), *one) for n, (name, one) in enumerate(TENSORS.items()))

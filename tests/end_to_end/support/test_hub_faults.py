@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hub import (
+from support.hub import (
     Drip,
     EndlessBody,
     EndlessHeaders,
@@ -27,7 +27,7 @@ from hub import (
     WrongJson,
     WrongRange,
 )
-from hub.client import ask, connect, opened
+from support.hub.client import ask, connect, opened
 
 SMALL = "/o/n/resolve/main/config.json"
 LARGE = "/o/n/resolve/main/model.safetensors"

@@ -10,14 +10,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from hub import Hub, Origin, Quota, Sparse
-from hub.blobs import read
-from hub.client import ask, connect
-from hub.protocol import Desk, span
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hub import Hub, Origin, Quota, Sparse
+from support.hub.blobs import read
+from support.hub.client import ask, connect
+from support.hub.protocol import Desk, span
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[2]
 BERT = "google-bert/bert-base-chinese"
 GPT2_SIZE = 548_105_171  # bytes of gpt2's model.safetensors
 
@@ -350,7 +350,7 @@ def test_the_server_runs_as_a_process_over_a_folder(tmp_path):
         "-W",
         "error",
         "-m",
-        "hub",
+        "support.hub",
         "--folder",
         tmp_path / "models",
         "--log",

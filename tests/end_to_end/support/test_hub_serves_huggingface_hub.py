@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from hub import Hub, Sparse
-from hub.client import ask
+from support.hub import Hub, Sparse
+from support.hub.client import ask
 
 BERT = "google-bert/bert-base-chinese"
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from sweep_models import FAULTS, healthy
+from support.sweep_models import FAULTS, healthy
 
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 

@@ -7,11 +7,11 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from mounts import mounted, remount
-from nightly_stores import THIRD, plain, store_of
-from running import started
-from sweep_models import planted
-from sweep_stores import contents
+from support.mounts import mounted, remount
+from support.nightly_stores import THIRD, plain, store_of
+from support.running import started
+from support.sweep_models import planted
+from support.sweep_stores import contents
 
 SWEEP = ("sweep", "--author", "sweep", "--night", "n1", "--processes", "1")
 

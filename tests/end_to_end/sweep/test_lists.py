@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from benching.list_server import Page, all_different, entry, serving, serving_apart
-from running import started
+from support.running import started
 
 PLAN = ("sweep", "--author", "bench", "--plan")
 

@@ -8,9 +8,19 @@ import signal
 import threading
 
 import pytest
-from builders import safetensors_bytes
-from hub import OFTEN_SEEN, After, Drip, EndlessBody, Quota, ServerError, Sparse, Stall, TooMany
-from sweep_models import alarms, healthy, planted
+from support.builders import safetensors_bytes
+from support.hub import (
+    OFTEN_SEEN,
+    After,
+    Drip,
+    EndlessBody,
+    Quota,
+    ServerError,
+    Sparse,
+    Stall,
+    TooMany,
+)
+from support.sweep_models import alarms, healthy, planted
 
 from auditor.errors import SourceError
 from auditor.sweep import runner

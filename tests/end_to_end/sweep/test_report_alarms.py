@@ -6,7 +6,18 @@ from datetime import date
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of, table, unaudited, written
+from support.nightly_stores import (
+    SECOND,
+    THIRD,
+    A,
+    B,
+    baseline,
+    plain,
+    store_of,
+    table,
+    unaudited,
+    written,
+)
 
 
 def half(name, *findings):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of
+from support.nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of
 
 from auditor.sweep.reporting.files import TABLES
 

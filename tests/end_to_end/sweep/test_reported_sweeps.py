@@ -2,7 +2,7 @@
 
 import csv
 
-from sweep_models import FAULTS, healthy, planted
+from support.sweep_models import FAULTS, healthy, planted
 
 from auditor.sweep import runner
 from auditor.sweep.reporting.night import Wanted, write

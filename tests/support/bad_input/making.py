@@ -8,9 +8,9 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from bad_input.running import FINDINGS, Run
-from builders import safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
+from support.bad_input.running import FINDINGS, Run
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
 
 from auditor.tensors import DTYPE_BITS
 

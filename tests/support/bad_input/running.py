@@ -14,10 +14,20 @@ SECONDS = 30  # after which a run counts as hanging: the slowest of these takes 
 KIB_ABOVE = 64 * 1024  # that bad input may take above a clean audit of the same kind
 AUDIT = str(Path(sys.executable).with_name("audit"))
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))
+LEAKS = ("HF_", "HUGGING", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "FORCE_COLOR", "COLUMNS")
+NO_HUB = "http://127.0.0.1:9"  # the port of the discard protocol: nothing listens
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 
 Tree = dict[str, tuple[int, int, int]]
+
+
+def environment(home: Path, **variables: str) -> dict[str, str]:
+    """Of a machine without token, cache and Hub."""
+    home.mkdir(parents=True)
+    kept = {k: v for k, v in os.environ.items() if not k.upper().startswith(LEAKS)}
+    own = {"HOME": str(home), "HF_HOME": str(home / "hf"), "HF_ENDPOINT": NO_HUB, "NO_COLOR": "1"}
+    return kept | own | variables
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,6 @@
-"""Serves a folder of models: `python -m hub --folder X --port 0` prints the URL, then serves.
+"""Serves a folder of models: `PYTHONPATH=tests python -m support.hub --folder X --port 0`.
+
+Prints the URL, then serves.
 
 A model is a folder `X/org/name` or `X/name` that holds a file. Ends on SIGTERM or SIGINT.
 """

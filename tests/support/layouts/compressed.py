@@ -1,7 +1,7 @@
 """Builders of what compressed-tensors writes: settings, and tables of tensors."""
 
 from hypothesis import strategies as st
-from layouts.packed import (
+from support.layouts.packed import (
     says,
 )
 

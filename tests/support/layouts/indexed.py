@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sharding import (
+from support.sharding import (
     INDEX,
     alarms,
     bytes_of,

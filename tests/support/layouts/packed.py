@@ -5,8 +5,8 @@ from math import prod
 from pathlib import Path
 from random import Random
 
-from layouts.indexed import hides_what_it_cannot_show
-from sharding import on_disk
+from support.layouts.indexed import hides_what_it_cannot_show
+from support.sharding import on_disk
 
 from auditor.audit.pipeline import audit
 from auditor.layouts.packing import Declared, Layout, Stored, Unpacked

@@ -1,6 +1,6 @@
 """The outcome of a healthy checkpoint, with its published figures."""
 
-from formats.making import COMMIT, LAYER, expected, row, stored
+from support.outcomes.making import COMMIT, LAYER, expected, row, stored
 
 from auditor.analytic import Role, Symbol
 from auditor.checkpoint.snapshot import Fetched, Source

@@ -1,6 +1,6 @@
 """An outcome with a finding of each kind."""
 
-from formats.making import expected, row, stored
+from support.outcomes.making import expected, row, stored
 
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Fetched, Source

@@ -1,8 +1,8 @@
 """Outcomes made by hand, for the tests of all formats."""
 
-from formats.clean_bert import bert_base_chinese
-from formats.every_kind import every_kind
-from formats.making import COMMIT, LAYER, row, stored
+from support.outcomes.clean_bert import bert_base_chinese
+from support.outcomes.every_kind import every_kind
+from support.outcomes.making import COMMIT, LAYER, row, stored
 
 from auditor.analytic import Symbol
 from auditor.checkpoint.snapshot import Fetched, Source

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from analytic.strategies.common import Values, labels, sizes, some_of
 from hypothesis import strategies as st
+from support.strategies.common import Values, labels, sizes, some_of
 
 OF_GPT2 = {
     "hidden_size": "n_embd",

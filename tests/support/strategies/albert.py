@@ -1,5 +1,5 @@
-from analytic.strategies.bert import encoder_values
-from analytic.strategies.common import sizes
+from support.strategies.bert import encoder_values
+from support.strategies.common import sizes
 
 VALUES = {
     "albert": encoder_values(

@@ -1,8 +1,8 @@
 from typing import Any
 
-from analytic.strategies.common import Values, some_of
-from bert_configs import bert_values
 from hypothesis import strategies as st
+from support.bert_configs import bert_values
+from support.strategies.common import Values, some_of
 
 
 @st.composite

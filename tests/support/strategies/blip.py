@@ -1,6 +1,6 @@
-from analytic.strategies.clip import text_values, vision_values
-from analytic.strategies.common import sizes
 from hypothesis import strategies as st
+from support.strategies.clip import text_values, vision_values
+from support.strategies.common import sizes
 
 _TEXT = text_values(is_decoder=st.booleans(), tie_word_embeddings=st.booleans())
 

@@ -1,4 +1,4 @@
-from analytic.strategies._gpt import gpt_values
+from support.strategies._gpt import gpt_values
 
 _OWN = {
     "hidden_size": "n_embed",

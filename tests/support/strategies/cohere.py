@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values, uneven_heads
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, uneven_heads
 
 _OPTIONS = {**uneven_heads(), "attention_bias": st.booleans()}
 _EVEN = {key: option for key, option in _OPTIONS.items() if key != "hidden_size"}

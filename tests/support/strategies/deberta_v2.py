@@ -1,5 +1,5 @@
-from analytic.strategies.common import Values, labels, sizes, some_of
 from hypothesis import strategies as st
+from support.strategies.common import Values, labels, sizes, some_of
 
 _KINDS = st.sampled_from([None, "c2p", "p2c|C2P", "c2p | p2c", ["p2c"], ["p2c", "c2p"], []])
 

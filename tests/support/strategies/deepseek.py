@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values, sizes
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, sizes
 
 _OPTIONS = {
     "moe_intermediate_size": sizes(6),

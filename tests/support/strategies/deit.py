@@ -1,3 +1,3 @@
-from analytic.strategies.vit import vit_values
+from support.strategies.vit import vit_values
 
 VALUES = {"deit": vit_values()}

@@ -1,6 +1,6 @@
-from analytic.strategies.common import Values, labels, sizes, some_of
-from analytic.strategies.resnet import resnet_values
 from hypothesis import strategies as st
+from support.strategies.common import Values, labels, sizes, some_of
+from support.strategies.resnet import resnet_values
 
 BACKBONE = {
     "model_type": "resnet",

@@ -1,6 +1,6 @@
-from analytic.strategies.bert import encoder_values
-from analytic.strategies.common import Values, sizes
 from hypothesis import strategies as st
+from support.strategies.bert import encoder_values
+from support.strategies.common import Values, sizes
 
 _OPTIONS = {"summary_use_proj": st.booleans(), "summary_proj_to_labels": st.booleans()}
 

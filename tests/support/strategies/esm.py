@@ -1,5 +1,5 @@
-from analytic.strategies.common import Values, labels, sizes, some_of
 from hypothesis import strategies as st
+from support.strategies.common import Values, labels, sizes, some_of
 
 _DECODING = st.sampled_from([(None, None), (False, False), (True, None), (True, True)])
 

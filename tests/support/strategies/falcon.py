@@ -1,6 +1,6 @@
-from analytic.strategies._gpt import gpt_values
-from analytic.strategies.common import sizes
 from hypothesis import strategies as st
+from support.strategies._gpt import gpt_values
+from support.strategies.common import sizes
 
 _FLAG = st.none() | st.booleans()
 

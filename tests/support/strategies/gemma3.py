@@ -1,8 +1,8 @@
-from analytic.strategies.clip import VALUES as CLIP
-from analytic.strategies.common import Values, decoder_values, labels, with_layer_types
-from analytic.strategies.llava import of_type
-from analytic.strategies.siglip import VALUES as SIGLIP
 from hypothesis import strategies as st
+from support.strategies.clip import VALUES as CLIP
+from support.strategies.common import Values, decoder_values, labels, with_layer_types
+from support.strategies.llava import of_type
+from support.strategies.siglip import VALUES as SIGLIP
 
 _TEXT = with_layer_types(
     decoder_values(head_dim=st.sampled_from([2, 6]), attention_bias=st.booleans()),

@@ -1,9 +1,9 @@
 from typing import Any
 
-from analytic.strategies.common import Values, decoder_values, sizes
-from analytic.strategies.gemma4_audio import VALUES as AUDIO
-from analytic.strategies.gemma4_vision import VALUES as VISION
 from hypothesis import strategies as st
+from support.strategies.common import Values, decoder_values, sizes
+from support.strategies.gemma4_audio import VALUES as AUDIO
+from support.strategies.gemma4_vision import VALUES as VISION
 
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 

@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values, sizes
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, sizes
 
 VALUES = {
     "gemma4_vision": decoder_values(

@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values, sizes
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, sizes
 
 _OPTIONS = {
     "hidden_size": sizes(40, least=8),

@@ -1,6 +1,6 @@
-from analytic.strategies._gpt import OF_GPT2, gpt_values
-from analytic.strategies.common import sizes
 from hypothesis import strategies as st
+from support.strategies._gpt import OF_GPT2, gpt_values
+from support.strategies.common import sizes
 
 _OPTIONS = {"max_position_embeddings": sizes(20), "n_inner": st.none() | sizes(30)}
 

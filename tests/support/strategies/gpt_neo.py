@@ -1,6 +1,6 @@
-from analytic.strategies._gpt import gpt_values
-from analytic.strategies.common import Values, sizes
 from hypothesis import strategies as st
+from support.strategies._gpt import gpt_values
+from support.strategies.common import Values, sizes
 
 _OWN = {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}
 

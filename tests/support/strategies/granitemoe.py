@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values, sizes, uneven_heads
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, sizes, uneven_heads
 
 VALUES = {
     "granitemoe": decoder_values(

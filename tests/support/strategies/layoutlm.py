@@ -1,4 +1,4 @@
-from analytic.strategies.bert import encoder_values
-from analytic.strategies.common import sizes
+from support.strategies.bert import encoder_values
+from support.strategies.common import sizes
 
 VALUES = {"layoutlm": encoder_values(max_2d_position_embeddings=sizes(20))}

@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values, sizes, with_layer_types
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, sizes, with_layer_types
 
 TYPES = ("conv", "full_attention")
 OPTIONS = {

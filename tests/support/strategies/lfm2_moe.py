@@ -1,6 +1,6 @@
-from analytic.strategies.common import decoder_values, sizes, with_layer_types
-from analytic.strategies.lfm2 import OPTIONS, TYPES
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, sizes, with_layer_types
+from support.strategies.lfm2 import OPTIONS, TYPES
 
 _OPTIONS = {
     **OPTIONS,

@@ -1,9 +1,9 @@
-from analytic.strategies.clip import VALUES as CLIP
-from analytic.strategies.common import Values, decoder_values
-from analytic.strategies.gpt2 import VALUES as GPT2
-from analytic.strategies.siglip import VALUES as SIGLIP
-from analytic.strategies.vit import VALUES as VIT
 from hypothesis import strategies as st
+from support.strategies.clip import VALUES as CLIP
+from support.strategies.common import Values, decoder_values
+from support.strategies.gpt2 import VALUES as GPT2
+from support.strategies.siglip import VALUES as SIGLIP
+from support.strategies.vit import VALUES as VIT
 
 
 def of_type(model_type: str, values: st.SearchStrategy[Values]) -> st.SearchStrategy[Values]:

@@ -1,6 +1,6 @@
-from analytic.strategies._gpt import gpt_values
-from analytic.strategies.common import Values, sizes, some_of
 from hypothesis import strategies as st
+from support.strategies._gpt import gpt_values
+from support.strategies.common import Values, sizes, some_of
 
 _SHARED = {
     "state_size": sizes(6),

@@ -1,3 +1,3 @@
-from analytic.strategies.bart import towers
+from support.strategies.bart import towers
 
 VALUES = {"mbart": towers()}

@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values, sizes
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, sizes
 
 _OPTIONS = {"head_dim": st.sampled_from([None, 2, 6]), "num_experts_per_tok": sizes(2)}
 

@@ -1,8 +1,8 @@
-from analytic.strategies.common import sizes
-from analytic.strategies.gemma import VALUES as GEMMA
-from analytic.strategies.llava import of_type
-from analytic.strategies.siglip import VALUES as SIGLIP
 from hypothesis import strategies as st
+from support.strategies.common import sizes
+from support.strategies.gemma import VALUES as GEMMA
+from support.strategies.llava import of_type
+from support.strategies.siglip import VALUES as SIGLIP
 
 _SIGLIP = SIGLIP["siglip_vision_model"]
 

@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values
 
 VALUES = {"qwen2": decoder_values(use_sliding_window=st.booleans())}
 LEFT_OUT = {

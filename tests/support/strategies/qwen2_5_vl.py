@@ -1,5 +1,5 @@
-from analytic.strategies.common import sizes
-from analytic.strategies.qwen2_vl import flat_or_not, text_values, visual_values
+from support.strategies.common import sizes
+from support.strategies.qwen2_vl import flat_or_not, text_values, visual_values
 
 _VISION = visual_values(
     "hidden_size",

@@ -1,7 +1,7 @@
 from typing import Any
 
-from analytic.strategies.common import decoder_values, sizes
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, sizes
 
 
 def sparse_options(experts: str) -> dict[str, st.SearchStrategy[Any]]:

@@ -1,8 +1,8 @@
 from typing import Any
 
-from analytic.strategies.common import Values, decoder_values, labels, sizes, with_layer_types
-from analytic.strategies.qwen2_vl import visual_values, vlm_values
 from hypothesis import strategies as st
+from support.strategies.common import Values, decoder_values, labels, sizes, with_layer_types
+from support.strategies.qwen2_vl import visual_values, vlm_values
 
 
 def text_values(**options: st.SearchStrategy[Any]) -> st.SearchStrategy[Values]:

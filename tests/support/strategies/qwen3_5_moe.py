@@ -1,5 +1,5 @@
-from analytic.strategies.common import sizes
-from analytic.strategies.qwen3_5 import JEV, OF_THE_TEXT, VISION, composite_values, text_values
+from support.strategies.common import sizes
+from support.strategies.qwen3_5 import JEV, OF_THE_TEXT, VISION, composite_values, text_values
 
 _TEXT = text_values(
     moe_intermediate_size=sizes(9),

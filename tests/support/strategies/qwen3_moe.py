@@ -1,6 +1,6 @@
-from analytic.strategies.common import decoder_values
-from analytic.strategies.qwen2_moe import sparse_options
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values
+from support.strategies.qwen2_moe import sparse_options
 
 _BIAS = {"attention_bias": st.booleans()}
 

@@ -1,7 +1,7 @@
-from analytic.strategies.common import sizes
-from analytic.strategies.qwen2_vl import visual_values, vlm_values
-from analytic.strategies.qwen3 import VALUES as QWEN3
 from hypothesis import strategies as st
+from support.strategies.common import sizes
+from support.strategies.qwen2_vl import visual_values, vlm_values
+from support.strategies.qwen3 import VALUES as QWEN3
 
 _VISION = visual_values(
     "hidden_size",

@@ -1,6 +1,6 @@
-from analytic.strategies.common import Values, sizes, some_of
-from analytic.strategies.sam_vision import vision_values
 from hypothesis import strategies as st
+from support.strategies.common import Values, sizes, some_of
+from support.strategies.sam_vision import vision_values
 
 
 @st.composite

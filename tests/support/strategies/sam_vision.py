@@ -1,5 +1,5 @@
-from analytic.strategies.common import Values, sizes, some_of
 from hypothesis import strategies as st
+from support.strategies.common import Values, sizes, some_of
 
 
 @st.composite

@@ -1,6 +1,6 @@
-from analytic.strategies.clip import text_values, vision_values
-from analytic.strategies.common import labels, sizes
 from hypothesis import strategies as st
+from support.strategies.clip import text_values, vision_values
+from support.strategies.common import labels, sizes
 
 _TEXT = text_values(projection_size=st.none() | sizes(9))
 _VISION = vision_values(num_channels=sizes(4), vision_use_head=st.booleans())

@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values, uneven_heads
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values, uneven_heads
 
 VALUES = {
     "smollm3": decoder_values(

@@ -1,5 +1,5 @@
-from analytic.strategies.common import decoder_values
 from hypothesis import strategies as st
+from support.strategies.common import decoder_values
 
 VALUES = {
     "stablelm": decoder_values(

@@ -1,9 +1,9 @@
-from analytic.strategies.bert import VALUES as BERT
-from analytic.strategies.common import Values
-from analytic.strategies.gpt2 import VALUES as GPT2
-from analytic.strategies.llava import of_type
-from analytic.strategies.vit import VALUES as VIT
 from hypothesis import strategies as st
+from support.strategies.bert import VALUES as BERT
+from support.strategies.common import Values
+from support.strategies.gpt2 import VALUES as GPT2
+from support.strategies.llava import of_type
+from support.strategies.vit import VALUES as VIT
 
 
 @st.composite

@@ -1,7 +1,7 @@
 from typing import Any
 
-from analytic.strategies.common import Values, labels, sizes, some_of
 from hypothesis import strategies as st
+from support.strategies.common import Values, labels, sizes, some_of
 
 PROBABILITIES = st.sampled_from([0, 0.0, 0.05, 1])
 

@@ -1,6 +1,6 @@
-from analytic.strategies.bart import towers
-from analytic.strategies.common import sizes
 from hypothesis import strategies as st
+from support.strategies.bart import towers
+from support.strategies.common import sizes
 
 VALUES = {
     "whisper": towers(

@@ -1,9 +1,9 @@
 from math import prod
 
 import pytest
-from formulas import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
+from support.formulas import evaluate
 
 from auditor.analytic import ExpectedTensor, Role, Symbol
 from auditor.analytic.blocks import (

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bert_configs import CLASSES, bert_values, config_of, refusal
-from formulas import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bert_configs import CLASSES, bert_values, config_of, refusal
+from support.formulas import evaluate
 
 from auditor.analytic import Config, Role, Symbol, catalogue, families
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Submodel, module

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from bert_configs import CLASSES, bert_values, config_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bert_configs import CLASSES, bert_values, config_of
 
 from auditor.analytic import Config, Expectation, catalogue, inventory
 from auditor.analytic.blocks import Repeat, module

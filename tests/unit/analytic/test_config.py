@@ -4,9 +4,9 @@ import re
 from typing import Any
 
 import pytest
-from bert_configs import config_of, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.bert_configs import config_of, refusal
 
 from auditor.analytic import Config, catalogue
 from auditor.analytic.families.bert import BERT

@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 import rebuild_config_classes
-from bert_configs import refusal
 from huggingface_hub.dataclasses import type_validator
 from huggingface_hub.errors import StrictDataclassFieldValidationError
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bert_configs import refusal
 
 from auditor.analytic.config_classes import (
     ConfigFault,

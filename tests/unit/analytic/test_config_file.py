@@ -1,9 +1,9 @@
 """A config as a file: its dtype, what it says of itself, and its JSON."""
 
 import pytest
-from bert_configs import config_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.bert_configs import config_of
 
 from auditor.analytic import read_config
 from auditor.analytic.dtypes import DTYPES

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from bert_configs import config_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bert_configs import config_of
 
 from auditor.analytic import Config, Symbol, catalogue
 from auditor.analytic.dims import dim

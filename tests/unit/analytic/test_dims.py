@@ -1,9 +1,9 @@
 from operator import add, mul, sub
 
 import pytest
-from formulas import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
+from support.formulas import evaluate
 
 from auditor.analytic import Symbol
 from auditor.analytic.dims import Dim, counted, dim, product

@@ -1,9 +1,9 @@
 """One look for all classes of a family finds what a look into each of them finds."""
 
 import pytest
-from checkpoints import BERT_CLASSES, config_bytes, spoilt
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.checkpoints import BERT_CLASSES, config_bytes, spoilt
 
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack

@@ -90,7 +90,7 @@ LARGEST = 10_000_000  # parameters; some draws leave out a size, and stand for t
 @pytest.mark.oracle
 @pytest.mark.parametrize("model_type", RUN.split())
 def test_the_cache_is_as_large_as_the_one_that_transformers_fills(model_type):
-    strategies = import_module(f"analytic.strategies.{catalogue.FILES[model_type]}")
+    strategies = import_module(f"support.strategies.{catalogue.FILES[model_type]}")
     names = catalogue.siblings(model_type)
     target = next(name for name in names if name.endswith(("ForCausalLM", "LMHeadModel")))
     compared = 0

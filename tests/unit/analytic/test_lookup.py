@@ -1,9 +1,9 @@
 """Looking a name up gives what writing the whole tree out gives."""
 
 import pytest
-from checkpoints import BERT_CLASSES, config_bytes, expect
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.checkpoints import BERT_CLASSES, config_bytes, expect
 
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
 from auditor.analytic.target import Refusal, TargetChoice, choose

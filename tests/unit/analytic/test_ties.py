@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pipelines import text
+from support.pipelines import text
 
 import auditor
 from auditor.reconciler.findings import Duplicate, TiedWeight

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from builders import safetensors_bytes
 from huggingface_hub import constants
+from support.builders import safetensors_bytes
 
 import auditor
 from auditor import Reason, Report, Unaudited

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from adapters_by_peft import BASES, adapter, base_config
-from builders import safetensors_bytes
-from hub import Hub
 from huggingface_hub import close_session, constants
 from safetensors import safe_open
+from support.adapters_by_peft import BASES, adapter, base_config
+from support.builders import safetensors_bytes
+from support.hub import Hub
 
 import auditor
 from auditor import Report

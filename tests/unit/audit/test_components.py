@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pipelines import (
+from support.pipelines import (
     BERT,
     DENSE,
     DENSE_TENSORS,
@@ -19,7 +19,7 @@ from pipelines import (
     verdicts,
     written,
 )
-from torch_files import torch_bytes
+from support.torch_files import torch_bytes
 
 import auditor
 from auditor import Report, UsageError

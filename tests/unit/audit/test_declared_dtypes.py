@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pipelines import model, tensors, text, written
+from support.pipelines import model, tensors, text, written
 
 import auditor
 from auditor.reconciler.findings import WrongDtype

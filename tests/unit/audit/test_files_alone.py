@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoints import config_bytes, expect, stored_by
-from sharding import INDEX, alarms, kinds, pointer, reindexed, shard_names, sharded
-from test_cli import run
+from support.checkpoints import config_bytes, expect, stored_by
+from support.running import run
+from support.sharding import INDEX, alarms, kinds, pointer, reindexed, shard_names, sharded
 
 from auditor import Report, audit
 from auditor.checkpoint.snapshot_writer import dump

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from gguf_files import STRING, U16, Pair, Tensor, gguf_bytes
-from gguf_models import Values, expectation, metadata, tensors
+from support.gguf_files import STRING, U16, Pair, Tensor, gguf_bytes
+from support.gguf_models import Values, expectation, metadata, tensors
 
 from auditor import Report, Unaudited, audit
 from auditor.audit.pipeline import examine

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from builders import safetensors_bytes
-from checkpoints import config_bytes, expect, stored, stored_by
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored, stored_by
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError

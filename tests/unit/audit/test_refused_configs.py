@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from bad_input.making import CONFIG, TENSORS, WEIGHTS, whole
-from builders import safetensors_bytes
-from checkpoints import TINY
+from support.bad_input.making import CONFIG, TENSORS, WEIGHTS, whole
+from support.builders import safetensors_bytes
+from support.checkpoints import TINY
 
 import auditor
 from auditor import Report, Unaudited

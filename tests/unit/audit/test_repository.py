@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import safetensors_bytes
-from hub import Hub, ServerError
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from pipelines import (
+from support.builders import safetensors_bytes
+from support.hub import Hub, ServerError
+from support.pipelines import (
     BERT,
     CLIP,
     DIFFUSION,

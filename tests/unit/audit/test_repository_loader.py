@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import safetensors_bytes
-from hub import Hub
-from pipelines import CLIP, POOLING, TRANSFORMER, model, tensors, text, under, written
+from support.builders import safetensors_bytes
+from support.hub import Hub
+from support.pipelines import CLIP, POOLING, TRANSFORMER, model, tensors, text, under, written
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import safetensors_bytes
 
 from auditor.checkpoint.snapshot import (
     Component,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkpoints import config_bytes, expect, stored_by
-from hub import Hub
-from sharding import (
+from support.checkpoints import config_bytes, expect, stored_by
+from support.hub import Hub
+from support.sharding import (
     CONFIG,
     INDEX,
     Table,

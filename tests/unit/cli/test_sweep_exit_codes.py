@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from formats.every_kind import every_kind
-from formats.examples import EXAMPLES, pipeline
-from formats.making import expected, stored
-from nightly_stores import VERSIONS
+from support.nightly_stores import VERSIONS
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import EXAMPLES, pipeline
+from support.outcomes.making import expected, stored
 
 from auditor.cli import console, sweep
 from auditor.errors import Reason

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf_files import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.gguf_files import (
     ARRAY,
     BLOCKS,
     BOOL,
@@ -28,8 +30,6 @@ from gguf_files import (
     read_by_ranges,
     string,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from auditor.containers.ggml import REMOVED, TYPES
 from auditor.containers.gguf_reader import Skipped

@@ -11,7 +11,7 @@ import zipfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_files import parsed
+from support.torch_files import parsed
 
 from auditor.containers.pickle_imports import KNOWN, strange
 from auditor.containers.pickle_interpreter import follow

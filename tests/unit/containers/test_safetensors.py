@@ -4,15 +4,15 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from builders import framed, safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import framed, safetensors_bytes
 
 from auditor.containers import header_span, parse_header, size_fault
 from auditor.errors import CheckpointError
 from auditor.tensors import Span, StoredTensor
 
-HEADERS = Path(__file__).parents[1] / "data" / "headers"
+HEADERS = Path(__file__).parents[2] / "data" / "headers"
 F = "model.safetensors"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 440473133\n" % (
     b"0" * 64

@@ -11,7 +11,7 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_files import (
+from support.torch_files import (
     legacy_bytes,
     parsed,
     pickled,

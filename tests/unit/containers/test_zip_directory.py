@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_files import parsed, state, whole, zipped
+from support.torch_files import parsed, state, whole, zipped
 
 from auditor.containers.zip_directory import content, directory
 from auditor.errors import CheckpointError

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hub import Hub
 from huggingface_hub import close_session, constants
+from support.hub import Hub
 
 from auditor.downloader import retry
 

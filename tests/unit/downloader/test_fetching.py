@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import safetensors_bytes
-from hub import HtmlPage, ServerError
 from huggingface_hub import constants
+from support.builders import safetensors_bytes
+from support.hub import HtmlPage, ServerError
 
 from auditor.checkpoint.snapshot import Source
 from auditor.downloader import fetch

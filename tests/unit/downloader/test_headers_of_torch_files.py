@@ -5,12 +5,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from builders import safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
-from hub import Hub, Origin, WholeFile
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_files import legacy_bytes, lengths, read, state, torch_bytes, write_large
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
+from support.hub import Hub, Origin, WholeFile
+from support.torch_files import legacy_bytes, lengths, read, state, torch_bytes, write_large
 
 from auditor import audit
 from auditor.audit.pipeline import examine

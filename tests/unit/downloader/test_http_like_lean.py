@@ -6,7 +6,7 @@ import time
 
 import pytest
 from huggingface_hub import close_session, constants
-from raw_server import raw_server
+from support.raw_server import raw_server
 
 from auditor.downloader.client import HubClient
 from auditor.downloader.fetching import silent

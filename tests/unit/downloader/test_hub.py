@@ -6,9 +6,9 @@ import socket
 from collections import Counter
 
 import pytest
-from builders import framed, safetensors_bytes
-from hub import Hub, Origin, Sparse
 from huggingface_hub import constants
+from support.builders import framed, safetensors_bytes
+from support.hub import Hub, Origin, Sparse
 
 from auditor.checkpoint.selecting import beside
 from auditor.checkpoint.snapshot import RepoFile, Source, TextFile

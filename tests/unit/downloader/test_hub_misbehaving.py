@@ -4,8 +4,9 @@ import json
 import threading
 
 import pytest
-from builders import framed, safetensors_bytes
-from hub import (
+from huggingface_hub import constants
+from support.builders import framed, safetensors_bytes
+from support.hub import (
     Drip,
     EndlessBody,
     EndlessHeaders,
@@ -27,7 +28,6 @@ from hub import (
     WrongJson,
     WrongRange,
 )
-from huggingface_hub import constants
 
 from auditor.downloader import fetch
 from auditor.downloader.headers import FIRST_READ

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from builders import safetensors_bytes
-from hub import Hub
 from huggingface_hub import hf_hub_download
+from support.builders import safetensors_bytes
+from support.hub import Hub
 
 from auditor.checkpoint.snapshot import Source
 from auditor.downloader import fetch

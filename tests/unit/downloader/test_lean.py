@@ -1,7 +1,8 @@
 """The lean client against httpx2's own: the same snapshots, the same refusals, and old manners."""
 
 import pytest
-from hub import (
+from huggingface_hub import constants
+from support.hub import (
     Drip,
     EndlessBody,
     EndlessHeaders,
@@ -19,8 +20,7 @@ from hub import (
     WholeFile,
     WrongRange,
 )
-from huggingface_hub import constants
-from sweep_models import healthy
+from support.sweep_models import healthy
 
 from auditor.downloader import hub
 from auditor.downloader.fetching import silent

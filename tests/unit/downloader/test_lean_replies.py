@@ -6,7 +6,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_server import raw_server
+from support.raw_server import raw_server
 
 from auditor.downloader.lean import Lean
 from auditor.downloader.transport import BadAddressError, TransportError

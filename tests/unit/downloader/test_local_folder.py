@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from builders import framed, safetensors_bytes
+from support.builders import framed, safetensors_bytes
 
 from auditor.checkpoint.selecting import beside
 from auditor.checkpoint.snapshot import RepoFile, Source, TextFile

@@ -5,11 +5,11 @@ import io
 from dataclasses import replace
 
 import pytest
-from formats.clean_bert import bert_base_chinese
-from formats.every_kind import every_kind
-from formats.examples import EXAMPLES, HOSTILE, gated, hostile
 from hypothesis import given
 from hypothesis import strategies as st
+from support.outcomes.clean_bert import bert_base_chinese
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import EXAMPLES, HOSTILE, gated, hostile
 
 from auditor.formats.as_csv import files
 from auditor.reconciler.module_rows import ModuleRow

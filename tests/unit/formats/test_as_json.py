@@ -5,10 +5,10 @@ from importlib.resources import files
 from typing import get_args
 
 import pytest
-from formats.clean_bert import bert_base_chinese
-from formats.every_kind import every_kind
-from formats.examples import EXAMPLES, HOSTILE, hostile
 from jsonschema import Draft202012Validator, ValidationError
+from support.outcomes.clean_bert import bert_base_chinese
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import EXAMPLES, HOSTILE, hostile
 
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Source

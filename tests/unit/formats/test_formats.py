@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from formats.examples import names_alone
+from support.outcomes.examples import names_alone
 
 from auditor.formats import FORMATS, View
 

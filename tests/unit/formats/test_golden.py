@@ -3,15 +3,15 @@
 import csv
 
 import pytest
-from formats.examples import EXAMPLES
-from formats.golden import FOLDER, golden
+from golden import FOLDER, golden
+from support.outcomes.examples import EXAMPLES
 
 
 @pytest.mark.parametrize("name", sorted(golden()))
 def test_output_is_what_the_golden_file_says(name):
     observed = golden()[name]
     expected = (FOLDER / name).read_bytes().decode("utf-8")
-    assert observed == expected, "if this is meant: python tests/formats/golden.py"
+    assert observed == expected, "if this is meant: make rewrite"
 
 
 def test_no_golden_file_is_left_over():

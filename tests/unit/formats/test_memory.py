@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from formats.clean_bert import bert_base_chinese
-from formats.examples import gated
 from hypothesis import given
 from hypothesis import strategies as st
+from support.outcomes.clean_bert import bert_base_chinese
+from support.outcomes.examples import gated
 
 from auditor.analytic.kv_cache import KVCache, LayerCache
 from auditor.formats.memory import render, size

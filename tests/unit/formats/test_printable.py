@@ -1,10 +1,10 @@
 """printable and cut: what strangers wrote, made safe to show."""
 
 import pytest
-from formats.examples import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from support.outcomes.examples import HOSTILE
 
 from auditor.formats.printable import printable
 from auditor.formats.shortened import cut

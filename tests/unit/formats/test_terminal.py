@@ -4,12 +4,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from formats.clean_bert import bert_base_chinese
-from formats.every_kind import every_kind
-from formats.examples import EXAMPLES, gated, hostile
-from formats.making import row, stored
 from hypothesis import given
 from hypothesis import strategies as st
+from support.outcomes.clean_bert import bert_base_chinese
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import EXAMPLES, gated, hostile
+from support.outcomes.making import row, stored
 
 from auditor.formats.terminal import render
 from auditor.reconciler.findings import Unexpected

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.packed import (
+from support.layouts.packed import (
     bookkeeping,
     faults,
     opened,

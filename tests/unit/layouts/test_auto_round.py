@@ -9,7 +9,7 @@ from math import ceil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.packed import (
+from support.layouts.packed import (
     bookkeeping,
     faults,
     opened,

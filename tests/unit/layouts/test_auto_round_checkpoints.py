@@ -8,9 +8,10 @@ import json
 from math import ceil
 
 import pytest
-from layouts.gptq_words import packed_words
-from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
-from layouts.packed import (
+from support.layouts.awq_words import gemm_words
+from support.layouts.gptq_words import packed_words
+from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.packed import (
     bookkeeping,
     holds_the_plain_checkpoint,
     on_disk,
@@ -20,8 +21,7 @@ from layouts.packed import (
     shapes,
     tells_what_is_written,
 )
-from layouts.packers import write
-from layouts.test_awq import gemm_words
+from support.layouts.packers import write
 
 from auditor.audit.pipeline import audit
 from auditor.layouts.auto_round import LAYOUT

@@ -10,8 +10,9 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
-from layouts.packed import (
+from support.layouts.awq_words import gemm_words
+from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.packed import (
     LINEARS_OF_8B,
     bookkeeping,
     faults,
@@ -139,14 +140,6 @@ def test_nobody_takes_gptq_for_awq(outputs, inputs, bits, group, g_idx):
 
 
 # --- checkpoints ------------------------------------------------------------------------------
-
-
-def gemm_words(numpy, codes):
-    """(rows, out) of 4-bit codes -> (rows, out / 8): eight outputs to a word, interleaved."""
-    words = numpy.zeros((codes.shape[0], codes.shape[1] // 8), numpy.uint32)
-    for lane, column in enumerate((0, 2, 4, 6, 1, 3, 5, 7)):
-        words |= codes[:, column::8].astype(numpy.uint32) << (4 * lane)
-    return words.view(numpy.int32)
 
 
 def quantised(folder, cls, config, **settings):

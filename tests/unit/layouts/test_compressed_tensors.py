@@ -5,7 +5,7 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.compressed import (
+from support.layouts.compressed import (
     GOOD,
     NAME,
     SIDES,
@@ -18,7 +18,7 @@ from layouts.compressed import (
     up,
     whole,
 )
-from layouts.packed import (
+from support.layouts.packed import (
     bookkeeping,
     faults,
     opened,

@@ -4,8 +4,8 @@ import json
 from math import prod
 
 import pytest
-from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
-from layouts.packed import (
+from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.packed import (
     bookkeeping,
     faults,
     on_disk,

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from layouts.compressed import (
+from support.layouts.compressed import (
     GOOD,
     NAME,
     W4,
@@ -14,7 +14,7 @@ from layouts.compressed import (
     scheme,
     whole,
 )
-from layouts.packed import (
+from support.layouts.packed import (
     bookkeeping,
     faults,
     opened,

@@ -6,8 +6,9 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
-from layouts.packed import (
+from support.layouts.deepseek_r1 import BYTES, r1
+from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.packed import (
     bookkeeping,
     faults,
     on_disk,
@@ -21,7 +22,6 @@ from layouts.packed import (
 )
 
 import auditor
-from auditor.analytic import catalogue, read_config
 from auditor.layouts.fp8 import LAYOUT
 from auditor.layouts.packing import Stored
 from auditor.tensors import DTYPE_BITS
@@ -158,55 +158,12 @@ def test_what_transformers_writes_is_the_model_it_quantised(mixed, settings, tmp
 
 # --- DeepSeek-R1 ------------------------------------------------------------------------------
 
-R1 = {
-    "model_type": "deepseek_v3",
-    "architectures": ["DeepseekV3ForCausalLM"],
-    "first_k_dense_replace": 3,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "kv_lora_rank": 512,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_attention_heads": 128,
-    "num_hidden_layers": 61,
-    "num_key_value_heads": 128,
-    "num_nextn_predict_layers": 1,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-    "vocab_size": 129280,
-}
-R1_BYTES = 688_586_727_753  # of its 163 files, as the Hub lists them
-HALVES = ("embed_tokens", "lm_head", "gate", "norm", "shared_head.head", "eh_proj")
-
-
-def r1():
-    """Its tensors, with the dtypes and scales that its model card describes."""
-    expected = catalogue.expect(
-        read_config("config.json", json.dumps(R1).encode()), "DeepseekV3ForCausalLM"
-    )
-    table = {}
-    for tensor in expected.tensors:
-        module = tensor.name.rpartition(".")[0]
-        if tensor.name.endswith("bias"):
-            table[tensor.name] = ("F32", tensor.shape)
-        elif module.endswith(HALVES):
-            table[tensor.name] = ("BF16", tensor.shape)
-        else:
-            table[tensor.name] = ("F8_E4M3", tensor.shape)
-            grid = tuple(up(side, 128) for side in tensor.shape)
-            table[f"{module}.weight_scale_inv"] = ("F32", grid)
-    return table, {tensor.name: tensor.shape for tensor in expected.tensors}
-
 
 def test_deepseek_r1_has_91_991_tensors_and_all_of_the_model():
     table, expected = r1()
     size = sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values())
     # A header takes 110 to 140 bytes a tensor in healthy files.
-    assert 110 < (R1_BYTES - size) / len(table) < 140
+    assert 110 < (BYTES - size) / len(table) < 140
     unpacked = opened(LAYOUT, table, of_blocks(128, 128, activation_scheme="dynamic"))
     left = set(table) - bookkeeping(unpacked) - set(pieces(unpacked))
     assert pieces(unpacked) | {name: table[name][1] for name in left} == expected

@@ -5,13 +5,13 @@ from math import prod
 from typing import Any
 
 import pytest
-from bert_configs import config_of
-from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
-from layouts.packed import faults, pieces, stored
-from sharding import write
+from support.bert_configs import config_of
+from support.builders import safetensors_bytes
+from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.packed import faults, pieces, stored
+from support.sharding import write
 
 from auditor import Report
 from auditor.analytic import Expectation, Role, catalogue

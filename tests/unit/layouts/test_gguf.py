@@ -5,10 +5,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from gguf_files import STRING, U32, Tensor, gguf_bytes, read
-from gguf_models import ARCHITECTURES, FIXED, Values, expectation, metadata, tensors
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
+from support.gguf_files import STRING, U32, Tensor, gguf_bytes, read
+from support.gguf_models import ARCHITECTURES, FIXED, Values, expectation, metadata, tensors
 
 from auditor import Reason, Report, Unaudited, audit, explain
 from auditor.analytic import catalogue
@@ -41,7 +41,7 @@ drawn = settings(deadline=None, max_examples=10, suppress_health_check=list(Heal
 
 def strategy(model_type: str):
     file = catalogue.FILES[model_type]
-    return import_module(f"analytic.strategies.{file}").VALUES[model_type]
+    return import_module(f"support.strategies.{file}").VALUES[model_type]
 
 
 def test_every_model_type_with_names_can_be_declared_and_is_tried_here():

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf_files import STRING, read
-from gguf_models import FIXED, Values, expectation, metadata, tensors
+from support.gguf_files import STRING, read
+from support.gguf_models import FIXED, Values, expectation, metadata, tensors
 
 from auditor import Report, audit
 from auditor.analytic.gguf_architectures import ARCHITECTURES as READ

@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.gptq_words import M, W, linear, marlin, without
-from layouts.packed import (
+from support.layouts.gptq_words import M, W, linear, marlin, without
+from support.layouts.packed import (
     bookkeeping,
     faults,
     opened,

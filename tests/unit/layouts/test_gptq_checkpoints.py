@@ -4,9 +4,9 @@ import json
 from math import ceil, prod
 
 import pytest
-from layouts.gptq_words import W, linear, marlin, packed_words
-from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
-from layouts.packed import (
+from support.layouts.gptq_words import W, linear, marlin, packed_words
+from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.packed import (
     bookkeeping,
     on_disk,
     opened,

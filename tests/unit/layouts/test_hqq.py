@@ -5,7 +5,7 @@ from math import ceil, prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.packed import (
+from support.layouts.packed import (
     bookkeeping,
     faults,
     holds_the_plain_checkpoint,
@@ -15,7 +15,7 @@ from layouts.packed import (
     spoiled,
     stored,
 )
-from layouts.packers import write
+from support.layouts.packers import write
 
 from auditor.layouts.hqq import LAYOUT
 from auditor.layouts.packing import Stored

@@ -1,7 +1,7 @@
 """Which modules are plain while their like is packed, and what a list may mean by its names."""
 
 import pytest
-from layouts.packed import stored
+from support.layouts.packed import stored
 
 from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts.packing import Stored

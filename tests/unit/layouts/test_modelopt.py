@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
-from layouts.packed import (
+from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.packed import (
     bookkeeping,
     faults,
     on_disk,

@@ -6,8 +6,17 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.indexed import hides_what_it_cannot_show, its_total_is_told
-from layouts.packed import bookkeeping, faults, on_disk, opened, pieces, says, spoiled, stored
+from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.packed import (
+    bookkeeping,
+    faults,
+    on_disk,
+    opened,
+    pieces,
+    says,
+    spoiled,
+    stored,
+)
 
 import auditor
 from auditor.analytic import Role, catalogue, read_config

@@ -9,8 +9,8 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from layouts.test_fp8 import R1, r1
-from sharding import INDEX, alarms, kinds, pointer, shard_names
+from support.layouts.deepseek_r1 import R1, r1
+from support.sharding import INDEX, alarms, kinds, pointer, shard_names
 
 from auditor import Report
 from auditor.analytic import Role, catalogue, read_config

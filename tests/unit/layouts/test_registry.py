@@ -6,7 +6,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
-from checkpoints import stored
+from support.checkpoints import stored
 
 from auditor import layouts
 from auditor.layouts import METHODS, unpack

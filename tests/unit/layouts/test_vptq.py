@@ -9,7 +9,7 @@ from math import ceil, log2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.packed import bookkeeping, faults, opened, pieces, says, spoiled, stored
+from support.layouts.packed import bookkeeping, faults, opened, pieces, says, spoiled, stored
 
 from auditor.layouts.packing import Stored
 from auditor.layouts.vptq import LAYOUT

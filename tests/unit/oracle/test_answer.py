@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, catalogue
 from auditor.analytic.loading import Loading, Memory

@@ -1,7 +1,7 @@
 import sys
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from builders import safetensors_bytes
-from reconciler.four_tensors import FILE
+from support.builders import safetensors_bytes
+from support.four_tensors import FILE
 
 from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
 from auditor.reconciler.contents import contents

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from checkpoints import stored
-from reconciler.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
+from support.checkpoints import stored
+from support.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.containers.index import Index

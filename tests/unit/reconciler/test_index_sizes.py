@@ -4,9 +4,9 @@ import json
 from math import prod
 
 import pytest
-from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import safetensors_bytes
 
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.weight_formats import Table

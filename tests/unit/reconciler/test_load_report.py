@@ -4,9 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bert_configs import config_of
-from checkpoints import BERT_CLASSES, TINY, Spoilt, expect, siblings, spoilt, stored, stored_by
 from hypothesis import given
+from support.bert_configs import config_of
+from support.checkpoints import (
+    BERT_CLASSES,
+    TINY,
+    Spoilt,
+    expect,
+    siblings,
+    spoilt,
+    stored,
+    stored_by,
+)
 
 import auditor
 from auditor.analytic import Expectation, catalogue

@@ -1,8 +1,8 @@
 """Configs of another model, declared drafting layers, and files that were not opened."""
 
 import pytest
-from checkpoints import expect, stored_by
-from reconciler.four_tensors import WHOLE, named
+from support.checkpoints import expect, stored_by
+from support.four_tensors import WHOLE, named
 
 from auditor.analytic import Config
 from auditor.checkpoint.snapshot import RepoFile

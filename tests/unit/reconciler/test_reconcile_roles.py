@@ -1,7 +1,7 @@
 """What becomes of tensors that are no plain parameters, stored and not."""
 
 import pytest
-from checkpoints import stored
+from support.checkpoints import stored
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
 from auditor.analytic.catalogue import Sibling

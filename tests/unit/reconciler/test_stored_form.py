@@ -4,10 +4,10 @@ from math import prod
 from typing import Any
 
 import pytest
-from bert_configs import config_of
-from checkpoints import stored
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bert_configs import config_of
+from support.checkpoints import stored
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.in_memory import ConvertedGroup, grouped, in_model

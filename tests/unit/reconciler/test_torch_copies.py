@@ -5,9 +5,9 @@ import json
 import warnings
 
 import pytest
-from builders import safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
-from torch_files import lengths, pickled, tensor, torch_bytes, zipped
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
+from support.torch_files import lengths, pickled, tensor, torch_bytes, zipped
 
 from auditor import audit
 

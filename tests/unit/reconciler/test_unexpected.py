@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from builders import safetensors_bytes
-from checkpoints import config_bytes, expect, stored_by
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
 
 from auditor import audit
 from auditor.audit import outcome

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoints import config_bytes, expect, stored_by
-from hub import Hub
-from sharding import Table, alarms, kinds, shard_names, sharded, write
-from test_cli import run
+from support.checkpoints import config_bytes, expect, stored_by
+from support.hub import Hub
+from support.running import run
+from support.sharding import Table, alarms, kinds, shard_names, sharded, write
 
 from auditor import Reason, Report, Unaudited, audit
 from auditor.checkpoint.snapshot_writer import dump

@@ -7,10 +7,10 @@ import sys
 
 import measure_store
 import pytest
-from builders import safetensors_bytes
 from hypothesis import given
 from hypothesis import strategies as st
-from sweep_models import healthy
+from support.builders import safetensors_bytes
+from support.sweep_models import healthy
 
 from auditor.sweep import costs, planning, runner
 from auditor.sweep.costs import QUOTAS, Quota, SweepLoad, hours

@@ -1,7 +1,7 @@
 """Selections against a Hub on loopback: which models, at which commit, for how many requests."""
 
 import pytest
-from hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
+from support.hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
 
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy

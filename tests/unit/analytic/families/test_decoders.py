@@ -5,7 +5,7 @@ Phi-3-mini: half the total_size of an index of two bytes a parameter.
 """
 
 import pytest
-from bert_configs import config_of, refusal
+from support.bert_configs import config_of, refusal
 
 from auditor.analytic import Role, catalogue
 

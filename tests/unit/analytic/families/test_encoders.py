@@ -1,7 +1,7 @@
 """What the oracle cannot tell of BERT's relatives: counts of real files, what old ones hold."""
 
 import pytest
-from bert_configs import config_of, refusal
+from support.bert_configs import config_of, refusal
 
 from auditor.analytic import Role, catalogue
 

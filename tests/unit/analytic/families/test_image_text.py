@@ -6,7 +6,7 @@ quarter of it, 11,693,865,920. BLIP: a count of its captioning model in transfor
 """
 
 import pytest
-from bert_configs import config_of, refusal
+from support.bert_configs import config_of, refusal
 
 from auditor.analytic import Role, catalogue
 from auditor.errors import CheckpointError, SourceError

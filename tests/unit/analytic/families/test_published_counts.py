@@ -1,7 +1,7 @@
 """Counts that people published, by hand; where they erred, what the config implies."""
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, Role, catalogue
 

@@ -4,7 +4,7 @@ For sound files the header was found to take 110 to 140 bytes a tensor.
 """
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import Role, catalogue
 

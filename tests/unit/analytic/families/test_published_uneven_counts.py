@@ -3,7 +3,7 @@
 from math import ceil
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.expectation import ExpectedTensor

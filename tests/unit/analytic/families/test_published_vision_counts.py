@@ -1,7 +1,7 @@
 """Counts that others published for image models, from the classes' own defaults where they fit."""
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import Role, catalogue
 

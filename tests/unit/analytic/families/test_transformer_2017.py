@@ -13,7 +13,7 @@ to 36,344. With 41,100 words all rows of the table come out as printed, but for 
 """
 
 import pytest
-from bert_configs import config_of
+from support.bert_configs import config_of
 
 from auditor.analytic import Role, catalogue
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from bert_configs import config_of, refusal
+from support.bert_configs import config_of, refusal
 
 from auditor.analytic import Role, catalogue
 

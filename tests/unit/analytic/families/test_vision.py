@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from bert_configs import config_of, refusal
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bert_configs import config_of, refusal
 
 from auditor.analytic import catalogue
 from auditor.errors import CheckpointError, SourceError

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nightly_stores import finding
+from support.nightly_stores import finding
 
 from auditor.errors import UsageError
 from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read

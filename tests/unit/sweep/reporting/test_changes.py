@@ -4,10 +4,10 @@ import json
 from collections import Counter
 
 import pytest
-from formats.examples import EXAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
-from nightly_stores import finding, outcome_of, plain, unaudited
+from support.nightly_stores import finding, outcome_of, plain, unaudited
+from support.outcomes.examples import EXAMPLES
 
 from auditor.sweep.reporting.changes import COLUMNS, Change, identity, matched, of_model
 

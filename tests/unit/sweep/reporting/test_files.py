@@ -11,11 +11,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from formats.every_kind import every_kind
-from formats.examples import EXAMPLES, HOSTILE, gated, pipeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nightly_stores import (
+from support.nightly_stores import (
     COMMIT,
     FIRST,
     SECOND,
@@ -29,6 +27,8 @@ from nightly_stores import (
     unaudited,
     written,
 )
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import EXAMPLES, HOSTILE, gated, pipeline
 
 from auditor.errors import StoreError, UsageError
 from auditor.formats import as_csv

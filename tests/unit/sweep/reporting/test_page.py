@@ -7,14 +7,14 @@ import re
 import time
 from dataclasses import replace
 
-import chromium
 import pytest
-from formats.clean_bert import bert_base_chinese
-from formats.every_kind import every_kind
-from formats.examples import HOSTILE, gated, hostile, pipeline
 from hypothesis import given
 from hypothesis import strategies as st
-from nightly_stores import finding, outcome_of, plain, store_of, unaudited
+from support import chromium
+from support.nightly_stores import finding, outcome_of, plain, store_of, unaudited
+from support.outcomes.clean_bert import bert_base_chinese
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import HOSTILE, gated, hostile, pipeline
 
 from auditor.formats.printable import printable
 from auditor.sweep.reporting import page as module

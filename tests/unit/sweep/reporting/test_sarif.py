@@ -4,12 +4,12 @@ import json
 import re
 
 import pytest
-from formats.every_kind import every_kind
-from formats.examples import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from nightly_stores import finding, outcome_of, plain, store_of
+from support.nightly_stores import finding, outcome_of, plain, store_of
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import HOSTILE
 
 from auditor.sweep.reporting.night import Wanted, write
 from auditor.sweep.reporting.sarif import message

@@ -1,10 +1,10 @@
 """The tree of modules that the page draws: small, and nothing lost in it."""
 
 import pytest
-from formats.examples import EXAMPLES, pipeline
 from hypothesis import given
 from hypothesis import strategies as st
-from nightly_stores import outcome_of
+from support.nightly_stores import outcome_of
+from support.outcomes.examples import EXAMPLES, pipeline
 
 from auditor.reconciler.fold import expand
 from auditor.sweep.reporting.tree import DEEPEST, MOST_NODES, joined, tree

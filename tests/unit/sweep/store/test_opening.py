@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, unaudited
+from support.nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, unaudited
 
 from auditor.errors import StoreError
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
@@ -18,7 +18,7 @@ from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.store.reading import Planned, Store, Versions
 from auditor.sweep.store.schema import VERSION
 
-SQL = (Path(__file__).parent.parent / "data" / "sweep" / "store-1.sql").read_text()
+SQL = (Path(__file__).parents[3] / "data" / "sweep" / "store-1.sql").read_text()
 A, B = finding("missing", "a"), finding("unexpected", "b")
 PARTS = [
     plain("o/pipe", B, component="unet"),

@@ -6,13 +6,13 @@ import zlib
 from contextlib import closing
 
 import pytest
-from checkpoints import TINY, config_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 from measure_store import Made, head_of, snapshot
-from nightly_stores import VERSIONS, plain, recorded
-from sweep_models import healthy
-from sweep_stores import contents
+from support.checkpoints import TINY, config_bytes
+from support.nightly_stores import VERSIONS, plain, recorded
+from support.sweep_models import healthy
+from support.sweep_stores import contents
 
 from auditor.errors import StoreError
 from auditor.sweep import outcome_digest, runner

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
-from nightly_stores import plain, recorded, store_of, unaudited
-from sweep_models import healthy, planted
-from sweep_stores import TABLES, contents
+from support.nightly_stores import plain, recorded, store_of, unaudited
+from support.sweep_models import healthy, planted
+from support.sweep_stores import TABLES, contents
 
 from auditor.sweep import runner
 from auditor.sweep.selection import ModelSelection

@@ -12,11 +12,11 @@ import threading
 from contextlib import contextmanager, suppress
 
 import pytest
-from hub import After, Quota, Stall
 from hypothesis import given
 from hypothesis import strategies as st
-from sweep_models import FAULTS, healthy, planted
-from sweep_stores import contents
+from support.hub import After, Quota, Stall
+from support.sweep_models import FAULTS, healthy, planted
+from support.sweep_stores import contents
 
 from auditor.downloader.request_budget import Turn
 from auditor.errors import Reason, SourceError, UsageError

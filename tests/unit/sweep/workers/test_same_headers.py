@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from checkpoints import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sweep_models import FAULTS, healthy
+from support.checkpoints import TINY
+from support.sweep_models import FAULTS, healthy
 
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, TextFile, WeightHeader
