@@ -85,7 +85,7 @@ def test_what_is_beside_json_loads_are_as_many_tensors_as_the_config_implies(end
 
 # --- other formats, other tools -------------------------------------------------------------------
 
-LLAMA_2, LLAMA_3 = 6_738_415_616, 8_030_261_248  # as published; test_published_counts.py
+LLAMA_2, LLAMA_3 = 6_738_415_616, 8_030_261_248  # as published; test_published_figures.py
 
 
 def sides(figures, number):

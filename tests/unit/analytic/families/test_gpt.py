@@ -1,106 +1,12 @@
-"""The GPT-like decoders: sizes of published files, older spellings, and what is refused."""
+"""The GPT-like decoders: names of published indexes, older spellings, and what is refused."""
 
 import re
 
 import pytest
 from support.bert_configs import config_of, refusal
+from support.published_configs import GPT_J, REDPAJAMA_7B
 
-from auditor.analytic import Role, catalogue
-
-BLOOM = config_of(
-    model_type="bloom", n_embed=14336, n_layer=70, num_attention_heads=112, vocab_size=250880
-)
-GPT_J = config_of(
-    model_type="gptj",
-    vocab_size=50400,
-    n_positions=2048,
-    n_embd=4096,
-    n_layer=28,
-    n_head=16,
-    n_inner=None,
-    rotary_dim=64,
-    tie_word_embeddings=False,
-)
-REDPAJAMA_7B = config_of(
-    model_type="gpt_neox",
-    vocab_size=50432,
-    hidden_size=4096,
-    intermediate_size=16384,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    max_position_embeddings=2048,
-    rotary_pct=1.0,
-    tie_word_embeddings=False,
-)
-FALCON_180B = config_of(
-    model_type="falcon",
-    vocab_size=65024,
-    hidden_size=14848,
-    num_hidden_layers=80,
-    num_attention_heads=232,
-    num_kv_heads=8,
-    new_decoder_architecture=True,
-    multi_query=True,
-    parallel_attn=True,
-    alibi=False,
-    bias=False,
-)
-OPT_1_3B = config_of(
-    model_type="opt",
-    vocab_size=50272,
-    hidden_size=2048,
-    ffn_dim=8192,
-    num_hidden_layers=24,
-    num_attention_heads=32,
-    max_position_embeddings=2048,
-    word_embed_proj_dim=2048,
-    do_layer_norm_before=True,
-)
-
-
-def legacy(config, target):
-    """How many elements of each kind a file of an old version has beyond the parameters."""
-    counts = {}
-    for tensor in catalogue.expect(config, target).tensors:
-        if tensor.role is Role.LEGACY:
-            kind = tensor.name.rpartition(".")[2]
-            counts[kind] = counts.get(kind, 0) + tensor.elements
-    return counts
-
-
-@pytest.mark.parametrize("target", ["BloomModel", "BloomForCausalLM"])  # the head is tied
-def test_bloom_has_as_many_parameters_as_are_published(target):
-    parameters = catalogue.expect(BLOOM, target).parameters
-    assert parameters == 176_247_271_424
-    assert 2 * parameters == 352_494_542_848  # total_size of its index
-
-
-def test_the_bytes_of_gpt_j_are_parameters_and_masks():
-    beyond = legacy(GPT_J, "GPTJForCausalLM")
-    parameters = 4 * catalogue.expect(GPT_J, "GPTJForCausalLM").parameters
-    masks = 1 * beyond.pop("bias") + 4 * beyond.pop("masked_bias")
-    assert not beyond
-    assert parameters + masks == 24_320_971_760  # total_size of an index of GPT-J 6B
-
-
-def test_the_bytes_of_redpajama_are_parameters_masks_and_frequencies():
-    beyond = legacy(REDPAJAMA_7B, "GPTNeoXForCausalLM")
-    parameters = 2 * catalogue.expect(REDPAJAMA_7B, "GPTNeoXForCausalLM").parameters
-    masks = beyond.pop("bias") / 8 + 2 * beyond.pop("masked_bias")  # 1/8 byte, as counted then
-    frequencies = 2 * beyond.pop("inv_freq")
-    assert not beyond
-    assert parameters + masks + frequencies == 13_731_385_408.0  # total_size of its index
-
-
-def test_the_bytes_of_falcon_are_parameters_and_a_head_that_is_stored_though_it_is_tied():
-    parameters = catalogue.expect(FALCON_180B, "FalconForCausalLM").parameters
-    assert 2 * (parameters + 65024 * 14848) == 359_045_130_240  # total_size of its index
-
-
-def test_the_bytes_of_opt_are_parameters_and_what_a_pickle_adds():
-    parameters = catalogue.expect(OPT_1_3B, "OPTForCausalLM").parameters
-    added = 2_631_639_353 - 2 * parameters  # the size of its pytorch_model.bin
-    assert 0 < added < 500 * 388  # some hundred bytes for each of 388 tensors
+from auditor.analytic import catalogue
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,33 @@ def test_qwen_3_5_keeps_its_drafting_layers_beside_the_model(target, config):
 def test_a_config_whose_layers_cannot_be_told_apart_is_refused(target, values, message):
     assert catalogue.expect(config_of(**SMALL, num_hidden_layers=0, layer_types=[]), target)
     assert re.match(message, refusal(target, **SMALL, **values))
+
+
+# google/gemma-4-E2B; the shapes are those in the header of its file.
+GEMMA_4_E2B = config_of(
+    model_type="gemma4",
+    text_config={
+        "vocab_size": 262144,
+        "hidden_size": 1536,
+        "intermediate_size": 6144,
+        "num_hidden_layers": 35,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 1,
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "num_kv_shared_layers": 20,
+        "use_double_wide_mlp": True,
+        "layer_types": [*["sliding_attention"] * 4, "full_attention"] * 7,
+    },
+)
+
+
+def test_gemma_4_is_twice_as_wide_where_it_shares_keys_and_stores_them_all_the_same():
+    expected = catalogue.expect(GEMMA_4_E2B, "Gemma4ForConditionalGeneration")
+    tensors = {tensor.name: tensor for tensor in expected.tensors}
+    for number in range(35):
+        layer = f"model.language_model.layers.{number}"
+        keys = tensors[f"{layer}.self_attn.k_proj.weight"]
+        assert keys.shape == (256 if (number + 1) % 5 else 512, 1536)
+        assert keys.role is (Role.PARAMETER if number < 15 else Role.EXTRA)
+        assert tensors[f"{layer}.mlp.up_proj.weight"].shape[0] == (6144 if number < 15 else 12288)
