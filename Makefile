@@ -8,11 +8,12 @@ ARGS   ?=
 EXAMPLES ?= 20
 PACKERS := $(VENV)/packers
 PEERS   := $(VENV)/peers
+PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test oracle parity refusals lint format fuzz fuzz-stops hostile bench bench-sweep corpus clean
+.PHONY: help audit test oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep corpus clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,13 +27,13 @@ test: $(VENV)/.test ## set up whatever the tests need and run all of them
 
 oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and all the oracle builds
 	@ORACLE_EXAMPLES=$(EXAMPLES) ORACLE_PAIRS=all $(BIN)/python -m pytest -n 2 \
-	  tests/analytic/test_families_against_the_oracle.py tests/test_oracle_coverage.py $(ARGS)
+	  tests/laws/test_law_9_families.py tests/unit/oracle/test_coverage.py $(ARGS)
 
 parity: $(VENV)/.test ## our load report beside from_pretrained's, for every type: reports/parity.csv
-	@$(BIN)/python tests/parity.py $(ARGS)
+	@$(PROGRAM) tools/parity.py $(ARGS)
 
 refusals: $(VENV)/.test ## spoilt configs of every type: what the library and we refuse of them
-	@$(BIN)/python tests/refusals.py $(ARGS)
+	@$(PROGRAM) tools/refusals.py $(ARGS)
 
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/ruff check .
@@ -40,27 +41,33 @@ lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+rewrite: $(VENV)/.test ## print the goldens and what the documents show anew; read the diff
+	@$(PROGRAM) tools/golden.py
+	@$(PROGRAM) tools/rewrite_readme.py
+	@$(PROGRAM) tools/rewrite_docs.py
+	@$(PROGRAM) tools/rewrite_security.py
+
 format: $(VENV)/.test ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
 fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each
-	@PYTHONPATH=tools:tests $(BIN)/python -m fuzz $(ARGS)
+	@$(PROGRAM) -m fuzz $(ARGS)
 
 hostile: $(VENV)/.test ## audit some three hundred hostile inputs, each alone: time, memory, exit code
-	@PYTHONPATH=tools:tests $(BIN)/python -m hostile $(ARGS)
+	@$(PROGRAM) -m hostile $(ARGS)
 
 bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules ## time, requests, bytes and memory beside other tools, on loopback
-	@$(BIN)/python tests/bench.py --peers $(PEERS) $(ARGS)
+	@$(PROGRAM) tools/bench.py --peers $(PEERS) $(ARGS)
 
 bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
-	@$(BIN)/python tests/bench_sweep.py $(ARGS)
+	@$(PROGRAM) tools/bench_sweep.py $(ARGS)
 
 fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute: the same tables in the end
-	@PYTHONPATH=tests $(BIN)/python tools/fuzz/stopped_sweeps.py $(ARGS)
+	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
 
 corpus: $(VENV)/.test ## audit real checkpoints' metadata, where ../shared/corpus has it
-	@$(BIN)/python tests/corpus.py $(ARGS)
+	@$(PROGRAM) tools/corpus.py $(ARGS)
 
 clean: ## remove the environment and what tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hub import Hub
 from huggingface_hub import close_session, constants
 from hypothesis import settings
+from support.hub import Hub
 
 from auditor.downloader import retry
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import gguf
-from gguf_files import (
+from support.gguf_files import (
     ARRAY,
     BOOL,
     F32,

@@ -11,8 +11,8 @@ from typing import Any
 from zlib import crc32
 
 import jsonschema
-from bad_input.making import GOOD_WEIGHTS, index
-from checkpoints import TINY
+from support.bad_input.making import GOOD_WEIGHTS, index
+from support.checkpoints import TINY
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine

@@ -3,8 +3,8 @@
 from functools import cache
 from random import Random
 
-from builders import framed, safetensors_bytes
 from safetensors import SafetensorError, deserialize
+from support.builders import framed, safetensors_bytes
 
 from auditor.containers import parse_header, size_fault
 from auditor.errors import CheckpointError

@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from hub import Hub
-from stopping import WAYS, Stopping, environment
+from support.hub import Hub
+from support.stopping import WAYS, Stopping, environment
 
 
 def main() -> int:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bad_input.conftest import environment
-from bad_input.making import whole
-from bad_input.running import KIB_ABOVE, Run, run
+from support.bad_input.conftest import environment
+from support.bad_input.making import whole
+from support.bad_input.running import KIB_ABOVE, Run, run
 
 from hostile.table import Hostile, table
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from types import MappingProxyType
 
-from bad_input.making import CONFIG, GOOD_CONFIG, GOOD_WEIGHTS, INDEX, WEIGHTS, whole
+from support.bad_input.making import CONFIG, GOOD_CONFIG, GOOD_WEIGHTS, INDEX, WEIGHTS, whole
 
 _LENGTH = 8 + int.from_bytes(GOOD_WEIGHTS[:8], "little")
 _OWN = GOOD_WEIGHTS[8:_LENGTH].rstrip()

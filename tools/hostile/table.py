@@ -6,10 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bad_input import test_config, test_gguf, test_header, test_index, test_pipelines, test_torch
-from bad_input.making import Row, sharded, whole
 from fuzz.hostile_files import around
-from torch_files import lengths, state
+from support.bad_input import (
+    test_config,
+    test_gguf,
+    test_header,
+    test_index,
+    test_pipelines,
+    test_torch,
+)
+from support.bad_input.making import Row, sharded, whole
+from support.torch_files import lengths, state
 
 from hostile.large import large
 

@@ -1,3 +1,0 @@
-from analytic.strategies.vit import vit_values
-
-VALUES = {"deit": vit_values()}

@@ -1,4 +1,0 @@
-from analytic.strategies.common import decoder_values
-from hypothesis import strategies as st
-
-VALUES = {"glm4": decoder_values(head_dim=st.sampled_from([2, 6]), attention_bias=st.booleans())}

@@ -1,6 +1,0 @@
-from analytic.strategies.wav2vec2 import speech_values
-from hypothesis import strategies as st
-
-VALUES = {
-    "hubert": speech_values(feat_proj_layer_norm=st.booleans(), conv_pos_batch_norm=st.booleans())
-}

@@ -1,4 +1,0 @@
-from analytic.strategies.bert import encoder_values
-from analytic.strategies.common import sizes
-
-VALUES = {"layoutlm": encoder_values(max_2d_position_embeddings=sizes(20))}

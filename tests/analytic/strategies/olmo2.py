@@ -1,4 +1,0 @@
-from analytic.strategies.common import decoder_values, uneven_heads
-from hypothesis import strategies as st
-
-VALUES = {"olmo2": decoder_values(**uneven_heads(), attention_bias=st.booleans())}

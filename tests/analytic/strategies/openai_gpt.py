@@ -1,4 +1,0 @@
-from analytic.strategies._gpt import OF_GPT2, gpt_values
-from analytic.strategies.common import sizes
-
-VALUES = {"openai-gpt": gpt_values(OF_GPT2, max_position_embeddings=sizes(20))}

@@ -1,3 +1,0 @@
-from analytic.strategies.bart import towers
-
-VALUES = {"pegasus": towers()}

@@ -1,3 +1,0 @@
-from analytic.strategies.common import decoder_values, uneven_heads
-
-VALUES = {"phi3": decoder_values(**uneven_heads())}

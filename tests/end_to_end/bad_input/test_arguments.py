@@ -1,0 +1,242 @@
+"""Arguments, standard streams and output paths that cannot be used."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from support.bad_input.making import CONFIG, WEIGHTS, assert_ended, whole
+from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
+
+LINES = "--format=json"
+
+
+def ids(*pairs: tuple[str, str]) -> list:
+    return [pytest.param(given, says, id=f"{given[:30]!a} {len(given)}") for given, says in pairs]
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    ids(
+        ("", "^audit: : bad-request: '' is neither a path"),
+        (" ", "' ' is not a letter"),
+        ("a/b/c", r"an id has one '/' at most \(namespace/name\), this one has 2"),
+        ("a/", "a part of it is empty"),
+        ("../..//nowhere", "no file or folder"),
+        ("...", "'...' starts or ends with"),
+        ("a b", "' ' is not a letter, a digit"),
+        ("bert-base-chinese/", "a part of it is empty"),
+        ("a--b", "holds no '--'"),
+        ("a..b", "no '..'"),
+        ("model.git", "does not end in '.git'"),
+        ("https://huggingface.co/bert-base-chinese", "an id has one '/' at most"),
+        ("hf:bert", "':' is not a letter"),
+        ("x" * 200, "a part has 96 characters at most, this one has 200"),
+        ("x" * 100_000, "a part has 96 characters at most, this one has 100000"),
+        ("modèle", "'è' is not a letter"),
+        ("bert\x1b[31m\n\u202e", r"'\\x1b' is not a letter"),
+        ("bert\udcff", r"'\\udcff' is not a letter"),
+        ("bert@", "nothing follows the '@'"),
+        ("bert@a b", "a revision holds no ' '"),
+        ("bert@../../etc", r"a revision holds no '\.\.'"),
+        ("bert@/main", "is no revision"),
+        ("bert@\x07", r"a revision holds no '\\x07'"),
+        ("bert@" + "x" * 300, "a revision has 255 bytes at most"),
+    ),
+)
+def test_an_id_that_cannot_be_is_a_usage_error(model, says, audit):
+    ran = audit(model, LINES)
+    assert_ended(ran, USAGE, says)
+    assert ran.outcome["reason"] == "bad-request"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        pytest.param(args, says, id=" ".join(ascii(arg[:30]) for arg in args))
+        for args, says in (
+            (("--as", "NoSuch", "m"), "no closed form is known for 'NoSuch'; audit architectures"),
+            (("--as", "", "m"), "no closed form is known for ''"),
+            (("--as", "\x1b[31mBert\nModel", "m"), r"known for '\\x1b\[31mBert\\nModel'"),
+            (("--as", "x" * 100_000, "m"), r"known for 'x{50}\.\.\.x{50}'"),
+            (
+                ("--ignore", "nosuch", "m"),
+                "--ignore 'nosuch': no such kind; kinds are absent, bad-config,",
+            ),
+            (("--ignore", "", "m"), "--ignore '': no such kind"),
+            (("--ignore", "Missing:*", "m"), "--ignore 'Missing:.*': no such kind"),
+            (("--depth", "deep", "m"), "invalid value for '--depth'"),
+            (("--depth=-1", "m"), "invalid value for '--depth'"),
+            (("--depth", "9" * 5000, "m"), "invalid value for '--depth'"),
+            (("--format", "yaml", "m"), "invalid value for '--format'.*'json', 'csv'"),
+            (("--format", "\x1b[31m", "m"), r"invalid value for '--format'.*\\x1b"),
+            (("--fail-on", "info", "m"), "invalid value for '--fail-on'.*'warning', 'never'"),
+            (("--source", "s3", "m"), "invalid value for '--source'.*'bundled'"),
+            (("--bogus", "m"), "no such option: --bogus; audit check --help lists"),
+            (("--\x1b[31m\n", "m"), r"no such option: --\\x1b\[31m"),
+            (("m", "--as"), "option '--as' requires an argument"),
+            (("check",), "missing argument 'MODEL'"),
+            (("snapshot", "m"), "missing option '--output'"),
+            (("snapshot",), "missing"),
+            (("snapshot", "a", "b", "-o", "x"), "unexpected extra argument"),
+            (("-o", "out", "m"), "-o 'out': say --format, or end the name in .json"),
+            (("-o", "", "m"), "-o .*: say --format"),
+            (("-o", "\x1b[31m\n", "m"), r"-o '\\x1b\[31m\\n': say --format"),
+        )
+    ],
+)
+def test_an_option_that_cannot_be_is_a_usage_error(args, says, audit):
+    ran = audit(*args)
+    assert_ended(ran, USAGE, says)
+    assert ran.stdout == ""
+    assert ran.stderr.count("\n") == 1
+
+
+def test_no_argument_at_all_shows_the_help(audit):
+    ran = audit()
+    assert (ran.code, ran.stderr) == (USAGE, "")
+    assert "Usage: audit" in ran.stdout
+
+
+def test_every_line_of_stdin_is_answered_and_the_worst_code_wins(audit, tmp_path):
+    good, bad, empty = whole(tmp_path / "good"), whole(tmp_path / "bad"), tmp_path / "empty"
+    (bad / WEIGHTS).write_bytes(b"")
+    empty.mkdir()
+    lines = [str(good), "", "  ", "a/b/c", str(bad), "\x1b[31m", str(empty), f" {good}\r"]
+    ran = audit("-", LINES, stdin="\n".join(lines).encode() + b"\n\xff\xfe\n" + bytes(9))
+    outcomes = [json.loads(line) for line in ran.stdout.splitlines()]
+    ends = [outcome["reason"] or outcome["verdict"] for outcome in outcomes]
+    bad_request = "bad-request"
+    expected = ["clean", bad_request, "findings", bad_request, "empty-repo", "clean"]
+    assert ends == [*expected, bad_request, bad_request]
+    assert ran.stderr.count("\n") == 5
+    assert ran.code == UNAUDITED
+
+
+@pytest.mark.parametrize(
+    ("models", "code"),
+    [
+        (("good",), CLEAN),
+        (("good", "bad"), FINDINGS),
+        (("bad", "a/b/c", "good"), USAGE),
+        (("empty", "a/b/c", "bad"), UNAUDITED),
+    ],
+)
+def test_of_several_models_the_worst_gives_the_code(models, code, audit, tmp_path):
+    places = {"good": whole(tmp_path / "good"), "bad": whole(tmp_path / "bad")}
+    (places["bad"] / WEIGHTS).write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+    places["empty"] = tmp_path / "empty"
+    ran = audit(*(str(places.get(model, model)) for model in models), LINES)
+    assert ran.code == code
+    assert ran.stdout.count("\n") == len(models)
+
+
+def test_an_empty_stdin_is_no_model_and_no_success(audit):
+    assert_ended(audit("-", LINES), USAGE, "no model")
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "terminal"])
+def test_a_full_disk_behind_stdout_is_an_error(form, audit, tmp_path):
+    folder = whole(tmp_path / "input")
+    with Path("/dev/full").open("wb") as full:
+        ran = audit(str(folder), "--format", form, stdout=full)
+    assert_ended(
+        ran, UNAUDITED, "^audit: cannot write to standard output: No space left on device$"
+    )
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["check", "--help"], []])
+def test_a_full_disk_behind_the_help_is_an_error(args, audit):
+    with Path("/dev/full").open("wb") as full:
+        ran = audit(*args, stdout=full)
+    assert_ended(
+        ran, UNAUDITED, "^audit: cannot write to standard output: No space left on device$"
+    )
+
+
+@pytest.mark.parametrize("args", [["--format", "json"], ["--format", "csv"], []])
+def test_a_reader_who_has_gone_is_no_success_and_no_noise(args, audit, tmp_path):
+    folder = whole(tmp_path / "input")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        ran = audit(str(folder), *args, stdout=gone)
+    assert (ran.code, ran.stderr) == (UNAUDITED, "")
+
+
+@pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "2>/dev/full", "<&- >&- 2>&-"])
+def test_a_standard_stream_that_is_closed_changes_no_verdict_for_the_better(
+    redirection, audit, tmp_path
+):
+    folder = whole(tmp_path / "input")
+    (folder / CONFIG).unlink()
+    ran = audit("-" if "<" in redirection else str(folder), LINES, redirection=redirection)
+    assert ran.code == (USAGE if "<" in redirection else UNAUDITED)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("file/out.json", "^audit: cannot write '.*out.json': Not a directory$"),
+        ("folder", "^audit: cannot write .*folder': Is a directory$"),
+        ("full", "^audit: cannot write .*full': No space left on device$"),
+        ("x" * 300, "^audit: cannot write .*: File name too long$"),
+        ("loop/out.json", "^audit: cannot write .*: Not a directory$"),
+    ],
+    ids=["below a file", "a folder", "a full disk", "a long name", "a loop"],
+)
+@pytest.mark.parametrize("command", ["check", "snapshot"])
+def test_an_output_that_cannot_be_written_is_an_error(command, name, says, audit, tmp_path):
+    folder, places = whole(tmp_path / "input"), tmp_path / "output"
+    places.mkdir()
+    (places / "file").write_bytes(b"kept")
+    (places / "folder").mkdir()
+    (places / "full").symlink_to("/dev/full")
+    (places / "loop").symlink_to("loop")
+    options = ["--format", "json"] if command == "check" else []
+    ran = audit(command, str(folder), *options, "-q", "-o", str(places / name))
+    assert_ended(ran, UNAUDITED, says)
+
+
+def test_csv_tables_cannot_go_where_a_file_is(audit, tmp_path):
+    folder = whole(tmp_path / "input")
+    (tmp_path / "file").write_bytes(b"kept")
+    ran = audit(str(folder), "-q", "--format", "csv", "-o", str(tmp_path / "file"))
+    assert_ended(ran, UNAUDITED, "cannot write .*: Not a directory$")
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "says"),
+    [
+        ("nowhere.json", USAGE, "no file or folder"),
+        ("a/b/c", USAGE, "an id has one '/' at most"),
+        (".", UNAUDITED, "empty-repo"),
+    ],
+)
+def test_there_is_no_snapshot_of_what_cannot_be_read(model, code, says, audit, tmp_path):
+    ran = audit("snapshot", model, "-o", str(tmp_path / "out.json"))
+    assert_ended(ran, code, says)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"COLUMNS": "0"},
+        {"COLUMNS": "1"},
+        {"COLUMNS": "x"},
+        {"COLUMNS": "99999999999"},
+        {"TERM": "dumb"},
+        {"TERM": "nosuch"},
+        {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+        {"LC_ALL": "nosuch.UTF-8"},
+        {"HF_HOME": "/dev/null"},
+        {"HF_HUB_DOWNLOAD_TIMEOUT": "10"},
+    ],
+    ids=lambda variables: " ".join(f"{k}={v}" for k, v in variables.items()),
+)
+def test_an_odd_environment_changes_no_verdict(variables, audit, tmp_path):
+    folder = whole(tmp_path / "modèle-日本")
+    ran = audit(str(folder), variables=variables)
+    assert (ran.code, ran.stderr) == (CLEAN, "")
+    assert ran.stdout.splitlines()[-1].startswith("clean: 39 tensors")

@@ -1,0 +1,235 @@
+"""Configs that are broken, or ask for what no checkpoint is."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.bad_input.making import (
+    CONFIG,
+    CONFLICT,
+    GOOD_CONFIG,
+    PAGE,
+    POINTER,
+    Row,
+    assert_says,
+    cases,
+    found,
+    whole,
+)
+from support.bad_input.running import CLEAN, UNAUDITED
+from support.checkpoints import TINY
+
+MANY = 10**9
+
+
+def holding(content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / CONFIG).write_bytes(content)
+
+
+def saying(**changes: object) -> Callable[[Path], object]:
+    """The config with these keys changed; `...` leaves one out."""
+    values = {"architectures": ["BertModel"], **TINY, **changes}
+    return holding(json.dumps({k: v for k, v in values.items() if v is not ...}).encode())
+
+
+def long(size: int) -> Callable[[Path], object]:
+    """The config, and zeros behind it that take no place on the disk."""
+
+    def spoil(folder: Path) -> None:
+        with (folder / CONFIG).open("r+b") as file:
+            file.truncate(size)
+
+    return spoil
+
+
+def refused(name: str, says: str, **changes: object) -> Row:
+    return found(name, saying(**changes), "bad-config", says)
+
+
+def broken(name: str, content: bytes, says: str) -> Row:
+    return found(name, holding(content), "bad-config", f"^config.json {says}")
+
+
+def unaudited(name: str, reason: str, says: str, **changes: object) -> Row:
+    says = f": {reason}: .*{says}"
+    return Row(name=name, spoil=saying(**changes), code=UNAUDITED, kind=None, says=says)
+
+
+TEXTS = (
+    broken("empty", b"", "is empty: 0 bytes"),
+    broken("white space", b" \n\t\n", "is empty: 4 bytes"),
+    broken("not JSON", b"hidden_size: 768\n", "is not JSON: .* line 1 column 1"),
+    broken("an HTML page", PAGE, "is not JSON: .*DOCTYPE"),
+    broken("zeros", bytes(100), "is not JSON"),
+    broken("comments", b"// BERT\n" + GOOD_CONFIG, "is not JSON: .*BERT"),
+    broken("a comma too many", GOOD_CONFIG[:-1] + b",}", "is not JSON"),
+    broken("single quotes", b"{'hidden_size': 4}", "is not JSON"),
+    broken("rubbish after it", GOOD_CONFIG + b"}", r"goes on after its JSON has ended: '}'"),
+    broken("twice", GOOD_CONFIG * 2, "goes on after its JSON has ended"),
+    broken("cut off", GOOD_CONFIG[:-1], "is cut off: its JSON has not ended at line 1"),
+    broken("cut off in a string", GOOD_CONFIG[:-5], "is cut off: the string .* has no end"),
+    broken("a Git LFS pointer", POINTER, "is a Git LFS pointer to a file of 411,553,788 bytes"),
+    broken("a merge conflict", CONFLICT, "holds a git merge conflict .* line 2"),
+    broken("a list", b"[%s]" % GOOD_CONFIG, "is a list, not a JSON object"),
+    broken("a number", b"768", "is 768, not a JSON object"),
+    broken("a string", b'"bert"', "is the string 'bert', not a JSON object"),
+    broken("null", b"null", "is null, not a JSON object"),
+    broken(
+        "100,000 levels deep",
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        "is nested 100,000 levels deep; 128",
+    ),
+    broken("100,000 levels open", b"[" * 100_000, "is nested 100,000 levels deep; 128 are"),
+    broken(
+        "an integer of 5,000 digits",
+        b'{"a":%s}' % (b"9" * 5000),
+        "has an integer of 5,000 digits at line 1",
+    ),
+    broken("not UTF-8", GOOD_CONFIG.replace(b"bert", b"b\xe9rt"), "is not UTF-8: byte 0xe9 at"),
+    broken("UTF-16", GOOD_CONFIG.decode().encode("utf-16"), r"is not UTF-8 \(it looks like UTF-16"),
+    broken("a byte order mark", b"\xef\xbb\xbf" + GOOD_CONFIG, "begins with a byte order mark"),
+    broken("half a character", b'{"architectures": ["Bert\\ud800"]}', r"has the escape \\ud800"),
+    broken("a million lists", b'{"a":[' + b"[]," * 10**6 + b"[]]}", "holds some 2,000,003 JSON v"),
+)
+VALUES = (
+    refused("hidden_size NaN", "^hidden_size is nan; an integer", hidden_size=float("nan")),
+    refused("hidden_size Infinity", "^hidden_size is inf; an integer", hidden_size=float("inf")),
+    refused("hidden_size a string", "^hidden_size is the string '4'", hidden_size="4"),
+    refused("hidden_size a float", r"^hidden_size is 4\.0; an integer", hidden_size=4.0),
+    refused(
+        "hidden_size negative",
+        r"would have a negative size: \(.*, hidden_size -4\)",
+        hidden_size=-4,
+    ),
+    refused(
+        "hidden_size zero", "^hidden_size 0 is shared by .* cannot be scaled by", hidden_size=0
+    ),
+    refused("hidden_size true", "^hidden_size is true; an integer", hidden_size=True),
+    refused("hidden_size null", "^hidden_size is null; an integer", hidden_size=None),
+    refused("hidden_size a list", r"^hidden_size is a list; an integer", hidden_size=[4]),
+    refused("hidden_size no multiple of the heads", "hidden_size.*4.*3", num_attention_heads=3),
+    refused("no heads", "^hidden_size 4 cannot be divided by num_.* 0", num_attention_heads=0),
+    refused("a billion layers", "would imply .*000,000,000 tensors", num_hidden_layers=MANY),
+    refused("10^30 words", r"more numbers than torch .*: \(vocab_size 1000+, ", vocab_size=10**30),
+    refused("640 digits of words", r"vocab_size 1000+\.\.\. \(601 digits\)", vocab_size=10**600),
+    refused("architectures a string", "^architectures is the string", architectures="BertModel"),
+    refused("architectures an object", "^architectures is an object", architectures={"a": 1}),
+    refused("architectures of numbers", "^a name in architectures is 1", architectures=[1]),
+    refused("model_type a number", "^model_type is 4; a string", model_type=4),
+    refused("model_type of another", "BertModel, which is bert, .* 'gpt2'", model_type="gpt2"),
+    refused("a dtype of no one", "^dtype is the string 'float1'", dtype="float1"),
+    refused("torch_dtype a list", "^torch_dtype is a list", torch_dtype=["float32"]),
+    refused("quantization a string", "^quantization_config is the str", quantization_config="4bit"),
+    refused(
+        "no quant_method", r"^quantization_config\.qu", quantization_config={"quant_method": 4}
+    ),
+    refused("a flag that is a string", "refuses it: tie_word_.* 'yes'", tie_word_embeddings="yes"),
+    refused("no row for padding", "^pad_token_id is 11, .* has rows 0 to 10: ", pad_token_id=11),
+    refused("padding beyond all rows", r"^pad_token_id is .*\(601 digits\)", pad_token_id=10**600),
+    refused("labels in a list, for no head", "refuses it: id2label is a list", id2label=[]),
+)
+TIES = refused("ties that are no flag", "^tie_word_embeddings is the str", tie_word_embeddings="y")
+LABELS = (
+    refused("id2label a list", "^id2label is a list; an object", id2label=["a", "b"]),
+    refused("id2label of words", "^a key of id2label is the string 'a'", id2label={"a": "b"}),
+    refused(
+        "num_labels a float", r"refuses it: num_labels is 2\.5, expected an integer", num_labels=2.5
+    ),
+)
+REFUSALS = (
+    unaudited("an unknown class", "unknown-architecture", "'NoSuch'", architectures=["NoSuch"]),
+    unaudited(
+        "an unknown family",
+        "unknown-architecture",
+        "no architectures, model_type 'nosuch'",
+        architectures=...,
+        model_type="nosuch",
+    ),
+    unaudited(
+        "neither class nor family",
+        "unknown-architecture",
+        "no architectures, no model_type",
+        architectures=...,
+        model_type=...,
+    ),
+    unaudited(
+        "a class with control characters",
+        "unknown-architecture",
+        r"\\x1b\[31mBert.*\\n",
+        architectures=["\x1b[31mBert\nModel\u202e\u0000"],
+        model_type=...,
+    ),
+    unaudited(
+        "a class of a megabyte",
+        "unknown-architecture",
+        r"architecture '.{0,200}'",
+        architectures=["x" * 2**20],
+        model_type="y" * 2**20,
+    ),
+    unaudited(
+        "quantised",
+        "unknown-layout",
+        "packed by zipnn",
+        quantization_config={"quant_method": "zipnn", "bits": 4},
+    ),
+    unaudited(
+        "quantised by what has control characters",
+        "unknown-layout",
+        r"packed by .*\\x1b",
+        quantization_config={"quant_method": "\x1b]0;owned\x07" + "g" * 5000},
+    ),
+    Row(
+        name="17 MB",
+        spoil=long(17 * 2**20),
+        code=UNAUDITED,
+        kind=None,
+        says="too-large: .*config.json' has 17,825,792 bytes; 16,777,216 are the most",
+    ),
+    Row(
+        name="10 TB",
+        spoil=long(10**13),
+        code=UNAUDITED,
+        kind=None,
+        says="too-large: .*config.json'",
+    ),
+)
+ODD_BUT_TRUE = (
+    ("a flag under a key that is not read", {"output_past": "yes"}),
+    ("a negative number of labels, which means none", {"num_labels": -1}),
+    ("no class, a family", {"architectures": ...}),
+    ("class null, a family", {"architectures": None}),
+    ("no class in the list", {"architectures": []}),
+    ("NaN under a key that is not read", {"layer_norm_eps": float("nan")}),
+    ("4,000 unknown keys", {f"key_{n}": n for n in range(4000)}),
+    ("a huge number under a key that is not read", {"eos_token_id": 10**600}),
+    ("70,000 empty objects", {"a": {str(n): {} for n in range(70_000)}}),
+)
+
+
+@pytest.mark.parametrize("row", cases((*TEXTS, *VALUES, *REFUSALS)))
+def test_a_bad_config_ends_with_a_reason(row, audit, tmp_path):
+    folder = whole(tmp_path / "input")
+    row.spoil(folder)
+    assert_says(audit(str(folder), "--format", "json"), row)
+
+
+@pytest.mark.parametrize(
+    ("target", "row"),
+    [
+        *(pytest.param("BertForTokenClassification", row, id=row.name) for row in LABELS),
+        pytest.param("BertForMaskedLM", TIES, id=TIES.name),
+    ],
+)
+def test_a_bad_key_that_only_a_head_asks_for_matters_to_that_head(target, row, audit, tmp_path):
+    folder = whole(tmp_path / "input")
+    row.spoil(folder)
+    assert_says(audit(str(folder), "--as", target, "--format", "json"), row)
+
+
+@pytest.mark.parametrize("changes", [pytest.param(c, id=name) for name, c in ODD_BUT_TRUE])
+def test_what_is_odd_and_implies_the_same_tensors_is_clean(changes, audit, tmp_path):
+    folder = whole(tmp_path / "input")
+    saying(**changes)(folder)
+    ran = audit(str(folder), "--format", "json")
+    assert (ran.code, ran.stderr) == (CLEAN, "")

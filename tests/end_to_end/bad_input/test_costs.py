@@ -1,0 +1,35 @@
+"""What is as large as its format allows costs no more than 64 MiB above a clean audit.
+
+`assert_harmless` says so of each; those within the bounds, which cost more, are in `make hostile`.
+"""
+
+import re
+
+import pytest
+from hostile.large import large
+from support.bad_input.running import FINDINGS, UNAUDITED
+
+HEADER = "too-large: the header of 'model.safetensors' has "
+CASES = {
+    "110,000 foreign names": (UNAUDITED, f"{HEADER}110,039 tensors; 100,000 are the most"),
+    "300,000 foreign names": (UNAUDITED, HEADER),
+    "560,000 foreign names": (UNAUDITED, HEADER),
+    "metadata of 90 MB": (UNAUDITED, f"{HEADER}.* bytes; 12,582,912 are the most"),
+    "100,000 names of 40 parts": (UNAUDITED, HEADER),
+    "names of 4 kB, all dots": (FINDINGS, "no class of this family"),
+    "a name of 12 MB": (FINDINGS, "has 12,00.* characters of tensor names; 5,242,880 are"),
+    "an index of three long names": (FINDINGS, "has 19,50.* characters of tensor names; 5,242,880"),
+    "an index of 100,000 shards": (FINDINGS, "names 100,000 files; 10,000 are the most"),
+    "a config of a million tensors": (FINDINGS, "tensors; 100,000 are the most"),
+    "a shape of a million dimensions": (FINDINGS, "no class of this family"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_bounded_and_says_by_what(name, audit, tmp_path):
+    code, says = CASES[name]
+    large()[name]()(tmp_path / "input")
+    ran = audit(str(tmp_path / "input"), "--format", "json")
+    assert ran.code == code
+    reasons = [one["reason"] for one in ran.outcome["findings"]]
+    assert re.search(says, "\n".join((ran.stderr, *reasons))), (ran.stderr, reasons)

@@ -1,0 +1,174 @@
+"""Indexes that are broken or lie, and shards that are not what their index says."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.bad_input.making import (
+    CONFLICT,
+    INDEX,
+    PAGE,
+    POINTER,
+    SHARDS,
+    Row,
+    assert_says,
+    cases,
+    found,
+    index,
+    sharded,
+    split,
+    weight_map,
+)
+from support.bad_input.running import CLEAN, UNAUDITED
+from support.builders import safetensors_bytes
+
+WORDS = "embeddings.word_embeddings.weight"  # in the first shard
+POOLER = "pooler.dense.bias"  # in the last one
+FILE = "^model.safetensors.index.json"
+
+
+def holding(content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / INDEX).write_bytes(content)
+
+
+def bad(name: str, content: bytes, says: str) -> Row:
+    return found(name, holding(content), "bad-index", f"{FILE}{says}")
+
+
+def placed(name: str, shard: object, says: str) -> Row:
+    """An index that places one tensor elsewhere."""
+    return bad(name, index({WORDS: shard}), says)
+
+
+def totals(name: str, says: str, **metadata: object) -> Row:
+    return found(name, holding(index(**metadata)), "bad-index", says)
+
+
+def shard(name: str, change: Callable[[Path], object], kind: str, says: str) -> Row:
+    """The second shard is changed."""
+    return found(name, lambda folder: change(folder / SHARDS[1]), kind, says)
+
+
+def written(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
+
+
+def shortened(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def with_others(folder: Path, tensors: dict[str, str]) -> None:
+    """The last shard with more tensors: name -> dtype."""
+    more = {name: (dtype, (2,)) for name, dtype in tensors.items()}
+    (folder / SHARDS[2]).write_bytes(safetensors_bytes({**split()[SHARDS[2]], **more}))
+
+
+def without(folder: Path) -> None:
+    """The last shard without its last tensor."""
+    kept = {name: value for name, value in split()[SHARDS[2]].items() if name != POOLER}
+    (folder / SHARDS[2]).write_bytes(safetensors_bytes(kept))
+
+
+def renamed_shard(folder: Path) -> None:
+    (folder / SHARDS[1]).rename(folder / "model-2.safetensors")
+
+
+INDEXES = (
+    bad("empty", b"", " is empty: 0 bytes"),
+    bad("not JSON", b"weight_map: {}", " is not JSON"),
+    bad("an HTML page", PAGE, " is not JSON: .*DOCTYPE"),
+    bad("cut off", index()[:-1], " is cut off"),
+    bad("a Git LFS pointer", POINTER, " is a Git LFS pointer to a file of"),
+    bad("a merge conflict", CONFLICT, " holds a git merge conflict"),
+    bad("a list", b"[]", " is a list, not a JSON object"),
+    bad("100,000 levels deep", b"[" * 100_000, " is nested 100,000 levels deep"),
+    bad("not UTF-8", index().replace(b"pooler", b"p\xffoler"), " is not UTF-8: byte 0xff"),
+    bad("a config", b'{"model_type": "bert"}', " has no weight_map, .* it has 'model_type'"),
+    bad("an empty object", b"{}", " has no weight_map, .* it has no key at all"),
+    bad("an empty weight_map", b'{"weight_map": {}}', ": weight_map is empty"),
+    bad("weight_map a list", b'{"weight_map": []}', ": weight_map is a list, not an object"),
+    bad("weight_map null", b'{"weight_map": null}', ": weight_map is null, not an object"),
+    bad("half a character", index({"\ud800": SHARDS[0]}), r" has the escape \\ud800"),
+    placed("a shard that is a number", 1, ": weight_map has 1 under 'embeddings.word"),
+    placed("a shard without a name", "", ": the shard '' is empty"),
+    placed("a shard above the folder", "../../etc/passwd", r": the shard '\.\./.*' leaves the"),
+    placed("a shard above, hidden", "a/../../b.safetensors", ": the shard '.*' leaves the"),
+    placed("an absolute path", "/etc/passwd", ": the shard '/etc/passwd' is an absolute path"),
+    placed("a Windows path", "C:\\a.safetensors", r": the shard .* has a backslash"),
+    placed("a URL", "https://example.org/a.safetensors", ": the shard .* is a URL"),
+    placed("a file URL", "file:///etc/passwd", ": the shard .* is a URL"),
+    placed("control characters", "a\x1b[31m\n.safetensors", r": the shard 'a\\x1b.* has control"),
+    placed("a name too long", "x" * 300, ": the shard .* has a part of 300 bytes"),
+    placed("a path too long", "x/" * 3000 + "x", ": the shard .* is longer than any path"),
+)
+LIES = (
+    found(
+        "no such shard", holding(index({WORDS: "gone.safetensors"})), "bad-index", "no such file"
+    ),
+    found("another shard", holding(index({WORDS: SHARDS[2]})), "bad-index", f"in {SHARDS[0]}"),
+    found("a tensor of no shard", holding(index({"a": SHARDS[0]})), "bad-index", "no shard holds"),
+    found("a tensor not named", lambda f: with_others(f, {"a": "F32"}), "bad-index", "not name it"),
+    found("a tensor in two", lambda f: with_others(f, {WORDS: "F32"}), "duplicate", SHARDS[0]),
+    found("a shard lacks one", without, "missing", "."),
+    found("a shard lacks one, index", without, "bad-index", "no shard holds it"),
+    found("a shard renamed", renamed_shard, "bad-index", f"13 tensors in {SHARDS[1]}, and there"),
+    found("a name twice", holding(index()[:-2] + b',"a":"b","a":"c"}}'), "bad-index", "twice.*'a'"),
+    found(
+        "metadata a list", holding(index().replace(b"{", b'{"metadata":[],', 1)), "bad-index", "."
+    ),
+    totals("total_size too small", "^total_size is 1, the shards hold 1,792 bytes", total_size=1),
+    totals("total_size with a point", r"^total_size is 1,792\.5, the", total_size=1792.5),
+    totals("total_size negative", "total_size is -1, which is no number", total_size=-1),
+    totals("total_size in quotes", "total_size is the string '1792'", total_size="1792"),
+    totals("total_size true", "total_size is true, which is no", total_size=True),
+    totals("total_size NaN", "total_size is nan, which is no", total_size=float("nan")),
+    totals("total_size of 600 digits", r"total_size is 1000.*\(601 digits\)", total_size=10**600),
+    found(
+        "total_parameters wrong",
+        holding(index(total_parameters=449)),
+        "wrong-total",
+        "^total_parameters is 449, the shards",
+    ),
+)
+SHARDED = (
+    shard("an empty shard", written(b""), "bad-size", f"^{SHARDS[1]} is empty: 0 bytes"),
+    shard(
+        "a shard not fetched", written(POINTER), "bad-header", f"^{SHARDS[1]} is a Git LFS pointer"
+    ),
+    shard("a shard of HTML", written(PAGE), "bad-header", f"^{SHARDS[1]} is an HTML or XML page"),
+    shard(
+        "a byte too few", shortened, "bad-size", f"^{SHARDS[1]} is truncated: its header implies"
+    ),
+    shard(
+        "gone", Path.unlink, "bad-index", f"13 tensors in {SHARDS[1]}, and there is no such file"
+    ),
+)
+HUGE = Row(
+    name="100 MB",
+    spoil=lambda folder: (folder / INDEX).write_bytes(index() + b" " * 10**8),
+    code=UNAUDITED,
+    kind=None,
+    says="too-large: .*index.json' has .* bytes; 33,554,432 are the most",
+)
+TRUE = (
+    ("total_size with a zero behind its point", index(total_size=1792.0)),
+    ("no metadata", json.dumps({"weight_map": weight_map()}).encode()),
+    ("metadata null", json.dumps({"metadata": None, "weight_map": weight_map()}).encode()),
+    ("keys that nobody knows", index(mergekit_version="0.0.6")),
+)
+
+
+@pytest.mark.parametrize("row", cases((*INDEXES, *LIES, *SHARDED, HUGE)))
+def test_a_bad_index_ends_with_a_reason(row, audit, tmp_path):
+    folder = sharded(tmp_path / "input")
+    row.spoil(folder)
+    assert_says(audit(str(folder), "--format", "json"), row)
+
+
+@pytest.mark.parametrize("content", [pytest.param(content, id=name) for name, content in TRUE])
+def test_an_index_that_says_less_or_more_is_clean(content, audit, tmp_path):
+    folder = sharded(tmp_path / "input")
+    holding(content)(folder)
+    ran = audit(str(folder), "--format", "json")
+    assert (ran.code, ran.stderr) == (CLEAN, "")

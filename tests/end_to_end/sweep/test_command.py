@@ -1,0 +1,113 @@
+"""The command line of a sweep: what it takes, what it says, how it ends."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from support.sweep_models import FAULTS, healthy
+
+START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
+
+
+@pytest.fixture
+def sweep(at_hub, tmp_path):
+    """Runs `audit sweep` in a folder of its own: exit code, stdout, stderr."""
+    del at_hub
+
+    def run(*options, stdin=""):
+        done = subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-c", START, "sweep", *options],
+            check=False,
+            capture_output=True,
+            text=True,
+            input=stdin,
+            cwd=tmp_path,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_clean_models_end_with_0_and_a_summary_on_stderr(at_hub, sweep):
+    at_hub.add("o/a", healthy(1))
+    code, out, said = sweep("--author", "o", "--processes", "1")
+    assert (code, out) == (0, "")
+    assert "audit: 1 models to audit\n" in said
+    assert ": 1 models (1 clean); 1 audited in " in said
+
+
+def test_the_worst_model_decides_how_it_ends(at_hub, sweep):
+    at_hub.add("o/a", healthy(1))
+    at_hub.add("o/b", FAULTS["unexpected"](2))
+    at_hub.add("o/c", healthy(3), gated="auto")
+    ids = "o/a\no/b\n"
+    assert sweep("-", "--processes", "1", stdin=ids)[0] == 1
+    assert sweep("-", "--fail-on", "error", stdin=ids)[0] == 0
+    assert sweep("-", "--fail-on", "never", stdin=ids)[0] == 0
+    assert sweep("-", "--night", "n2", stdin=f"{ids}no id/at all\n")[0] == 2
+    assert sweep("-", "--night", "n3", "--processes", "1", "-q", stdin=f"{ids}o/c\n") == (3, "", "")
+
+
+def test_a_sweep_toml_names_it_all(at_hub, sweep, tmp_path):
+    at_hub.add("o/a", FAULTS["missing"](1))
+    (tmp_path / "ids.txt").write_text("o/a\n")
+    (tmp_path / "sweep.toml").write_text(
+        '[[selection]]\nids = "ids.txt"\n[policy]\nprocesses = 1\nfail_on = "never"\n'
+        '[output]\nstore = "kept/sweep.sqlite"\n'
+    )
+    assert sweep("sweep.toml")[0] == 0
+    assert (tmp_path / "kept/sweep.sqlite").is_file()
+    assert sweep("sweep.toml", "--fail-on", "error")[0] == 1
+
+
+def test_a_sweep_toml_that_says_where_has_its_reports_written(at_hub, sweep, tmp_path):
+    at_hub.add("sweep/a", healthy(1))
+    (tmp_path / "sweep.toml").write_text(
+        '[[selection]]\nauthor = "sweep"\n[output]\nstore = "s.sqlite"\nreports = "nights"\n'
+    )
+    code, _, said = sweep("sweep.toml", "--night", "2026-11-21")
+    assert code == 0
+    assert "wrote" in said
+    written = {path.name for path in (tmp_path / "nights" / "2026-11-21").iterdir()}
+    assert {"models.csv", "findings.csv", "changes.csv", "summary.json", "index.html"} <= written
+
+
+def test_the_nights_that_are_dropped_are_in_the_last_line(at_hub, sweep, tmp_path):
+    at_hub.add("o/a", healthy(1))
+    (tmp_path / "sweep.toml").write_text('[[selection]]\nauthor = "o"\n[output]\nkeep = 3\n')
+    said = [sweep("sweep.toml", "--night", f"n{number}")[2] for number in range(4)]
+    assert ["dropped" in one for one in said] == [False, False, False, True]
+    assert said[3].splitlines()[-1].endswith("; 1 night dropped")
+    last = sweep("sweep.toml", "--keep", "1", "--night", "n4")[2].splitlines()[-1]
+    assert last.endswith("; 3 nights dropped")
+
+
+WRONG = {
+    (): "say which models",
+    ("-",): "there is no model on standard input",
+    ("none.txt",): "'none.txt', a list of ids, cannot be read",
+    ("none.toml",): "'none.toml' cannot be read",
+    ("--top", "0"): "invalid value for '--top'",
+    ("--author", "o", "--keep", "0"): "invalid value for '--keep'",
+    ("--author", "o", "--keep", "two"): "invalid value for '--keep'",
+    ("x.toml", "--author", "o"): "leave the options out",
+}
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG.items(), ids=map(" ".join, WRONG))
+def test_what_cannot_be_asked_for_is_said_in_one_line(options, message, sweep):
+    code, out, said = sweep(*options)
+    assert (code, out, said.count("\n")) == (2, "", 1)
+    assert message in said.lower().replace("invalid value", "invalid value")
+
+
+@pytest.mark.parametrize("options", [(), ("--plan",)], ids=["sweep", "plan"])
+@pytest.mark.parametrize("given", ["http://a:99999", "http://a:x", "http://[::1", "ftp://a"])
+def test_an_endpoint_that_is_none_is_said_in_one_line(given, options, sweep, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", given)
+    code, out, said = sweep("--author", "o", *options)
+    assert (code, out) == (2, "")
+    assert re.fullmatch("audit: .*HF_ENDPOINT.*\n", said)

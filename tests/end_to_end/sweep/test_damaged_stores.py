@@ -1,0 +1,181 @@
+"""A store that is full, damaged or out of reach: one line that helps, exit 3, nothing lost."""
+
+import os
+import resource
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+from support.mounts import mounted, remount
+from support.nightly_stores import THIRD, plain, store_of
+from support.running import started
+from support.sweep_models import planted
+from support.sweep_stores import contents
+
+SWEEP = ("sweep", "--author", "sweep", "--night", "n1", "--processes", "1")
+
+
+@pytest.fixture
+def models(hub):
+    for name, files, _ in planted(40):
+        hub.add(name, files)
+    return hub
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store of thirty models, of which a page holds a few."""
+    path = tmp_path / "sweep.sqlite"
+    store_of(path, {THIRD: [plain(f"o/m{number:02}") for number in range(30)]})
+    return path
+
+
+def swept(store, env, *options, **more):
+    process = started(*SWEEP, "--store", str(store), *options, env=env, **more)
+    _, said = process.communicate()
+    return process.returncode, said
+
+
+def reported(store, env):
+    folder = str(store.parent / "out")
+    process = started("report", str(store), "-o", folder, "--fail-on", "never", env=env)
+    _, said = process.communicate()
+    return process.returncode, said
+
+
+def zero(path, start, stop):
+    content = bytearray(path.read_bytes())
+    content[start:stop] = bytes(min(stop, len(content)) - start)
+    path.write_bytes(content)
+
+
+def drop(path, table):
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"DROP TABLE {table}")
+        database.commit()
+
+
+def folder_in_its_place(path):
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = {
+    "zeroed beginning": (lambda path: zero(path, 0, 100), "is not an SQLite database"),
+    "zeroed first page": (lambda path: zero(path, 100, 4096), "is damaged: "),
+    "zeroed pages": (lambda path: zero(path, 4096, 10**9), "is damaged: "),
+    "no nights": (lambda path: drop(path, "nights"), "is damaged: it has no table nights"),
+    "no outcomes": (lambda path: drop(path, "outcomes"), "is damaged: it has no table outcomes"),
+    "half of it": (lambda path: os.truncate(path, path.stat().st_size // 2), "is damaged: "),
+    "a few bytes": (lambda path: os.truncate(path, 50), "is damaged: "),
+    "a text": (lambda path: path.write_text("models\n" * 999), "is not an SQLite database"),
+    "a folder": (folder_in_its_place, "is a folder: name a file"),
+}
+
+
+@pytest.mark.parametrize("command", [swept, reported])
+@pytest.mark.parametrize(("damage", "why"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_store_is_one_line(damage, why, command, store, hub_env):
+    damage(store)
+    code, said = command(store, hub_env)
+    assert code == 3
+    assert said.startswith(f"audit: the store '{store}' {why}"), said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["snapshots", "outcomes", "contents"])
+def test_a_row_that_does_not_unpack_is_never_a_traceback(name, models, hub_env, tmp_path):
+    path = tmp_path / "s.sqlite"
+    assert swept(path, hub_env)[0] == 1
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"UPDATE {name} SET content = x'00'")  # noqa: S608 - ours
+        database.execute("UPDATE outcomes SET catalogue = 'before'")
+        database.commit()
+    del models
+    for code, said in (swept(path, hub_env), reported(path, hub_env)):
+        assert code in {0, 1, 3}
+        assert "Traceback" not in said
+
+
+def test_a_full_disk_loses_nothing_and_the_sweep_goes_on_once_there_is_room(
+    models, hub_env, tmp_path
+):
+    del models
+    undisturbed = tmp_path / "undisturbed.sqlite"
+    assert swept(undisturbed, hub_env)[0] == 1
+    with mounted(tmp_path / "small", "64k") as place:
+        store = place / "sweep.sqlite"
+        stopped = 0
+        for size in range(64, 4096, 48):
+            remount(place, f"size={size}k")
+            code, said = swept(store, hub_env, "--quiet")
+            if code != 3:
+                break
+            assert said.startswith(f"audit: the store '{store}' cannot be written, the disk is ")
+            assert said.count("\n") == 1
+            stopped += 1
+        assert (code, said) == (1, "")
+        assert stopped > 3
+        assert contents(store) == contents(undisturbed)
+
+
+def test_a_limit_on_the_size_of_files_is_a_full_disk(models, hub_env, tmp_path):
+    del models
+    undisturbed, store = tmp_path / "undisturbed.sqlite", tmp_path / "sweep.sqlite"
+    assert swept(undisturbed, hub_env)[0] == 1
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+
+    code, said = swept(store, hub_env, "--quiet", preexec_fn=limit)
+    assert (code, said.count("\n")) == (3, 1)
+    assert "cannot be written (" in said
+    assert "the disk is full or unsound: make room; what was audited is kept" in said
+    assert swept(store, hub_env)[0] == 1
+    assert contents(store) == contents(undisturbed)
+
+
+def leave_a_log(path):
+    """As after a kill: what was written last stands in the -wal file alone."""
+    copy = path.with_name("copy.sqlite")
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.execute("UPDATE nights SET finished = '2026-01-01T00:00:00+00:00'")
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+    for end in ("", "-wal"):
+        shutil.move(f"{copy}{end}", f"{path}{end}")
+
+
+@pytest.mark.parametrize("logged", [False, True], ids=["closed", "with a log"])
+def test_a_store_on_a_read_only_mount_is_reported_and_not_swept(logged, store, hub_env, tmp_path):
+    with mounted(tmp_path / "mount", "8m") as place:
+        there = place / "sweep.sqlite"
+        shutil.copyfile(store, there)
+        if logged:
+            leave_a_log(there)
+        remount(place, "ro")
+        process = started("report", str(there), "-o", str(tmp_path / "there"), env=hub_env)
+        assert process.communicate()[1].count("\n") == 1
+        assert process.returncode == 0
+        code, said = swept(there, hub_env)
+        assert (code, said.count("\n")) == (3, 1)
+        assert f"the store '{there}' cannot be opened (" in said
+        assert "have to be writable" in said
+        assert {file.name for file in place.iterdir()} <= {"sweep.sqlite", "sweep.sqlite-wal"}
+    summary = (tmp_path / "there" / "summary.json").read_text()
+    assert ("2026-01-01T00:00:00" in summary) == logged
+
+
+def test_a_damaged_store_on_a_read_only_mount_is_one_line(store, hub_env, tmp_path):
+    with mounted(tmp_path / "mount", "8m") as place:
+        there = place / "sweep.sqlite"
+        shutil.copyfile(store, there)
+        zero(there, 4096, 10**9)
+        remount(place, "ro")
+        process = started("report", str(there), "-o", str(tmp_path / "out"), env=hub_env)
+        said = process.communicate()[1]
+    assert process.returncode == 3
+    assert said.startswith(f"audit: the store '{there}' is damaged: ")
+    assert said.count("\n") == 1

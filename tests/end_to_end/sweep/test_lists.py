@@ -1,0 +1,136 @@
+"""Lists of any length, and lists without end, through the real command."""
+
+import itertools
+import re
+import subprocess
+import sys
+
+import pytest
+from benching.list_server import Page, all_different, entry, serving, serving_apart
+from support.running import started
+
+PLAN = ("sweep", "--author", "bench", "--plan")
+
+
+def ended(env, url, *args):
+    process = started(*args, env={**env, "HF_ENDPOINT": url})
+    out, said = process.communicate()
+    return process.returncode, out, said
+
+
+def listed(*names):
+    return f"[{','.join(map(entry, names))}]".encode()
+
+
+def every_other_address(body):
+    """A list that goes on for ever, each page under an address of its own."""
+    return lambda cursor: Page(body, str(int(cursor or 0) + 1))
+
+
+def turned(cursor):
+    """Models that come again and again in another order."""
+    number = int(cursor or 0)
+    names = [f"bench/m{(number + at) % 3}" for at in range(3)]
+    return Page(listed(*names), str(number + 1))
+
+
+NUMBERS = itertools.count()
+
+
+def one_address(_cursor):
+    return Page(listed(f"bench/m{next(NUMBERS)}"), "1")
+
+
+ENDLESS = {
+    "the same page": (every_other_address(listed("bench/m")), "page 2 has no new model"),
+    "another order": (turned, "page 2 has no new model"),
+    "no model": (every_other_address(b'[{"id": 5}]'), "page 1 has no new model"),
+    "the same address": (one_address, "an address comes again"),
+}
+
+
+@pytest.mark.parametrize("options", [PLAN, (*PLAN, "--top", "9")], ids=["all", "top"])
+@pytest.mark.parametrize(("lists", "why"), ENDLESS.values(), ids=ENDLESS)
+def test_a_list_without_end_ends_with_a_line(lists, why, options, hub_env):
+    with serving(lists) as url:
+        code, out, said = ended(hub_env, url, *options)
+    assert (code, out) == (3, "")
+    assert re.fullmatch(rf"audit: bad-response: .*{why}\n", said)
+
+
+@pytest.mark.parametrize("options", [PLAN, (*PLAN, "--top", "9")], ids=["all", "top"])
+def test_an_empty_page_is_the_last_one(options, hub_env):
+    with serving(every_other_address(b"[]")) as url:
+        code, out, said = ended(hub_env, url, *options)
+    assert (code, said) == (0, "")
+    assert out.startswith("models      0;")
+
+
+def test_top_ends_a_list_of_new_models_without_end(hub_env):
+    with serving(all_different(sys.maxsize, page=2)) as url:
+        code, out, _ = ended(hub_env, url, *PLAN, "--top", "9")
+    assert code == 0
+    assert out.startswith("models      9;")
+
+
+def test_pages_have_bounds_and_lists_have_none(hub_env):
+    """Ninety pages, together more than one model, or one page, may have."""
+    much = f'"tags":["{"x" * 5000}"]}}'
+    template = listed(*(f"@-{number}" for number in range(200))).replace(
+        b"]}", f"],{much}".encode()
+    )
+    assert 90 * len(template) > 64 * 1024 * 1024
+
+    def made(cursor):
+        number = int(cursor or 0)
+        following = str(number + 1) if number < 89 else None
+        return Page(template.replace(b"@", b"b/%d" % number), following)
+
+    with serving(made) as url:
+        code, out, said = ended(hub_env, url, *PLAN)
+    assert code == 0, said
+    assert out.startswith("models      18,000;")
+
+
+# In a process of its own, where no other thread makes anything.
+MEASURE = """
+import tracemalloc
+from auditor.sweep.policy import Policy
+from auditor.sweep.selection import ModelSelection, Selector
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.process_pool import CONTEXT
+with Selector(Policy(), None, Budget(CONTEXT)) as selector:
+    tracemalloc.start()
+    found = sum(len(page.found) for page in selector.pages(ModelSelection(author="bench")))
+    print(found, tracemalloc.get_traced_memory()[1])
+"""
+
+
+def test_the_memory_of_a_list_does_not_grow_with_it(hub_env):
+    def most(pages):
+        with serving_apart(20 * pages, page=20) as url:
+            command = [sys.executable, "-c", MEASURE]
+            env = {**hub_env, "HF_ENDPOINT": url}
+            said = subprocess.check_output(command, env=env, text=True)  # noqa: S603 - our own
+        found, peak = map(int, said.split())
+        assert found == 20 * pages
+        return peak
+
+    # A page that is kept takes 25 kB, its two digests 300 bytes, and cycles that nobody has
+    # collected yet some hundred kB in all.
+    assert most(400) - most(40) < 360 * 5000
+
+
+def test_a_model_with_too_many_files_is_that_models_trouble(hub_env):
+    crowd = entry("bench/crowd").replace("[", "[" + '{"rfilename":"x"},' * 200_000)
+    page = f"[{entry('bench/m1')},{crowd},{entry('bench/m2')}]".encode()
+    with serving(lambda _: Page(page)) as url:
+        code, out, said = ended(hub_env, url, *PLAN)
+    assert (code, said) == (0, "")
+    assert out.startswith("models      3; 3 to fetch")
+
+
+def test_the_plan_names_how_many_pages_are_read(hub_env):
+    with serving(lambda _: Page(listed("bench/m"))) as url:
+        _, out, _ = ended(hub_env, url, *PLAN)
+    assert "to 30,000 pages of 1,000 models at most." in out

@@ -1,0 +1,66 @@
+"""`audit report`: the files, the last word and the exit code, through the real command."""
+
+import subprocess
+import sys
+
+import pytest
+from support.nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of
+
+from auditor.sweep.reporting.files import TABLES
+
+START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
+
+
+def command(tmp_path, *options):
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", START, "report", *options],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
+    nights = {SECOND: [plain("o/a", A)], THIRD: [plain("o/a", A), plain("o/b", B)]}
+    store_of(tmp_path / "sweep.sqlite", nights)
+    code, out, said = command(tmp_path)
+    assert (code, out) == (1, "")
+    line = "2 models (1 new, 1 open); findings: 1 new, 0 changed, 1 still-open, 0 fixed"
+    assert said == f"audit: wrote 'reports/nightly/{THIRD}': {line}\n"
+    names = {path.name for path in (tmp_path / "reports/nightly" / THIRD).iterdir()}
+    tables = {f"{name}.csv" for name in TABLES}
+    assert names == {*tables, "summary.json", "index.html"}
+    accepts = [
+        {"kind": kind, "model": "*", "reason": "r"} for kind in ("missing", "unexpected", "tied")
+    ]
+    path = str(baseline(tmp_path, *accepts))
+    code, out, said = command(tmp_path, "sweep.sqlite", "--baseline", path, "--night", THIRD)
+    assert (code, out) == (0, "")
+    assert said.startswith("audit: baseline: accepts nothing tonight: tied of '*' ('r')\n")
+    assert command(tmp_path, "--fail-on", "never", "-q", "-o", "x") == (0, "", "")
+
+
+WRONG = {
+    ("none.sqlite",): "there is no store 'none.sqlite'",
+    ("--night", "x"): "there is no night 'x' in this store",
+    ("--baseline", "none.toml"): "'none.toml', a baseline, cannot be read",
+    ("--depth", "-1"): "invalid value for '--depth'",
+}
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG.items(), ids=map(" ".join, WRONG))
+def test_what_cannot_be_reported_is_said_in_one_line(options, message, tmp_path):
+    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a")]})
+    code, out, said = command(tmp_path, *options)
+    assert (code, out, said.count("\n")) == (2, "", 1)
+    assert message in said
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_in_one_line(tmp_path):
+    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a")]})
+    (tmp_path / "file").write_text("")
+    code, _, said = command(tmp_path, "-o", "file")
+    assert (code, said.count("\n")) == (3, 1)
+    assert "cannot write" in said

@@ -1,0 +1,239 @@
+"""The real command in a subprocess, against the Hub on loopback."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.hub import Hub, Sparse
+from support.running import AUDIT, run
+
+import auditor.formats
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.downloader import fetch
+
+CHINESE = "google-bert/bert-base-chinese"
+TOKEN = "hf_" + "t" * 34
+
+
+def publish(hub: Hub, model: str, snapshot: Snapshot, **options) -> str:
+    """Put a checkpoint on the Hub whose headers are the snapshot's and whose weights are zeros."""
+    files: dict[str, object] = {"README.md": b"hello"}
+    if snapshot.config is not None:
+        files[snapshot.config.name] = snapshot.config.content
+    for head in snapshot.heads:
+        files[head.name] = Sparse(head.head, head.size)
+    return hub.add(model, files, **options)
+
+
+@pytest.fixture
+def chinese(hub: Hub) -> str:
+    snapshot = fetch("bert-base-chinese", source="bundled")
+    return publish(hub, CHINESE, snapshot, aliases=("bert-base-chinese",))
+
+
+def test_the_first_command_of_the_readme_is_clean_and_costs_three_requests(
+    hub: Hub, hub_env, chinese: str
+) -> None:
+    hub.grant(TOKEN)
+    done = run("bert-base-chinese", "--format", "json", env=hub_env | {"HF_TOKEN": TOKEN})
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    jsonschema.validate(report, _schema())
+    assert (report["model"], report["commit"], report["source"]) == (CHINESE, chinese, "hub")
+    assert report["observed"]["by_dtype"] == {"F32": 102_882_442}
+    assert (report["observed"]["tensors"], report["expected"]["parameters"]) == (206, 102_290_312)
+    assert (report["verdict"], report["residual"]) == ("clean", 0)
+    answered = [record for record in hub.log if record.status < 300 and record.origin == "hub"]
+    api = [record for record in answered if record.path.startswith("/api/")]
+    resolvers = [record for record in hub.log if "/resolve/" in record.path]
+    assert len(api) == 1
+    assert len(resolvers) == 2
+    assert report["fetched"]["requests"] == len(hub.log)
+    assert report["fetched"]["bytes"] <= 65_536
+    assert not [r for r in hub.log if r.origin == "storage" and r.authorization]
+    assert [r for r in hub.log if r.origin == "hub" and r.authorization]
+
+
+def _schema() -> dict:
+    folder = Path(auditor.formats.__file__).parent
+    return json.loads((folder / "report.schema.json").read_text())
+
+
+@pytest.mark.usefixtures("chinese")
+def test_the_terminal_table_is_eighty_columns_wide_when_piped(hub_env) -> None:
+    done = run("bert-base-chinese", env=hub_env)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert "102,290,312" in done.stdout
+    assert "cls.seq_relationship" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert not [line for line in lines[:-1] if len(line) > 80]
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize(
+    ("target", "new"),
+    [("BertModel", set()), ("BertForSequenceClassification", {"classifier.{bias,weight}"})],
+)
+def test_as_a_class_it_names_what_loading_leaves_unused_and_starts_afresh(
+    hub_env, target: str, new: set[str]
+) -> None:
+    done = run("bert-base-chinese", "--as", target, "--format", "json", env=hub_env)
+    findings = json.loads(done.stdout)["findings"]
+    unused = {name for one in findings if one["kind"] == "unused" for name in one["names"]}
+    assert len([name for name in unused if name.startswith("cls.")]) == 7
+    assert {name for one in findings if one["kind"] == "new" for name in one["folded"]} == new
+
+
+@pytest.mark.usefixtures("chinese")
+def test_csv_goes_to_a_folder_of_three_tables_and_the_table_is_still_printed(
+    hub_env, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    done = run("bert-base-chinese", "--format", "csv", "-o", str(folder), env=hub_env)
+    assert done.returncode == 0
+    assert "whole model" in done.stdout
+    tables = {
+        path.name: list(csv.DictReader(path.read_text().splitlines())) for path in folder.iterdir()
+    }
+    assert set(tables) == {"models.csv", "modules.csv", "findings.csv"}
+    (model,) = tables["models.csv"]
+    assert (model["parameters"], model["expected"]) == ("102882442", "102290312")
+    explained = sum(int(row["explains"]) for row in tables["findings.csv"])
+    assert explained == int(model["difference"])
+
+
+@pytest.mark.usefixtures("chinese")
+def test_every_model_is_reported_and_the_worst_exit_code_wins(hub_env) -> None:
+    done = run(
+        "-", "--format", "json", env=hub_env, stdin=f"bert-base-chinese\n\nno/such\n{CHINESE}\n"
+    )
+    verdicts = [json.loads(line)["verdict"] for line in done.stdout.splitlines()]
+    assert verdicts == ["clean", "unaudited", "clean"]
+    assert done.returncode == 3
+    assert done.stderr.startswith("audit: no/such: not-found: ")
+
+
+@pytest.mark.usefixtures("chinese")
+def test_a_snapshot_taken_from_the_hub_audits_offline_to_the_same_report(
+    hub_env, tmp_path: Path
+) -> None:
+    file = tmp_path / "chinese.json"
+    online = json.loads(run("bert-base-chinese", "--format", "json", env=hub_env).stdout)
+    assert run("snapshot", "bert-base-chinese", "-o", str(file), env=hub_env).returncode == 0
+    offline_env = hub_env | {"HF_HUB_OFFLINE": "1"}
+    offline = json.loads(run(str(file), "--format", "json", env=offline_env).stdout)
+    assert (offline["source"], offline["fetched"]["requests"]) == ("snapshot", 0)
+    for key in ("model", "commit", "expected", "observed", "modules", "findings", "residual"):
+        assert offline[key] == online[key]
+
+
+@pytest.mark.usefixtures("chinese")
+def test_the_same_audit_prints_the_same_bytes_but_for_the_seconds(hub_env) -> None:
+    first, second = (
+        json.loads(run("bert-base-chinese", "--format", "json", env=hub_env).stdout)
+        for _ in range(2)
+    )
+    for report in (first, second):
+        report["fetched"].pop("seconds")
+    assert json.dumps(first) == json.dumps(second)
+
+
+def test_without_a_network_it_exits_3_and_names_the_options(hub: Hub, hub_env) -> None:
+    hub.__exit__(None, None, None)
+    done = run("bert-base-chinese", env=hub_env)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-1]
+    for option in ("--source cache", "--source bundled", "--source auto"):
+        assert option in last
+
+
+def test_source_auto_falls_back_to_the_package_and_says_so(hub_env) -> None:
+    env = hub_env | {"HF_HUB_OFFLINE": "1"}
+    done = run("bert-base-chinese", "--source", "auto", "--format", "json", env=env)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["source"] == "bundled"
+    assert "package" in done.stderr or "bundled" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"), [("check", "oracle"), ("report", "parquet"), ("sweep", "cluster")]
+)
+def test_help_says_which_extra_an_option_needs(command: str, extra: str) -> None:
+    shown = run(command, "--help", env={**os.environ, "COLUMNS": "140"}).stdout
+    assert f"needs hf-audit[{extra}]." in shown
+
+
+@pytest.mark.parametrize(
+    "args", [("--help",), ("check", "--help"), ("bert-base-chinese", "--source", "bundled")]
+)
+def test_neither_help_nor_an_audit_of_bert_imports_what_is_heavy(args: tuple[str, ...]) -> None:
+    assert loaded(args, "torch", "transformers", "pandas", "numpy", "safetensors") == "[]\n"
+
+
+def test_a_command_loads_no_other() -> None:
+    others = ("auditor.cli.check", "auditor.cli.report", "auditor.cli.sweep")
+    assert loaded(("architectures",), *others) == "[]\n"
+
+
+def loaded(args: tuple[str, ...], *modules: str) -> str:
+    """Which of the modules a run of `audit` has loaded when it ends."""
+    code = (
+        "import sys, atexit\n"
+        f"of = {modules!r}\n"
+        "atexit.register(lambda: print([m for m in of if m in sys.modules], file=sys.stderr))\n"
+        "from auditor.cli import main\n"
+        f"sys.argv = ['audit', *{args!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0
+    return done.stderr
+
+
+def test_fail_on_decides_which_findings_exit_with_1(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    snapshot = fetch("bert-base-cased", source="bundled")
+    config = json.loads(snapshot.config.content) | {"torch_dtype": "float16"}
+    path.write_text(json.dumps(config))
+    weights = tmp_path / "model.safetensors"
+    with weights.open("wb") as file:
+        file.write(snapshot.heads[0].head)
+        file.truncate(snapshot.heads[0].size)
+    codes = {
+        option: run(str(tmp_path), "--fail-on", option).returncode
+        for option in ("error", "warning", "never")
+    }
+    assert codes == {"error": 0, "warning": 1, "never": 0}
+    assert run(str(tmp_path), "--ignore", "wrong-dtype").returncode == 0
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one_whole(tmp_path: Path) -> None:
+    old = tmp_path / "report.json"
+    old.write_text("old")
+    command = f"ulimit -f 0; exec {AUDIT} bert-base-cased --source bundled -q -o {old}"
+    limited = ["bash", "-c", command]
+    done = subprocess.run(  # noqa: S603 - our own command
+        limited, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode not in {0, 1}
+    assert old.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+    assert "Traceback" not in done.stderr
+
+
+def test_memory_answers_for_a_dtype_and_refuses_one_that_there_is_not():
+    shown = run("memory", CHINESE, "--source", "bundled", "--dtype", "f16")
+    assert shown.returncode == 0
+    assert "stored in F16: 102,882,442 x 2 = 205,764,884 bytes (196.23 MiB)" in shown.stdout
+    refused = run("memory", CHINESE, "--source", "bundled", "--dtype", "int3")
+    assert refused.returncode == 2
+    assert "--dtype 'int3': no such dtype" in refused.stderr

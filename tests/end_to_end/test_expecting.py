@@ -1,0 +1,264 @@
+"""Where expectations come from, through the real command: the closed form, else transformers."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.running import run
+
+import auditor
+from auditor.analytic import Config, Expectation, catalogue
+from auditor.errors import CheckpointError
+from auditor.formats import as_json
+from auditor.oracle import client
+from auditor.reconciler.findings import FormulaDisputed
+
+FNET = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "intermediate_size": 16,
+    "vocab_size": 32,
+    "max_position_embeddings": 16,
+}
+ROFORMER = {**FNET, "num_attention_heads": 2}
+SCHEMA = Path(as_json.__file__).parent / "report.schema.json"
+LIBRARY = f"transformers {version('transformers')}"
+
+
+# --- without a closed form, by the oracle -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fnet(tmp_path_factory) -> Path:
+    import transformers  # noqa: PLC0415 - seconds, for these tests alone
+
+    folder = tmp_path_factory.mktemp("fnet")
+    transformers.FNetForMaskedLM(transformers.FNetConfig(**FNET)).save_pretrained(folder)
+    return folder
+
+
+def audited(folder: Path, *args: str, env: dict[str, str], code: int = 0) -> dict:
+    done = run(str(folder), *args, "--format", "json", env=env)
+    assert done.returncode == code, done.stderr
+    report = json.loads(done.stdout)
+    jsonschema.validate(report, json.loads(SCHEMA.read_text()))
+    return report
+
+
+def python(code: str, *args: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The command in a Python that something was done to."""
+    whole = f"import sys\n{code}\nsys.argv = ['audit', *sys.argv[1:]]\nmain()\n"
+    return subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", whole, *args],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.oracle
+def test_a_checkpoint_without_a_closed_form_is_audited_by_the_oracle(fnet: Path, hub_env) -> None:
+    report = audited(fnet, env=hub_env)
+    assert (report["expected"]["from"], report["expected"]["library"]) == ("oracle", LIBRARY)
+    assert (report["target"], report["model_type"]) == ("FNetForMaskedLM", "fnet")
+    assert (report["verdict"], report["residual"]) == ("clean", 0)
+    assert report["observed"]["parameters"] == report["expected"]["parameters"] > 0
+    assert {finding["kind"] for finding in report["findings"]} == {"tied"}
+    assert f"by the oracle ({LIBRARY})\n" in run(str(fnet), env=hub_env).stdout
+
+
+@pytest.mark.oracle
+def test_the_second_audit_starts_no_process_and_imports_neither_library(
+    fnet: Path, hub_env
+) -> None:
+    first = audited(fnet, env=hub_env)
+    code = (
+        "import atexit, subprocess\n"
+        "from auditor.oracle import client\n"  # before there is no Popen for it to name
+        "from auditor.cli import main\n"
+        "subprocess.Popen = None\n"
+        "heavy = ('torch', 'transformers')\n"
+        "atexit.register(lambda: print([m for m in heavy if m in sys.modules], file=sys.stderr))"
+    )
+    done = python(code, str(fnet), "--format", "json", env=hub_env)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+    assert json.loads(done.stdout) == first
+
+
+@pytest.mark.parametrize("missing", ["torch", "transformers"])
+def test_without_the_extra_it_says_what_would_let_transformers_answer(
+    tmp_path: Path, hub_env, missing: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "fnet", **FNET}))
+    without = f"sys.modules[{missing!r}] = None\nfrom auditor.cli import main"
+    done = python(without, str(path), env=hub_env)
+    assert done.returncode == 3
+    assert done.stderr.endswith(
+        "unknown-architecture: no closed form is known for no architectures, model_type 'fnet'; "
+        "pip install 'hf-audit[oracle]' would let transformers answer\n"
+    )
+    for asked in (("--oracle",), ("--as", "FNetModel")):
+        done = python(without, str(path), *asked, env=hub_env)
+        assert done.returncode == 2
+        assert "pip install 'hf-audit[oracle]'" in done.stderr
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"architectures": ["NoSuch"], "model_type": "nosuch"}, 3, f"{LIBRARY} is known for arch"),
+        ({"architectures": ["NoSuch"]}, 3, "architecture 'NoSuch', .*; --as takes FNetModel, FNet"),
+        ({"architectures": ["FNetLayer"]}, 3, "has no model class 'FNetLayer'"),
+        ({"hidden_size": "8"}, 1, "transformers cannot build FNetModel .*hidden_size"),
+        ({"num_hidden_layers": 10**9}, 1, "num_hidden_layers is 1000000000; the oracle builds"),
+        ({"model_type": "roformer"}, 1, "FNetModel, which is fnet, but model_type says 'roformer'"),
+    ],
+)
+def test_what_the_oracle_cannot_build_is_said_in_one_line(
+    tmp_path: Path, hub_env, changes, code: int, said: str
+) -> None:
+    values = {"architectures": ["FNetModel"], "model_type": "fnet", **FNET, **changes}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(values))
+    report = audited(path, env=hub_env, code=code)
+    reasons = [finding["reason"] for finding in report["findings"]]
+    [detail] = [report["detail"]] if code == 3 else reasons
+    assert "\n" not in detail
+    jsonschema.validate(detail, {"pattern": said})
+
+
+@pytest.mark.oracle
+def test_the_code_of_a_checkpoint_never_runs(fnet: Path, tmp_path: Path, hub_env) -> None:
+    marker, folder = tmp_path / "ran", tmp_path / "folder"
+    folder.mkdir()
+    values = json.loads((fnet / "config.json").read_text())
+    values |= {"auto_map": {"AutoModelForMaskedLM": "modeling_fnet.FNetForMaskedLM"}}
+    (folder / "config.json").write_text(json.dumps(values))
+    (folder / "model.safetensors").write_bytes((fnet / "model.safetensors").read_bytes())
+    for name in ("torch", "transformers", "modeling_fnet", "sitecustomize", "auditor"):
+        (folder / f"{name}.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    done = subprocess.run(  # noqa: S603 - our own command
+        [Path(sys.executable).parent / "audit", "."],
+        cwd=folder,
+        env=hub_env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert not marker.exists()
+
+
+# --- for another class ------------------------------------------------------------------------
+
+WRITTEN = ("RoFormerModel", "RoFormerForMaskedLM", "RoFormerForTokenClassification")
+SIBLINGS = (*WRITTEN, "RoFormerForCausalLM", "RoFormerForSequenceClassification")
+
+
+@pytest.fixture(scope="module")
+def roformers(tmp_path_factory) -> dict[str, Path]:
+    import transformers  # noqa: PLC0415 - as above
+
+    folders = {}
+    for name in WRITTEN:
+        folders[name] = tmp_path_factory.mktemp(name)
+        config = transformers.RoFormerConfig(**ROFORMER)
+        getattr(transformers, name)(config).save_pretrained(folders[name])
+    return folders
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("target", SIBLINGS)
+@pytest.mark.parametrize("written", WRITTEN)
+def test_as_another_class_it_names_what_from_pretrained_names(
+    roformers, written: str, target: str
+) -> None:
+    import transformers  # noqa: PLC0415 - as above
+
+    _, info = getattr(transformers, target).from_pretrained(
+        roformers[written], output_loading_info=True
+    )
+    report = auditor.audit(str(roformers[written]), target=target)
+    assert isinstance(report, auditor.Report)
+    assert (report.verdict, report.residual) == ("clean", 0)
+    assert report.load_report is not None
+    assert set(report.load_report.missing) == info["missing_keys"]
+    assert set(report.load_report.unexpected) == info["unexpected_keys"]
+    kinds = {finding.kind for finding in report.findings}
+    assert kinds.isdisjoint({"missing", "unexpected"})  # a sibling wrote it
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("FNetForMagic", 2, "transformers .* has no such model class"),
+        ("FNetPreTrainedModel", 2, "no closed form is known for 'FNetPreTrainedModel'"),
+        ("RoFormerModel", 3, "other-family: RoFormerModel is of the family roformer, the .* fnet"),
+        ("BertModel", 3, "other-family: BertModel is of the family bert, the checkpoint fnet"),
+    ],
+)
+def test_a_class_of_no_family_or_of_another_one_is_refused(
+    fnet: Path, hub_env, target: str, code: int, said: str
+) -> None:
+    done = run(str(fnet), "--as", target, "-q", env=hub_env)
+    assert done.returncode == code
+    jsonschema.validate(done.stderr, {"pattern": said})
+
+
+# --- a second opinion -------------------------------------------------------------------------
+
+
+@pytest.mark.oracle
+def test_a_second_opinion_of_a_closed_form_changes_nothing_where_they_agree(hub_env) -> None:
+    args = ("bert-base-chinese", "--source", "bundled", "--format", "json")
+    alone, both = (run(*args, *more, env=hub_env) for more in ((), ("--oracle",)))
+    assert (both.returncode, both.stdout) == (alone.returncode, alone.stdout)
+
+
+class _Dissenter:
+    """An oracle that knows every class of the catalogue, and has its own view of one tensor."""
+
+    name = "transformers 5"
+
+    def expect(self, config: Config, target: str) -> Expectation:
+        found = catalogue.expect(config, target)
+        changed = (
+            tensor._replace(shape=tensor.shape[::-1]) if "word" in tensor.name else tensor
+            for tensor in found.tensors
+        )
+        return replace(found, origin="oracle", library=self.name, tensors=tuple(changed))
+
+
+class _Helpless(_Dissenter):
+    def expect(self, config: Config, target: str) -> Expectation:  # noqa: ARG002 - as above
+        raise CheckpointError("transformers cannot build it")
+
+
+def test_where_they_differ_it_is_a_finding_and_the_closed_form_stands(monkeypatch) -> None:
+    alone = auditor.audit("bert-base-chinese", source="bundled")
+    monkeypatch.setattr(client, "available", _Dissenter)
+    report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
+    assert isinstance(report, auditor.Report)
+    assert (report.verdict, report.residual, report.expected) == ("findings", 0, alone.expected)
+    [found] = [finding for finding in report.findings if isinstance(finding, FormulaDisputed)]
+    assert found.names == ("bert.embeddings.word_embeddings.weight",)
+    assert found.reason == "(21128, 768) by the closed form, (768, 21128) by transformers 5"
+
+
+def test_a_second_opinion_that_is_not_to_be_had_is_said(monkeypatch) -> None:
+    monkeypatch.setattr(client, "available", _Helpless)
+    report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
+    assert (report.verdict, report.unchecked[-1]) == (
+        "clean",
+        "a second opinion: transformers cannot build it",
+    )

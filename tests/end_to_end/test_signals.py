@@ -1,0 +1,144 @@
+"""The first signal ends a run, whatever it waits for, with the code that is usual for it."""
+
+import signal
+import socket
+import threading
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from support.hub import Says, Stall, TooMany
+from support.running import PATIENCE, children_of, is_at_work, started
+from support.sweep_models import healthy
+
+from auditor.downloader.lean import Lean
+from auditor.downloader.transport import Address, TooLateError
+
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+SPENT = Says(status=429, headers=(("RateLimit", '"api";r=0;t=290'),))
+
+
+@pytest.fixture
+def model(hub):
+    hub.add("o/n", healthy(1))
+    return hub
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return ("sweep", "--author", "o", "--store", str(tmp_path / "s.sqlite"), "--night", "n1")
+
+
+def ended_by(number, process):
+    """The exit code, and what was said after the signal; no process of its is left."""
+    others = children_of(process.pid)
+    process.send_signal(number)
+    out, said = process.communicate(timeout=PATIENCE)
+    assert out == ""
+    assert not [pid for pid in others if is_at_work(pid)]
+    return process.returncode, said
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("fault", [TooMany(reset=290), TooMany(retry_after=290)], ids=str)
+def test_a_signal_ends_the_wait_of_an_audit(number, fault, model, hub_env):
+    model.misbehave(fault=fault, path="/api/models/*")
+    process = started("o/n", env=hub_env)
+    assert process.stderr.readline().endswith("; waiting 290 s\n")
+    assert ended_by(number, process) == (CODES[number], "audit: interrupted\n")
+
+
+KEPT = "audit: what is audited is kept; the same command goes on from there\naudit: interrupted\n"
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("fault", [TooMany(reset=290), SPENT], ids=["Hub", "without a policy"])
+def test_a_signal_ends_the_wait_of_a_selection(number, fault, model, hub_env, sweep):
+    model.misbehave(fault=fault, path="/api/models")
+    process = started(*sweep, env=hub_env)
+    while "; waiting " not in process.stderr.readline():
+        pass
+    assert ended_by(number, process) == (CODES[number], KEPT)
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+def test_a_signal_ends_a_sweep_whose_processes_wait_and_the_next_goes_on(
+    number, model, hub_env, sweep
+):
+    model.misbehave(fault=TooMany(reset=290), path="*/resolve/*")
+    process = started(*sweep, env=hub_env)
+    while "; waiting " not in process.stderr.readline():
+        pass
+    assert ended_by(number, process) == (CODES[number], KEPT)
+    model.behave()
+    process = started(*sweep, env=hub_env)
+    assert "1 models (1 clean)" in process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+def test_a_signal_ends_a_read(number, model, hub_env):
+    alarm = Stall()
+    model.misbehave(fault=alarm, path="*config.json")
+    process = started("o/n", env={**hub_env, "HF_HUB_DOWNLOAD_TIMEOUT": "100"})
+    while not any(record.fault for record in model.log):
+        pass
+    assert ended_by(number, process) == (CODES[number], "audit: interrupted\n")
+
+
+@contextmanager
+def nobody_accepts():
+    """The port of a server whose queue is full: connections to it begin, and go no further."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)  # noqa: FBT003 - its only argument
+            one.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
+def is_connecting(pid, port):
+    """Whether a socket of the process has asked for a connection, and has no answer."""
+    places: list[str] = []
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it is closed meanwhile
+            places.append(str(one.readlink()))
+    table = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    asked = [line.split() for line in table]
+    theirs = {row[9] for row in asked if row[2:4] == [f"0100007F:{port:04X}", "02"]}
+    return any(place.endswith(f"socket:[{inode}]") for place in places for inode in theirs)
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("what", ["audit", "sweep"])
+def test_a_signal_ends_a_connect(number, what, hub_env, sweep):
+    with nobody_accepts() as port:
+        endpoint = f"http://127.0.0.1:{port}"
+        env = {**hub_env, "HF_ENDPOINT": endpoint, "HF_HUB_DOWNLOAD_TIMEOUT": "100"}
+        process = started(*(("o/n",) if what == "audit" else sweep), env=env)
+        while not is_connecting(process.pid, port):
+            assert process.poll() is None
+        said = "audit: interrupted\n" if what == "audit" else KEPT
+        assert ended_by(number, process) == (CODES[number], said)
+
+
+def test_a_signal_that_is_ignored_stays_so(model, hub_env):
+    """As nohup has it."""
+    model.misbehave(fault=TooMany(reset=3), path="/api/models/*", times=1)
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731 - of two words
+    process = started("o/n", env=hub_env, preexec_fn=ignore)
+    process.stderr.readline()
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+
+
+def test_a_look_up_that_never_ends_is_left(monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait())
+    lean = Lean()
+    with pytest.raises(TooLateError):
+        lean.ask(Address("http", "hub.test", 80, "/"), {}, 0.1)
+    over.set()
+    lean.close()

@@ -1,0 +1,120 @@
+"""What `audit` says while it waits: to a log, to a terminal, and to nobody."""
+
+import re
+
+import pytest
+from support.hub import Quota, Says, TooMany
+from support.raw_server import raw_server
+from support.running import at_a_terminal, shown, started
+from support.sweep_models import healthy
+
+API, LIST = "/api/models/*", "/api/models"
+BUSY = "127.0.0.1 answered 429, too many requests"
+
+
+@pytest.fixture
+def model(hub):
+    hub.add("o/n", healthy(1))
+    return hub
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """The arguments of a sweep of all that there is."""
+    return ("sweep", "--author", "o", "--store", str(tmp_path / "s.sqlite"), "--processes", "1")
+
+
+def said(*args, env):
+    process = started(*args, env=env)
+    _, lines = process.communicate()
+    return process.returncode, lines
+
+
+def counted_down(sent, why):
+    """The seconds that a terminal showed of a wait, one after the other."""
+    found = (re.fullmatch(rf".*{re.escape(why)}; waiting (\d+) s.*", line) for line in shown(sent))
+    seconds = [int(one[1]) for one in found if one]
+    return [second for at, second in enumerate(seconds) if seconds[at - 1 : at] != [second]]
+
+
+def counts_down_from(first, seconds):
+    """Whether it begins there and goes on downwards, however busy this machine is."""
+    return seconds[0] == first and len(seconds) > 1 and seconds == sorted(seconds, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        TooMany(reset=3),
+        TooMany(retry_after=3),
+        Says(status=429, headers=(("RateLimit", "r=0;t=3"),)),
+        Says(status=503, headers=(("Retry-After", "3"),)),
+    ],
+    ids=["RateLimit", "Retry-After", "without a policy", "503"],
+)
+def test_a_log_has_one_line_of_a_wait_with_the_seconds_that_are_waited(fault, model, hub_env):
+    model.misbehave(fault=fault, path=API, times=1)
+    code, lines = said("o/n", env=hub_env)
+    assert code == 0
+    assert re.fullmatch(r"audit: 127\.0\.0\.1 answered (429|503)[\w, ]+; waiting 3 s\n", lines)
+
+
+def test_a_terminal_counts_down_on_one_line_that_is_gone_afterwards(model, hub_env):
+    model.misbehave(fault=TooMany(reset=3), path=API, times=1)
+    code, sent = at_a_terminal("o/n", env=hub_env)
+    assert code == 0
+    assert counts_down_from(3, counted_down(sent, BUSY))
+    assert "\n" not in sent
+    assert sent.endswith("\r\x1b[K")
+
+
+def test_what_a_server_calls_its_refusal_moves_nothing_on_a_terminal(hub_env):
+    reply = b"HTTP/1.1 503 \x9b2J\x9d0;me\x9c\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
+    with raw_server() as server:
+        server.otherwise(reply, None)
+        endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        process = started("o/n", env={**hub_env, "HF_ENDPOINT": endpoint})
+        line = process.stderr.readline()
+        process.kill()
+        process.communicate()
+    assert line.endswith("; waiting 60 s\n")
+    assert line.removesuffix("\n").isprintable()
+
+
+def test_nobody_hears_of_a_wait_who_wants_quiet(model, hub_env):
+    model.misbehave(fault=TooMany(reset=3), path=API, times=1)
+    assert said("o/n", "--quiet", env=hub_env) == (0, "")
+
+
+@pytest.mark.parametrize("plan", [(), ("--plan",)], ids=["sweep", "plan"])
+def test_a_sweep_says_what_it_waits_for_while_it_selects(plan, model, hub_env, sweep):
+    model.misbehave(fault=TooMany(reset=3), path=LIST, times=1)
+    code, lines = said(*sweep, *plan, env=hub_env)
+    assert code == 0
+    assert f"audit: {BUSY}; waiting 3 s\n" in lines
+
+
+def test_a_sweep_shows_at_a_terminal_what_it_waits_for_while_it_selects(model, hub_env, sweep):
+    model.misbehave(fault=TooMany(reset=3), path=LIST, times=1)
+    code, sent = at_a_terminal(*sweep, env=hub_env)
+    assert code == 0
+    assert counts_down_from(3, counted_down(sent, BUSY))
+
+
+def test_a_sweep_says_that_a_window_is_spent_and_goes_on_after_it(hub, hub_env, sweep):
+    for number in range(12):
+        hub.add(f"o/m{number}", healthy(number))
+    hub.limit(Quota(resolvers=12, window=5))
+    code, lines = said(*sweep, env=hub_env)
+    assert code == 0
+    assert re.search(r"audit: the budget of requests for files is spent; waiting \d s\n", lines)
+    assert "12 models (12 clean)" in lines
+    assert 429 not in {record.status for record in hub.log}
+
+
+def test_a_sweep_goes_on_after_a_window_of_which_only_the_end_was_told(model, hub_env, sweep):
+    bare = Says(status=429, headers=(("RateLimit", '"resolvers";r=0;t=3'),))
+    model.misbehave(fault=bare, path="*config.json", times=1)
+    code, lines = said(*sweep, env=hub_env)
+    assert code == 0, lines
+    assert "1 models (1 clean)" in lines

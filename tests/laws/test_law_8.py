@@ -1,0 +1,158 @@
+"""Law 8. Stop a sweep anywhere, start it again: the same store."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+
+import pytest
+from support.hub import After
+from support.running import children_of, heeding, is_at_work
+from support.sweep_models import healthy, planted
+from support.sweep_stores import contents
+
+MODELS = 40
+OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "2", "--at-once", "4")
+START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
+
+
+@pytest.fixture
+def models(at_hub):
+    for name, files, _ in planted(MODELS):
+        at_hub.add(name, files)
+    at_hub.add("sweep/gated", healthy(1), gated="auto")
+    return at_hub
+
+
+def started(store):
+    return subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-c", START, "sweep", *OPTIONS, "--store", str(store)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heeding,  # noqa: PLW1509 - it sets three signals, and no more
+    )
+
+
+def ended(process):
+    _, said = process.communicate()
+    return process.returncode, said
+
+
+@pytest.fixture
+def undisturbed(models, tmp_path):
+    del models
+    store = tmp_path / "undisturbed.sqlite"
+    code, said = ended(started(store))
+    assert code == 3, said  # the gated one
+    assert said.count("41 models") == 2
+    return contents(store)
+
+
+def test_a_sweep_that_is_killed_anywhere_ends_with_the_same_store(models, undisturbed, tmp_path):
+    draw = random.Random(8)  # noqa: S311 - the same points in every run
+    store = tmp_path / "killed.sqlite"
+    kills = 0
+    for _ in range(8):
+        alarm = After(requests=draw.randrange(1, 45))
+        models.behave()
+        models.misbehave(fault=alarm)
+        process = started(store)
+        threading.Thread(target=lambda p=process, a=alarm: (p.wait(), a.event.set())).start()
+        alarm.event.wait()
+        process.send_signal(signal.SIGKILL)
+        kills += ended(process)[0] == -signal.SIGKILL
+    models.behave()
+    assert kills >= 3
+    assert ended(started(store))[0] == 3
+    assert contents(store) == undisturbed
+
+
+def test_what_was_audited_before_the_kill_is_not_asked_for_again(models, tmp_path):
+    store = tmp_path / "killed.sqlite"
+    alarm = After(requests=60)
+    models.misbehave(fault=alarm)
+    process = started(store)
+    alarm.event.wait()
+    process.kill()
+    ended(process)
+    models.behave()
+    with closing(sqlite3.connect(store)) as database:
+        kept = {model for (model,) in database.execute("SELECT model FROM outcomes")}
+    assert kept
+    models.reset_log()
+    assert ended(started(store))[0] == 3
+    paths = [record.path for record in models.log]
+    assert not [path for path in paths if any(f"/{name}/" in path for name in kept)]
+    assert "/api/models" not in paths  # the plan was frozen
+
+
+def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
+    alarm = After(requests=30)
+    models.misbehave(fault=alarm)
+    process = started(tmp_path / "interrupted.sqlite")
+    alarm.event.wait()
+    process.send_signal(signal.SIGINT)
+    code, said = ended(process)
+    assert code == 130
+    assert "the same command goes on from there" in said
+    assert "Traceback" not in said
+
+
+def test_the_processes_of_a_killed_sweep_end_by_themselves(models, tmp_path):
+    alarm = After(requests=30)
+    models.misbehave(fault=alarm)
+    store = tmp_path / "killed.sqlite"
+    process = started(store)
+    alarm.event.wait()
+    children = children_of(process.pid)
+    process.kill()
+    ended(process)  # its stderr, which they inherit, ends when the last of them has
+    assert children
+    assert not [pid for pid in children if is_at_work(pid)]
+
+
+def test_a_process_that_dies_is_replaced_and_takes_nothing_with_it(models, undisturbed, tmp_path):
+    alarm = After(requests=30)
+    models.misbehave(fault=alarm)
+    store = tmp_path / "one_died.sqlite"
+    process = started(store)
+    alarm.event.wait()
+    copies = [pid for pid in children_of(process.pid) if _command(pid) == _command(process.pid)]
+    assert len(copies) == 2  # they share its memory; the third child tracks what they share
+    os.kill(copies[0], signal.SIGKILL)
+    assert ended(process)[0] == 3
+    models.behave()
+    assert contents(store) == undisturbed
+
+
+def _command(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - no file
+        return file.read()
+
+
+def test_two_sweeps_of_one_store_end_with_the_store_of_one(models, undisturbed, tmp_path):
+    del models
+    store = tmp_path / "shared.sqlite"
+    both = [started(store) for _ in range(2)]
+    assert [ended(process)[0] for process in both] == [3, 3]
+    assert contents(store) == undisturbed
+
+
+def test_a_night_under_way_is_not_taken_over_by_another_selection(models, tmp_path):
+    store = tmp_path / "killed.sqlite"
+    alarm = After(requests=30)
+    models.misbehave(fault=alarm)
+    process = started(store)
+    alarm.event.wait()
+    process.kill()
+    ended(process)
+    other = [*OPTIONS, "--search", "m0"]
+    command = [sys.executable, "-c", START, "sweep", *other, "--store", str(store)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert 'under way for [{"author": "sweep"}], and not for' in done.stderr

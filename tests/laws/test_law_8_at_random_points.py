@@ -1,0 +1,15 @@
+"""Law 8, in short: tools/fuzz/stopped_sweeps.py stops as many sweeps as a night has time for."""
+
+import random
+
+import pytest
+from support.stopping import WAYS, Stopping
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_sweep_that_is_stopped_in_every_way_ends_with_the_store_of_one_left_alone(
+    seed, hub, hub_env, tmp_path
+):
+    draw = random.Random(seed)  # noqa: S311 - the same points in every run
+    ways = draw.sample(list(WAYS), len(WAYS))
+    assert Stopping(hub, tmp_path, hub_env).round(draw, ways) >= 1

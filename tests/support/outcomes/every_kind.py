@@ -1,0 +1,190 @@
+"""An outcome with a finding of each kind."""
+
+from support.outcomes.making import expected, row, stored
+
+from auditor.analytic import Role
+from auditor.checkpoint.snapshot import Fetched, Source
+from auditor.reconciler.findings import (
+    BadConfig,
+    BadHeader,
+    BadIndex,
+    BadQuantization,
+    BadSize,
+    CopyDiffers,
+    DisputedTensor,
+    Duplicate,
+    FormulaDisputed,
+    MatchedPair,
+    Mismatched,
+    Missing,
+    MissingComponent,
+    NewlyInitialized,
+    OtherWeights,
+    QuantizationData,
+    Renamed,
+    StoredBuffer,
+    TiedWeight,
+    Unexpected,
+    Unsafe,
+    Unused,
+    WrongDtype,
+    WrongTotal,
+)
+from auditor.reconciler.load_report import LoadReport, Mismatch
+from auditor.report import Expected, Observed, Report
+
+
+def every_kind():
+    """One finding of each kind, and one ignored.
+
+    45 stored - 50 expected = -5: missing -12, new -6, unexpected 7, unused 9, mis-shaped 2, behind
+    files -10, ignored 5.
+    """
+    return Report(
+        requested="someone/every-kind@v2",
+        model="someone/every-kind",
+        commit="0123456789abcdef0123456789abcdef01234567",
+        source=Source.HUB,
+        origin="read from the Hub",
+        declared=("BertForMaskedLM",),
+        target="BertModel",
+        model_type="bert",
+        expected=Expected(
+            origin="oracle", library="transformers 5.23.0", tensors=9, parameters=50, formula="50"
+        ),
+        observed=Observed(
+            files=2,
+            bytes=180,
+            tensors=14,
+            elements=45,
+            parameters=45,
+            trainable=40,
+            by_dtype=(("F16", 5), ("F32", 40)),
+        ),
+        modules=(
+            row("", 14, 45, 50, "differs", of=45),
+            row("encoder", 14, 45, 50, "differs", of=45),
+            *(row(f"encoder.{n}", 2, 6, 6, "equal", of=45) for n in (0, 1, 2, 10)),
+            row("encoder.3", 2, 2, 14, "missing", of=45),
+            row("encoder.4", 4, 19, 12, "differs", of=45),
+        ),
+        load_report=LoadReport(
+            missing=("encoder.3.bias", "encoder.3.weight"),
+            unexpected=("foo",),
+            mismatched=(Mismatch("encoder.4.bias", (6,), (4,)),),
+            raises="encoder.3.weight cannot be made of what is stored",
+        ),
+        in_memory={
+            "foo": ("foo",),
+            "encoder.3.bias": ("encoder.3.bias",),
+            "encoder.3.weight": ("encoder.3.weight",),
+            "encoder.1.gamma": ("encoder.1.weight",),
+            "encoder.4.bias": ("encoder.4.bias",),
+        },
+        findings=(
+            Unused(
+                tensors=(stored("pooler.weight", 3, 3),),
+                used_by=("BertForPreTraining", "BertModel"),
+                reason="BertForMaskedLM does not use it; BertForPreTraining and BertModel do",
+            ),
+            Missing(
+                tensors=(expected("encoder.3.bias", 4), expected("encoder.3.weight", 4, 2)),
+                reason="the declared class needs it and no file stores it",
+            ),
+            NewlyInitialized(
+                tensors=(expected("classifier.weight", 2, 3),), reason="only the target uses it"
+            ),
+            Unexpected(tensors=(stored("foo", 7),), reason="no class of this family has it"),
+            StoredBuffer(
+                tensors=(stored("position_ids", 1, 8, dtype="I64"),), reason="not learned"
+            ),
+            QuantizationData(tensors=(stored("encoder.4.scales", 2),), reason="scales of a weight"),
+            BadQuantization(
+                tensors=(stored("encoder.5.qweight", 2, 3, dtype="I32"),),
+                reason="qweight (2, 3) holds 32/4 x 2 = 16 inputs, the architecture has 24",
+            ),
+            Duplicate(
+                tensors=(stored("encoder.0.weight", 2, 3, file="b.safetensors"),),
+                of=("encoder.0.weight",),
+                reason="the same name is stored in a.safetensors as well",
+            ),
+            WrongDtype(
+                tensors=(stored("encoder.4.weight", 5, dtype="F16"),),
+                declared="F32",
+                reason="stored as F16, the config declares F32",
+            ),
+            Mismatched(
+                pairs=(
+                    MatchedPair(
+                        stored=stored("encoder.4.bias", 6), expected=expected("encoder.4.bias", 4)
+                    ),
+                ),
+                reason="stored as (6), the config implies (4)",
+            ),
+            Renamed(
+                pairs=(
+                    MatchedPair(
+                        stored=stored("encoder.1.gamma", 3),
+                        expected=expected("encoder.1.weight", 3),
+                    ),
+                ),
+                reason="an older name",
+            ),
+            TiedWeight(
+                tensors=(expected("decoder.weight", 2, 3, role=Role.TIED),),
+                to=("encoder.0.weight",),
+                reason="it shares the values of another tensor",
+            ),
+            OtherWeights(files=("pytorch_model.bin",), reason="not of the audited set"),
+            FormulaDisputed(
+                target="BertModel",
+                disputes=(
+                    DisputedTensor(
+                        name="encoder.0.weight",
+                        closed_form=expected("encoder.0.weight", 2, 3),
+                        oracle=None,
+                    ),
+                    DisputedTensor(
+                        name="encoder.10.weight",
+                        closed_form=expected("encoder.10.weight", 3, 2),
+                        oracle=expected("encoder.10.weight", role=Role.TIED, tied_to="foo"),
+                    ),
+                ),
+                reason="the closed form has them otherwise than transformers 5.23.0",
+            ),
+            BadHeader(
+                file="c.safetensors",
+                hidden=(expected("encoder.5.weight", 2, 5),),
+                reason="the header is not JSON",
+            ),
+            BadIndex(
+                file="model.safetensors.index.json",
+                tensors=("encoder.6.bias", "encoder.6.weight"),
+                reason="the index names them and no shard holds them",
+            ),
+            BadSize(file="a.safetensors", reason="8 + 100 + 180 bytes declared, 280 there"),
+            WrongTotal(
+                file="model.safetensors.index.json",
+                reason="total_parameters is 46, the shards hold 45 parameters: +1",
+            ),
+            BadConfig(file="config.json", reason="hidden_size is 0"),
+            Unsafe(
+                file="pytorch_model.bin",
+                reason="loading pytorch_model.bin would import posix.system('id')",
+                imports=("posix.system('id')",),
+            ),
+            MissingComponent(
+                file="model_index.json", folders=("vae",), reason="no file of it is there"
+            ),
+            CopyDiffers(
+                file="pytorch_model.bin",
+                reason="pytorch_model.bin lacks 1 tensor that the audited files have: 'a'",
+                tensors=("a",),
+            ),
+        ),
+        ignored=(Unexpected(tensors=(stored("bar", 5),), reason="no class of this family has it"),),
+        notes=("audited as BertModel, as asked",),
+        unchecked=("quant_type: not one we know",),
+        residual=0,
+        fetched=Fetched(requests=6, bytes=48_123, seconds=0.4179),
+    )

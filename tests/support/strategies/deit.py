@@ -1,0 +1,3 @@
+from support.strategies.vit import vit_values
+
+VALUES = {"deit": vit_values()}

@@ -1,0 +1,3 @@
+from support.strategies.t5 import t5_values
+
+VALUES = {"mt5": t5_values()}

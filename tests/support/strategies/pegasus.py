@@ -1,0 +1,3 @@
+from support.strategies.bart import towers
+
+VALUES = {"pegasus": towers()}

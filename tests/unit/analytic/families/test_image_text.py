@@ -1,0 +1,98 @@
+"""Images and text together: how the configs of two towers are read."""
+
+import pytest
+from support.bert_configs import config_of, refusal
+from support.published_configs import CLIP_BASE_32, SEVEN_BILLION
+
+from auditor.analytic import Role, catalogue
+from auditor.errors import CheckpointError, SourceError
+
+
+def test_older_clips_store_where_their_positions_are():
+    expected = catalogue.expect(CLIP_BASE_32, "CLIPModel")
+    legacy = {
+        tensor.name: tensor.shape for tensor in expected.tensors if tensor.role is Role.LEGACY
+    }
+    assert legacy == {
+        "text_model.embeddings.position_ids": (1, 77),
+        "vision_model.embeddings.position_ids": (1, 50),
+    }
+
+
+def test_clip_base_in_its_formula():
+    expected = catalogue.expect(CLIP_BASE_32, "CLIPModel")
+    assert expected.modules["text_model.encoder"].formula == "N_text*(12*D_text^2 + 13*D_text)"
+    assert expected.modules["text_projection"].formula == "D_text*projection_dim"
+
+
+def test_an_older_dict_beats_the_text_config_altogether():
+    values = {"model_type": "clip", "text_config": {"hidden_size": 64, "vocab_size": 7}}
+    older = config_of(**values, text_config_dict={"hidden_size": 16})
+    expected = catalogue.expect(older, "CLIPModel")
+    assert expected.modules["text_model.embeddings.token_embedding"] == (
+        49_408 * 16,
+        "V_text*D_text",
+    )
+    unsaid = config_of(**values, text_config_dict=None)
+    assert catalogue.expect(unsaid, "CLIPModel").parameters == (
+        catalogue.expect(config_of(**values), "CLIPModel").parameters
+    )
+
+
+def test_a_flat_config_and_a_nested_one_imply_the_same():
+    vision = {"depth": 1, "embed_dim": 32, "hidden_size": 3584}
+    target = "Qwen2VLForConditionalGeneration"
+    flat = config_of(model_type="qwen2_vl", **SEVEN_BILLION, vision_config=vision)
+    nested = config_of(model_type="qwen2_vl", text_config=SEVEN_BILLION, vision_config=vision)
+    assert catalogue.expect(flat, target).tensors == catalogue.expect(nested, target).tensors
+    assert "2*V*D + " in catalogue.expect(flat, target).formula
+    assert "2*V_text*D_text + " in catalogue.expect(nested, target).formula
+
+
+def test_a_head_is_tied_where_the_language_models_own_config_says_so():
+    target = "Qwen2VLForConditionalGeneration"
+    for text, role in ((True, Role.TIED), (False, Role.PARAMETER)):
+        config = config_of(model_type="qwen2_vl", text_config={"tie_word_embeddings": text})
+        (head,) = (t for t in catalogue.expect(config, target).tensors if t.name.startswith("lm_"))
+        assert head.role is role
+
+
+def test_a_head_cannot_share_what_a_language_model_calls_otherwise():
+    config = config_of(model_type="llava", text_config={"model_type": "gpt2"})
+    message = r"^tie_word_embeddings is true, but the model of text_config has no embed_tokens"
+    with pytest.raises(CheckpointError, match=message):
+        catalogue.expect(config, "LlavaForConditionalGeneration")
+    assert catalogue.expect(config, "LlavaModel").parameters
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "message"),
+    [
+        (
+            "LlavaModel",
+            {"vision_config": {"model_type": "no-such"}},
+            r"^no closed form is known for vision_config\.model_type 'no-such'$",
+        ),
+        (
+            "VisionEncoderDecoderModel",
+            {"decoder": {"model_type": "no-such"}},
+            r"^no closed form is known for decoder\.model_type 'no-such'$",
+        ),
+        (
+            "VisionEncoderDecoderModel",
+            {"decoder": {"model_type": "vit"}},
+            r"^no language model is known for decoder\.model_type 'vit'$",
+        ),
+    ],
+)
+def test_a_part_without_a_closed_form_is_named(target, values, message):
+    with pytest.raises(SourceError, match=message):
+        catalogue.expect(config_of(**values), target)
+
+
+def test_a_decoder_attends_to_a_width_that_the_encoder_has():
+    decoder = {"cross_attention_hidden_size": 24, "is_decoder": True, "add_cross_attention": True}
+    values = {"encoder": {"hidden_size": 48}, "decoder": decoder}
+    said = refusal("VisionEncoderDecoderModel", **values)
+    seen = "encoder.hidden_size 48 is what it attends to"
+    assert said == f"decoder.cross_attention_hidden_size is 24, and {seen}"

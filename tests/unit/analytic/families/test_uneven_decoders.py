@@ -1,0 +1,149 @@
+"""What the oracle cannot say of decoders whose layers differ: layers beyond, and refusals."""
+
+import re
+
+import pytest
+from support.bert_configs import config_of, refusal
+
+from auditor.analytic import Role, catalogue
+
+SMALL = {"vocab_size": 11, "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1}
+
+
+def beyond(target: str, **values: object) -> dict[str, tuple[int, ...]]:
+    tensors = catalogue.expect(config_of(**SMALL, **values), target).tensors
+    return {tensor.name: tensor.shape for tensor in tensors if tensor.role is Role.EXTRA}
+
+
+def test_deepseek_numbers_its_drafting_layers_on_after_its_own():
+    names = beyond(
+        "DeepseekV3ForCausalLM",
+        num_hidden_layers=2,
+        first_k_dense_replace=1,
+        n_routed_experts=1,
+        num_nextn_predict_layers=2,
+    )
+    assert {name.split(".")[2] for name in names} == {"2", "3"}
+    assert names["model.layers.2.eh_proj.weight"] == (8, 16)
+    assert names["model.layers.3.shared_head.head.weight"] == (11, 8)
+    assert {name.removeprefix("model.layers.2.").split(".")[0] for name in names} >= {
+        "embed_tokens",
+        "enorm",
+        "hnorm",
+        "eh_proj",
+        "shared_head",
+        "self_attn",
+        "mlp",
+        "input_layernorm",
+        "post_attention_layernorm",
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [
+        ("Qwen3_5ForCausalLM", {"mtp_num_hidden_layers": 1, "num_hidden_layers": 0, **SMALL}),
+        (
+            "Qwen3_5ForConditionalGeneration",
+            {"text_config": {"mtp_num_hidden_layers": 1, "num_hidden_layers": 0, **SMALL}},
+        ),
+    ],
+)
+def test_qwen_3_5_keeps_its_drafting_layers_beside_the_model(target, config):
+    """The names are those of a published index, but for its packing."""
+    tensors = catalogue.expect(config_of(**config), target).tensors
+    layer = {
+        "input_layernorm.weight",
+        "mlp.down_proj.weight",
+        "mlp.gate_proj.weight",
+        "mlp.up_proj.weight",
+        "post_attention_layernorm.weight",
+        "self_attn.k_norm.weight",
+        "self_attn.k_proj.weight",
+        "self_attn.o_proj.weight",
+        "self_attn.q_norm.weight",
+        "self_attn.q_proj.weight",
+        "self_attn.v_proj.weight",
+    }
+    assert {tensor.name for tensor in tensors if tensor.role is Role.EXTRA} == {
+        "mtp.fc.weight",
+        "mtp.norm.weight",
+        "mtp.pre_fc_norm_embedding.weight",
+        "mtp.pre_fc_norm_hidden.weight",
+        *(f"mtp.layers.0.{name}" for name in layer),
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "message"),
+    [
+        (
+            "DeepseekV3ForCausalLM",
+            {"num_nextn_predict_layers": 2**40},
+            r"^num_nextn_predict_layers 1099511627776 would imply 1,099,511,627,776 tensors; ",
+        ),
+        (
+            "Lfm2MoeForCausalLM",
+            {"num_hidden_layers": 2},
+            r"^layer_types is null; a list is needed$",
+        ),
+        (
+            "Lfm2ForCausalLM",
+            {"num_hidden_layers": 2, "layer_types": ["conv"]},
+            r"^layer_types has 1 items; 2 are needed$",
+        ),
+        (
+            "Qwen3_5ForCausalLM",
+            {"full_attention_interval": 0},
+            r"^full_attention_interval is 0; it has to be 1 or more$",
+        ),
+        (
+            "Gemma4ForCausalLM",
+            {"num_hidden_layers": 6, "num_kv_shared_layers": 1},
+            r"^num_kv_shared_layers 1 leaves no layer of some type to share with$",
+        ),
+        (
+            "Gemma4ForCausalLM",
+            {"num_hidden_layers": 1, "per_layer_config": {"0": {"head_dim": "4"}}},
+            r"^per_layer_config\.0\.head_dim is the string '4'; an integer is needed$",
+        ),
+        (
+            "Gemma4AudioModel",
+            {"subsampling_conv_channels": [8]},
+            r"^subsampling_conv_channels has 1 items; 2 are needed$",
+        ),
+    ],
+)
+def test_a_config_whose_layers_cannot_be_told_apart_is_refused(target, values, message):
+    assert catalogue.expect(config_of(**SMALL, num_hidden_layers=0, layer_types=[]), target)
+    assert re.match(message, refusal(target, **SMALL, **values))
+
+
+# google/gemma-4-E2B; the shapes are those in the header of its file.
+GEMMA_4_E2B = config_of(
+    model_type="gemma4",
+    text_config={
+        "vocab_size": 262144,
+        "hidden_size": 1536,
+        "intermediate_size": 6144,
+        "num_hidden_layers": 35,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 1,
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "num_kv_shared_layers": 20,
+        "use_double_wide_mlp": True,
+        "layer_types": [*["sliding_attention"] * 4, "full_attention"] * 7,
+    },
+)
+
+
+def test_gemma_4_is_twice_as_wide_where_it_shares_keys_and_stores_them_all_the_same():
+    expected = catalogue.expect(GEMMA_4_E2B, "Gemma4ForConditionalGeneration")
+    tensors = {tensor.name: tensor for tensor in expected.tensors}
+    for number in range(35):
+        layer = f"model.language_model.layers.{number}"
+        keys = tensors[f"{layer}.self_attn.k_proj.weight"]
+        assert keys.shape == (256 if (number + 1) % 5 else 512, 1536)
+        assert keys.role is (Role.PARAMETER if number < 15 else Role.EXTRA)
+        assert tensors[f"{layer}.mlp.up_proj.weight"].shape[0] == (6144 if number < 15 else 12288)

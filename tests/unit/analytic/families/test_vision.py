@@ -1,0 +1,124 @@
+"""What image models share: patches, stages, and what a backbone hands on."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.bert_configs import config_of, refusal
+
+from auditor.analytic import catalogue
+from auditor.errors import CheckpointError, SourceError
+
+MANY = [1] * 33
+
+
+def test_formulas_give_each_stage_the_place_of_its_sizes():
+    config = config_of(model_type="convnext", depths=[2, 5], hidden_sizes=[8, 16], num_stages=2)
+    expected = catalogue.expect(config, "ConvNextModel")
+    formulas = {prefix: formula for prefix, (_, formula) in expected.modules.items()}
+    assert formulas["encoder.stages.0.layers"] == "N[0]*(8*D[0]^2 + 58*D[0])"
+    assert formulas["encoder.stages.1.layers"] == "N[1]*(8*D[1]^2 + 58*D[1])"
+    assert formulas["encoder.stages.1.downsampling_layer"] == "4*D[0]*D[1] + 2*D[0] + D[1]"
+    keys = {symbol.letter: symbol.key for symbol in expected.legend}
+    assert (keys["N[1]"], keys["D[0]"]) == ("depths[1]", "hidden_sizes[0]")
+
+
+def test_a_stage_of_a_nested_config_has_its_place_behind_the_subscript():
+    inner = {"model_type": "resnet", "depths": [1], "hidden_sizes": [8]}
+    config = config_of(model_type="detr", backbone_config=inner)
+    expected = catalogue.expect(config, "DetrModel")
+    keys = {symbol.letter: symbol.key for symbol in expected.legend}
+    assert keys["D_backbone[0]"] == "backbone_config.hidden_sizes[0]"
+
+
+@given(st.integers(0, 3), st.sets(st.integers(0, 3), min_size=1).map(sorted))
+def test_a_backbone_is_told_what_to_hand_on_in_three_ways(missing, chosen):
+    names = ["stem", "stage1", "stage2", "stage3"]
+    config = {"model_type": "convnext", "depths": [1] * 3, "hidden_sizes": [2, 4, 6]}
+    config |= {"num_stages": 3 - missing}
+    told = [
+        {"out_features": [names[number] for number in chosen]},
+        {"out_indices": chosen},
+        {"out_indices": [number - len(names) for number in chosen]},
+    ]
+    expected = [catalogue.expect(config_of(**config, **way), "ConvNextBackbone") for way in told]
+    assert expected[0].tensors == expected[1].tensors == expected[2].tensors
+    norms = {name.split(".")[1] for name in expected[0].modules if "norms." in name}
+    assert norms == {names[number] for number in chosen}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"depths": MANY}, r"^depths has 33 items; 1 to 32 are needed$"),
+        ({"num_heads": [3, 6]}, r"^num_heads has 2 items; 4 to 32 are needed$"),
+        ({"mlp_ratio": -1.0}, r"^intermediate\.dense\.weight would have a negative size: "),
+        ({"out_features": ["stage5"]}, r"^out_features has 'stage5'; there are 4 stages$"),
+        ({"out_features": "stage1"}, r"^out_features is .*a list is needed$"),
+        ({"out_indices": [1, 5]}, r"^out_indices goes to 5; there are 4 stages$"),
+        ({"out_indices": [-6]}, r"^out_indices goes to -6; there are 4 stages$"),
+    ],
+)
+def test_a_list_that_does_not_fit_the_stages_is_named(values, message):
+    catalogue.expect(config_of(model_type="swin"), "SwinBackbone")
+    assert re.match(message, refusal("SwinBackbone", model_type="swin", **values))
+
+
+def test_stages_whose_layers_are_too_many_together_are_refused():
+    values = {"model_type": "segformer", "depths": [3_000] * 4}  # three times 22 names, and 18
+    with pytest.raises(CheckpointError, match=r"^the config would imply 252,000 tensors; 100,0"):
+        catalogue.expect(config_of(**values), "SegformerModel")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"backbone": "resnet50d"}, r"^no closed form is known for backbone 'resnet50d' of timm$"),
+        (
+            {"backbone_config": {"model_type": "timm_backbone", "backbone": "x"}},
+            r"^no closed form is known for backbone_config\.backbone 'x' of timm$",
+        ),
+        (
+            {"backbone_config": {"model_type": "swin"}},
+            r"^no closed form is known for DETR with a backbone 'swin'$",
+        ),
+    ],
+)
+def test_a_detector_whose_backbone_is_not_known_is_not_audited(values, message):
+    catalogue.expect(config_of(model_type="detr", backbone="resnet50.a1_in1k"), "DetrModel")
+    with pytest.raises(SourceError, match=message):
+        catalogue.expect(config_of(model_type="detr", **values), "DetrModel")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"backbone_config": {"model_type": "resnet"}},
+            r"^backbone_config\.out_features hands on 1 stages; 3 are needed$",
+        ),
+        (
+            {"encoder_attention_heads": 4},
+            r"^H \+ D = 260 channels cannot be normed in groups of 8$",
+        ),
+        ({"position_embedding_type": "none"}, r"^position_embedding_type is neither sine nor"),
+    ],
+)
+def test_a_mask_head_that_cannot_be_built_says_why(values, message):
+    assert not refusal("DetrForSegmentation", model_type="detr")
+    assert re.match(message, refusal("DetrForSegmentation", model_type="detr", **values))
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "convolutions", "widest"),
+    [("resnet18", 8, 20, 512), ("resnet34", 16, 36, 512), ("resnet101", 33, 104, 2048)],
+)
+def test_a_resnet_of_timm_has_the_convolutions_of_its_name(name, layers, convolutions, widest):
+    """ResNet-34 has 33 and a classifier, which a backbone lacks; the shortcuts come on top."""
+    tensors = catalogue.expect(config_of(model_type="detr", backbone=name), "DetrModel").tensors
+    shapes = {tensor.name: tensor.shape for tensor in tensors if "backbone" in tensor.name}
+    kernels = [name for name, shape in shapes.items() if len(shape) == 4]
+    assert len([name for name in kernels if name.endswith("conv1.weight")]) == layers + 1
+    assert len(kernels) == convolutions
+    assert max(shape[0] for shape in shapes.values() if shape) == widest

@@ -1,0 +1,253 @@
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.bert_configs import CLASSES, bert_values, config_of, refusal
+from support.formulas import evaluate
+
+from auditor.analytic import Config, Role, Symbol, catalogue, families
+from auditor.analytic.blocks import LayerNorm, Linear, Module, Submodel, module
+from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
+from auditor.analytic.families.bert import BERT
+from auditor.analytic.target import choose
+from auditor.errors import CheckpointError, SourceError
+
+
+@given(st.sampled_from(CLASSES), bert_values())
+def test_the_formula_counts_what_the_names_enumerate(target, values):
+    expected = catalogue.expect(config_of(**values), target)
+    learned = sum(t.elements for t in expected.tensors if t.role is Role.PARAMETER)
+    assert expected.parameters == learned == evaluate(expected.formula, expected.legend)
+    for parameters, formula in expected.modules.values():
+        assert parameters == evaluate(formula, expected.legend)
+
+
+@given(st.sampled_from(CLASSES), bert_values())
+def test_the_legend_explains_every_letter_and_no_other(target, values):
+    expected = catalogue.expect(config_of(**values), target)
+    printed = [symbol for symbol in expected.legend if symbol.formula is None]
+    assert [symbol.letter for symbol in printed] == sorted(
+        {symbol.letter for symbol in printed}, key=expected.formula.index
+    )
+    for symbol in expected.legend:
+        if symbol.formula is not None:
+            assert evaluate(symbol.formula, printed) == symbol.value
+        if symbol.key != "num_labels":
+            assert symbol.default == (symbol.key not in values)
+            assert symbol.value == values.get(symbol.key, BERT.defaults[symbol.key])
+
+
+def test_a_feed_forward_width_is_written_as_a_multiple_of_the_width_where_it_is_one():
+    F = Symbol(letter="F", key="intermediate_size", value=3072, default=True, formula="4*D")
+    expected = catalogue.expect(config_of(), "BertModel")
+    assert expected.legend[-1] == F
+    assert expected.modules["encoder.layer.7"].formula == "12*D^2 + 13*D"
+
+    expected = catalogue.expect(config_of(intermediate_size=3000), "BertModel")
+    assert F._replace(value=3000, default=False, formula=None) in expected.legend
+    assert expected.modules["encoder.layer.7"].formula == "4*D^2 + 2*D*F + 9*D + F"
+
+
+def test_letters_that_formulas_do_without_stand_in_the_legend_in_one_order():
+    expected = catalogue.expect(Config(values={"model_type": "bart"}), "BartModel")
+    assert [one.letter for one in expected.legend if one.formula] == ["F", "F_decoder"]
+
+
+def test_a_feed_forward_width_of_a_part_is_a_multiple_of_the_whole_models_width():
+    values = {"d_model": 8, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    widths = {"encoder_ffn_dim": 32, "decoder_ffn_dim": 16}
+    expected = catalogue.expect(config_of(**values, **widths), "BartModel")
+    assert {symbol.letter: symbol.formula for symbol in expected.legend if symbol.formula} == {
+        "F": "4*D",
+        "F_decoder": "2*D",
+    }
+    assert expected.modules["encoder.layers"].formula == "N*(12*D^2 + 13*D)"
+    assert expected.modules["decoder.layers"].formula == "N_decoder*(12*D^2 + 17*D)"
+
+
+def test_defaults_are_listed_only_where_the_expectation_rests_on_them():
+    values = {"vocab_size": 9, "hidden_size": 12, "max_position_embeddings": 5, "id2label": {}}
+    assert catalogue.expect(config_of(**values), "BertForTokenClassification").defaults == (
+        "add_cross_attention",
+        "intermediate_size",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "type_vocab_size",
+    )
+    assert "num_labels" in catalogue.expect(config_of(), "BertForTokenClassification").defaults
+    assert "num_labels" not in catalogue.expect(config_of(), "BertModel").defaults
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"hidden_size": 770},
+            r"^hidden_size 770 is not a multiple of num_attention_heads 12: 770 = 64 \* 12 \+ 2$",
+        ),
+        (
+            {"num_attention_heads": 0},
+            r"^hidden_size 768 cannot be divided by num_attention_heads 0$",
+        ),
+        ({"add_cross_attention": True}, r"^add_cross_attention is true, and is_decoder is not$"),
+        (
+            {"num_hidden_layers": 10**9},
+            r"^num_hidden_layers 1000000000 would imply 16,000,000,000 tensors; 100,000 are",
+        ),
+    ],
+)
+def test_a_config_that_implies_no_model_is_the_checkpoints_fault(values, message):
+    assert re.match(message, refusal("BertModel", **values))
+
+
+def test_a_size_below_nothing_is_the_checkpoints_fault():
+    values = {"image_size": 4, "patch_size": 16, "window_size": 0, "num_hidden_layers": 1}
+    config = Config(values={"model_type": "sam_vision_model", **values})
+    message = r"^attn\.rel_pos_h would have a negative size: \(2\*floor\(.*\) - 1 = -1, D/H = 64\)$"
+    with pytest.raises(CheckpointError, match=message):
+        catalogue.expect(config, "SamVisionModel")
+
+
+@pytest.fixture
+def registry(monkeypatch) -> dict[object, object]:
+    """A copy of the registry that a test may add to; everything is imported before."""
+    catalogue.names()
+    copy = dict(catalogue._ARCHITECTURES)  # noqa: SLF001 - there is no public way to add and undo
+    monkeypatch.setattr(catalogue, "_ARCHITECTURES", copy)
+    monkeypatch.setattr(catalogue, "_TYPES", dict(catalogue._TYPES))  # noqa: SLF001 - as above
+    return copy
+
+
+@pytest.mark.usefixtures("registry")
+def test_two_keys_that_share_a_letter_are_the_family_authors_fault():
+    @catalogue.architecture("BertBoth", BERT)
+    def both(c: Config) -> Module:
+        return module(a=LayerNorm(c.dim("num_experts")), b=LayerNorm(c.dim("num_local_experts")))
+
+    assert catalogue.siblings("bert")[-1] == "BertBoth"
+    with pytest.raises(ValueError, match=r"^num_.*experts and num_.*experts would both be E in"):
+        catalogue.expect(config_of(num_experts=2, num_local_experts=3), "BertBoth")
+    assert both(config_of(num_experts=2, num_local_experts=3))
+
+
+@pytest.mark.usefixtures("registry")
+def test_letters_of_two_configs_in_one_formula_are_told_apart_by_a_subscript():
+    @catalogue.architecture("BertTowers", BERT)
+    def towers(c: Config) -> Module:
+        text = catalogue.base_model(c.nested("text_config"), "llama")
+        return module(
+            image=Linear(c.dim("hidden_size"), c.dim("intermediate_size"), bias=False),
+            text=Submodel(text),
+        )
+
+    inner = {"hidden_size": 6, "intermediate_size": 18, "num_hidden_layers": 1, "vocab_size": 7}
+    values = {"text_config": {"num_attention_heads": 2, **inner}, "hidden_size": 4}
+    expected = catalogue.expect(config_of(**values, intermediate_size=8), "BertTowers")
+    assert expected.formula == "V_text*D_text + N_text*(13*D_text^2 + 2*D_text) + 2*D^2 + D_text"
+    assert evaluate(expected.formula, expected.legend) == expected.parameters
+    assert {symbol.letter: symbol.formula for symbol in expected.legend if symbol.formula} == {
+        "F": "2*D",
+        "F_text": "3*D_text",
+    }
+    assert "text_config.mlp_bias" in expected.defaults
+    assert expected.tensors[1].name == "text.embed_tokens.weight"
+    unknown = config_of(text_config={"model_type": "no-such"})
+    with pytest.raises(SourceError, match=r"is known for text_config\.model_type 'no-such'$"):
+        catalogue.expect(unknown, "BertTowers")
+    assert towers(config_of(**values, intermediate_size=8).of(BERT))
+
+
+@pytest.mark.usefixtures("registry")
+def test_of_a_class_that_two_model_types_have_the_configs_own_is_taken():
+    other = replace(BERT, model_type="llama", prefix="other")
+    for family in (BERT, other):
+        catalogue.architecture("BertTwo", family)(lambda _config: module(a=LayerNorm(3)))
+    assert catalogue.types("BertTwo") == ("bert", "llama")
+    for values, prefix in (({}, "bert"), ({"model_type": "llama"}, "other")):
+        assert catalogue.expect(config_of(**values), "BertTwo").prefix == prefix
+    choice = choose(config_of(model_type="llama", architectures=["BertTwo"]), None, catalogue)
+    assert (choice.target, choice.model_type) == ("BertTwo", "llama")
+    with pytest.raises(CheckpointError, match=r"BertTwo, which is bert or llama, but .* 'gpt2'$"):
+        choose(config_of(model_type="gpt2", architectures=["BertTwo"]), None, catalogue)
+
+
+def test_an_older_name_of_a_class_stands_for_todays():
+    config = config_of(architectures=["LLaMAForCausalLM"], model_type="llama")
+    choice = choose(config, None, catalogue)
+    assert (choice.target, choice.declared) == ("LlamaForCausalLM", "LlamaForCausalLM")
+    assert choice.notes == ("'LLaMAForCausalLM' is an older name of LlamaForCausalLM",)
+    assert catalogue.expect(config, "LLaMAForCausalLM").target == "LlamaForCausalLM"
+    assert (
+        choose(config_of(model_type="llama"), "LLaMAForCausalLM", catalogue).target
+        == "LlamaForCausalLM"
+    )
+
+
+def test_every_older_name_leads_to_a_class_or_a_type_that_is_known():
+    assert all(catalogue.known(name) for name in OLD_CLASSES.values())
+    assert not {*OLD_CLASSES} & {*catalogue.names()}
+    assert {*OLD_TYPES.values()} <= {*FILES}
+
+
+def test_every_file_of_families_is_in_the_index_and_has_what_the_index_says(registry):
+    package = Path(families.__file__).parent
+    files = {path.stem for path in package.glob("*.py") if not path.stem.startswith("_")}
+    assert files == set(FILES.values())
+    for model_type, file in FILES.items():
+        assert catalogue.siblings(model_type)
+        assert catalogue.base_class(model_type) == catalogue.siblings(model_type)[0]
+        assert f"auditor.analytic.families.{file}" in sys.modules
+    assert {model_type for model_type, _ in registry} == set(FILES)
+
+
+def test_every_class_is_found_by_its_name_alone(monkeypatch):
+    pairs = [(each, name) for each in catalogue.model_types() for name in catalogue.siblings(each)]
+    asked: list[str] = []
+    monkeypatch.setattr(catalogue, "import_module", asked.append)
+    for model_type, name in pairs:
+        asked.clear()
+        assert model_type in catalogue.types(name)
+        assert f"auditor.analytic.families.{FILES[model_type]}" in asked
+
+
+def test_one_family_is_imported_and_not_all():
+    program = (
+        "import sys, auditor.analytic as a; a.catalogue.expect(a.Config(values={}), 'BertModel');"
+        "print(sorted(m for m in sys.modules if '.families.' in m and '.families._' not in m))"
+    )
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "['auditor.analytic.families.bert']\n"
+
+
+def test_a_class_has_one_closed_form():
+    with pytest.raises(ValueError, match=r"^BertModel of bert has a closed form already$"):
+        catalogue.architecture("BertModel", BERT)(lambda _config: pytest.fail("never built"))
+
+
+def test_the_catalogue_knows_its_classes_by_name_and_by_family():
+    assert catalogue.names() == tuple(sorted(catalogue.names()))
+    assert catalogue.known("BertModel")
+    assert not catalogue.known("BertModelX")
+    assert catalogue.siblings("bert")[0] == catalogue.base_class("bert") == "BertModel"
+    assert len(catalogue.siblings("bert")) == 9
+    assert catalogue.siblings("no such type") == ()
+    assert {catalogue.types(name) for name in catalogue.siblings("bert")} == {("bert",)}
+
+
+def test_a_closed_form_needs_no_library_of_models():
+    program = (
+        "import sys, auditor.analytic as a; a.catalogue.expect(a.Config(values={}), 'BertModel');"
+        "print([m for m in ('torch', 'transformers', 'pandas', 'huggingface_hub', 'numpy')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,158 @@
+"""What transformers' config classes declare, held to the installed library."""
+
+import json
+from dataclasses import fields
+from functools import cache
+
+import pytest
+import rebuild_config_classes
+from huggingface_hub.dataclasses import type_validator
+from huggingface_hub.errors import StrictDataclassFieldValidationError
+from hypothesis import given
+from hypothesis import strategies as st
+from support.bert_configs import refusal
+
+from auditor.analytic.config_classes import (
+    ConfigFault,
+    Settled,
+    library,
+    of_model_type,
+    settle,
+    worded,
+)
+from auditor.analytic.config_classes.declarations import of_name
+from auditor.analytic.config_classes.faults import Blame, folded
+from auditor.analytic.config_classes.field_types import fits, needed
+
+# What shapes no tensor is not worked out: of labels only how many there are is kept.
+LEFT = {"id2label", "label2id", "eos_token_id", "full_attn_idxs", "time_step_rank"}
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.floats()
+    | st.sampled_from(["", "a", "mean"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=4,
+)
+
+
+@cache
+def declared() -> dict[str, object]:
+    """Each type that a field has, as the file writes it, and as Python has it."""
+    classes = dict(rebuild_config_classes._classes())  # noqa: SLF001 - the program's own list
+    return {
+        rebuild_config_classes._kind(field, {}): field.type  # noqa: SLF001 - as the file writes it
+        for found in classes.values()
+        for field in fields(found)
+    }
+
+
+@pytest.mark.oracle
+def test_the_file_is_what_the_installed_library_declares():
+    text = rebuild_config_classes.text(rebuild_config_classes.rebuilt())
+    assert rebuild_config_classes.FILE.read_text() == text
+
+
+@pytest.mark.oracle
+@given(value=JSON, data=st.data())
+def test_a_value_fits_a_field_where_huggingface_hub_takes_it(value, data):
+    written = data.draw(st.sampled_from(sorted(declared())))
+    try:
+        type_validator("key", value, declared()[written])
+    except (StrictDataclassFieldValidationError, TypeError):
+        taken = False
+    else:
+        taken = True
+    assert fits(library().kinds[written], value) is taken
+
+
+def test_every_type_can_be_said():
+    for written, kind in library().kinds.items():
+        assert needed(kind) != "nothing" or not written
+
+
+def test_one_line_of_the_file_is_one_class():
+    assert of_name("NoSuchConfig") is None
+    assert of_model_type("no-such-type") is None
+    bert = of_model_type("bert")
+    assert bert is not None
+    assert (bert.name, bert.fields["hidden_size"]) == ("BertConfig", ("int", 768))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("model_type", sorted(library().class_names))
+def test_an_empty_config_is_completed_as_its_class_completes_it(model_type):
+    from transformers import CONFIG_MAPPING  # noqa: PLC0415 - seconds
+
+    theirs = CONFIG_MAPPING[model_type].from_dict({})
+    theirs.allow_global_per_layer_attribute_access = True  # of layers that differ, too
+    kind = of_model_type(model_type)
+    assert kind is not None
+    settled = settle(kind, {})
+    assert not settled.faults
+    assert settled.labels == theirs.num_labels
+    for key, value in settled.values.items():
+        inside = isinstance(value, Settled) or key in kind.parts
+        if not inside and key not in LEFT and not key.startswith("_"):
+            assert as_json(value) == as_json(getattr(theirs, key)), key
+
+
+def as_json(value: object) -> object:
+    return json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    ("values", "reasons"),
+    [
+        ({"hidden_size": "64"}, ["hidden_size is the string '64', expected an integer"]),
+        ({"use_cache": "yes"}, ["use_cache is the string 'yes', expected true or false"]),
+        ({"id2label": []}, ["id2label is a list, expected "]),
+        (
+            {"use_cache": 1, "is_decoder": 0},
+            ["is_decoder is 0, expected true or false", "use_cache is 1, expected true or false"],
+        ),
+    ],
+)
+def test_every_value_of_a_wrong_type_is_named(values, reasons):
+    kind = of_model_type("bert")
+    assert kind is not None
+    found = sorted(fault.reason for fault in settle(kind, values).faults)
+    assert len(found) == len(reasons)
+    assert all(fault.startswith(reason) for fault, reason in zip(found, reasons, strict=True))
+
+
+def test_one_cause_is_one_fault_and_a_thousand_are_bounded():
+    first, again, other = (
+        ConfigFault("a", ("k",)),
+        ConfigFault("b", ("k",)),
+        ConfigFault("c", ("k", "l")),
+    )
+    assert folded([first, again, other]) == (first, other)
+    assert len(folded(ConfigFault(str(n), (str(n),)) for n in range(1000))) == 32
+    many = {f"key_{n}_token_id": n for n in range(1000)}
+    assert refusal("BertModel", model_type="bert", **many, vocab_size="x").count("\n") < 32
+
+
+def test_a_list_without_end_is_not_written_out():
+    types = [[["global"] * 1000, 10**9]] * 100
+    assert "more than 100,000 layers" in refusal("GPTNeoModel", attention_types=types)
+    names = [f"stage{number}" for number in range(50_000)]
+    said = refusal("ResNetBackbone", depths=[1] * 50_000, out_features=[*names, "none"])
+    assert "out_features: expected names of stages" in said
+
+
+def test_who_refuses_is_said():
+    fault = ConfigFault("pad_token_id is 9", ("pad_token_id",))
+    name = library().short
+    assert worded(fault, "BertModel") == f"pad_token_id is 9: {name} cannot build BertModel"
+    of_library = fault._replace(blame=Blame.LIBRARY)
+    assert worded(of_library, "BertModel") == f"{name} refuses it: pad_token_id is 9"
+    assert worded(fault._replace(blame=Blame.CONFIG), "BertModel") == "pad_token_id is 9"
+
+
+def test_the_first_line_says_of_which_library_it_is():
+    head = json.loads(rebuild_config_classes.FILE.read_text().partition("\n")[0])
+    assert head["library"] == library().name
+    assert library().name.startswith(library().short)

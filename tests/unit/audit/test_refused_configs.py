@@ -1,0 +1,104 @@
+"""A config that transformers refuses is a finding beside the comparison, end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.bad_input.making import CONFIG, TENSORS, WEIGHTS, whole
+from support.builders import safetensors_bytes
+from support.checkpoints import TINY
+
+import auditor
+from auditor import Report, Unaudited
+from auditor.reconciler.findings import BadConfig, Missing
+
+CANNOT = "transformers 5.23 cannot build BertModel"
+
+
+def says(folder: Path, **changes: object) -> str:
+    values = {"architectures": ["BertModel"], **TINY, **changes}
+    (folder / CONFIG).write_text(json.dumps(values))
+    return str(folder)
+
+
+def reasons(outcome: Report | Unaudited) -> list[str]:
+    return [one.reason for one in outcome.findings if isinstance(one, BadConfig)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"pad_token_id": 11},
+            f"pad_token_id is 11, and the embedding has rows 0 to 10: {CANNOT}",
+        ),
+        (
+            {"hidden_act": "gleu"},
+            f"hidden_act is the string 'gleu', which is not an activation: {CANNOT}",
+        ),
+        (
+            {"hidden_dropout_prob": 7},
+            f"hidden_dropout_prob is 7, and a dropout is a number from 0 to 1: {CANNOT}",
+        ),
+        (
+            {"use_cache": "yes"},
+            "transformers 5.23 refuses it: use_cache is the string 'yes', expected true or false",
+        ),
+        (
+            {"layer_types": ["full_attention"] * 6},
+            "transformers 5.23 refuses it: layer_types has 6 entries, and num_hidden_layers is 2",
+        ),
+    ],
+)
+def test_the_config_is_named_and_the_weights_are_compared_all_the_same(tmp_path, changes, reason):
+    folder = whole(tmp_path / "model")
+    report = auditor.audit(says(folder, **changes))
+    assert isinstance(report, Report)
+    assert (report.verdict, report.residual, reasons(report)) == ("findings", 0, [reason])
+    assert [one for one in report.findings if one.severity == "error"] == [
+        BadConfig(file=CONFIG, reason=reason)
+    ]
+    assert report.load_report is not None
+    assert report.load_report.raises == reason
+    rest = dict(list(TENSORS.items())[1:])
+    (folder / WEIGHTS).write_bytes(safetensors_bytes(rest))
+    report = auditor.audit(says(folder, **changes))
+    assert any(isinstance(one, Missing) for one in report.findings)
+    assert reasons(report) == [reason]
+
+
+def test_all_faults_are_reported_where_nothing_follows_from_the_config_either(tmp_path):
+    folder = whole(tmp_path / "model")
+    report = auditor.audit(says(folder, hidden_size=None, use_cache=1, is_decoder="no"))
+    assert isinstance(report, Report)
+    assert report.residual is None
+    found = {reason.removeprefix("transformers 5.23 refuses it: ") for reason in reasons(report)}
+    assert {reason.partition(" ")[0] for reason in found} == {
+        "hidden_size",
+        "use_cache",
+        "is_decoder",
+    }
+
+
+def test_a_config_that_says_so_a_thousand_times_is_bounded(tmp_path):
+    folder = whole(tmp_path / "model")
+    odd = {key: [] for key in ("use_cache", "is_decoder", "layer_norm_eps", "pad_token_id")}
+    per_layer = {"rope_parameters": {str(number): {"rope_type": "?"} for number in range(5000)}}
+    report = auditor.audit(says(folder, **odd, **per_layer))
+    assert 4 <= len(reasons(report)) <= 32
+    assert all(len(reason) < 400 and "\n" not in reason for reason in reasons(report))
+
+
+def test_what_faults_weights_of_an_unknown_layout_have_is_said_too(tmp_path):
+    folder = whole(tmp_path / "model")
+    packed = {"quantization_config": {"quant_method": "zipnn"}}
+    outcome = auditor.audit(says(folder, pad_token_id=11, **packed))
+    assert isinstance(outcome, Unaudited)
+    assert reasons(outcome) == [f"pad_token_id is 11, and the embedding has rows 0 to 10: {CANNOT}"]
+
+
+def test_a_repositorys_own_class_need_not_suit_transformers_config_class(tmp_path):
+    folder = whole(tmp_path / "model")
+    own = {"auto_map": {"AutoModel": "modeling.BertModel"}}
+    assert reasons(auditor.audit(says(folder, hidden_act="own", alibi=True, **own))) == []
+    assert len(reasons(auditor.audit(says(folder, hidden_act="own")))) == 1

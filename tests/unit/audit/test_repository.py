@@ -1,0 +1,480 @@
+"""Repositories of several models, end to end: from a folder, from a Hub, from a snapshot."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from support.builders import safetensors_bytes
+from support.hub import Hub, ServerError
+from support.pipelines import (
+    BERT,
+    CLIP,
+    DIFFUSION,
+    INDEX,
+    UNET,
+    UNET_TENSORS,
+    VAE,
+    VAE_TENSORS,
+    asked,
+    encoders,
+    kinds,
+    model,
+    parts,
+    sentence,
+    stable_diffusion,
+    tensors,
+    text,
+    under,
+    verdicts,
+    written,
+)
+
+import auditor
+from auditor import Reason, Report, Unaudited, UsageError
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import Fetched
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.cli.console import FailOn, exit_code
+from auditor.downloader import fetch
+from auditor.formats import as_json
+from auditor.reconciler.findings import (
+    BadConfig,
+    Missing,
+    MissingComponent,
+    OtherWeights,
+    Severity,
+    Unexpected,
+)
+from auditor.reconciler.ignore import Ignore
+
+SCHEMA = Path(as_json.__file__).parent / "report.schema.json"
+
+
+# --- a whole and its parts --------------------------------------------------------------------
+
+
+def test_a_pipeline_of_known_classes_is_clean(tmp_path: Path) -> None:
+    report = auditor.audit(written(tmp_path, encoders()))
+    assert isinstance(report, Report)
+    assert (report.target, report.verdict, report.residual) == ("TwoEncoders", "clean", 0)
+    assert verdicts(report) == {"text_encoder": "clean", "text_encoder_2": "clean"}
+    assert [part.target for part in report.parts] == ["CLIPTextModel", "BertModel"]
+    assert report.expected.parameters == sum(part.expected.parameters for part in report.parts)
+    assert exit_code(report, FailOn.WARNING) == 0
+
+
+def test_classes_of_diffusers_are_tallied_and_said_to_be_unreconciled(tmp_path: Path) -> None:
+    outcome = auditor.audit(written(tmp_path, stable_diffusion()))
+    assert isinstance(outcome, Unaudited)
+    assert (outcome.reason, outcome.target) == (
+        Reason.UNKNOWN_ARCHITECTURE,
+        "StableDiffusionPipeline",
+    )
+    assert verdicts(outcome) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
+    unet = parts(outcome)["unet"]
+    assert (unet.target, unet.observed.parameters) == ("UNet2DConditionModel", 3 * 4 * 9 + 3)
+    assert (outcome.expected, outcome.findings) == (None, ())
+    assert any("unet" in line and "not reconciled" in line for line in outcome.unchecked)
+    assert [exit_code(outcome, fail_on) for fail_on in FailOn] == [3, 3, 3]
+
+
+SPOILT = {
+    "stray": ("F32", (2,)),
+    **{name: one for name, one in tensors(CLIP).items() if not name.endswith("fc1.bias")},
+}
+
+
+def test_a_spoilt_component_is_named_in_its_own_part(tmp_path: Path) -> None:
+    files = stable_diffusion(text_encoder=model(CLIP, SPOILT))
+    report = auditor.audit(written(tmp_path, files))
+    assert isinstance(report, Report)
+    assert (report.verdict, report.findings) == ("findings", ())
+    encoder = parts(report)["text_encoder"]
+    assert kinds(encoder) == [Missing, Unexpected]
+    assert encoder.observed.by_file[0].name == "text_encoder/model.safetensors"
+    assert encoder.residual == 0
+    assert [exit_code(report, fail_on) for fail_on in FailOn] == [1, 1, 3]
+
+
+def test_ignored_findings_of_a_part_leave_the_verdict_of_the_whole(tmp_path: Path) -> None:
+    files = encoders(text_encoder=model(CLIP, {**tensors(CLIP), "stray": ("F32", (2,))}))
+    folder = written(tmp_path, files)
+    assert auditor.audit(folder).verdict == "findings"
+    report = auditor.audit(folder, ignore=(Ignore.parse("unexpected:stray"),))
+    assert (report.verdict, report.residual) == ("clean", 0)
+
+
+def test_a_declared_component_that_is_not_there_is_a_finding_of_the_whole(tmp_path: Path) -> None:
+    report = auditor.audit(written(tmp_path, stable_diffusion(vae={})))
+    assert isinstance(report, Report)
+    assert kinds(report) == [MissingComponent]
+    assert report.findings[0].names == ("vae",)
+    assert "declares AutoencoderKL of diffusers in vae" in report.findings[0].reason
+
+
+def test_a_component_that_lost_its_weights_is_one_too(tmp_path: Path) -> None:
+    files = encoders(text_encoder={"config.json": text(CLIP)})
+    report = auditor.audit(written(tmp_path, files))
+    assert kinds(report) == [MissingComponent]
+    assert "there are no weights in it" in report.findings[0].reason
+    lost = parts(report)["text_encoder"]
+    assert isinstance(lost, Unaudited)
+    assert (lost.reason, lost.expected.parameters) == (Reason.NO_WEIGHTS, 1376)
+
+
+def test_a_component_without_weights_by_nature_is_no_part(tmp_path: Path) -> None:
+    outcome = auditor.audit(written(tmp_path, stable_diffusion()))
+    assert {"scheduler", "tokenizer"}.isdisjoint(parts(outcome))
+    assert kinds(outcome) == []
+
+
+def test_weights_in_a_folder_that_no_component_names_stand_beside_and_are_not_opened(
+    tmp_path: Path,
+) -> None:
+    stray = under("old_unet", model(UNET, name=DIFFUSION, stored=UNET_TENSORS))
+    files = stable_diffusion() | stray | {"v1-5-pruned.safetensors": b""}
+    outcome = auditor.audit(written(tmp_path, files))
+    assert kinds(outcome) == [OtherWeights, OtherWeights]
+    names = {finding.reason: finding.names for finding in outcome.findings}
+    assert names["a model in a folder of its own; it was not opened"] == (f"old_unet/{DIFFUSION}",)
+    assert "old_unet" not in parts(outcome)
+
+
+def test_a_component_whose_weights_have_no_known_name_is_said_to_be_unread(tmp_path: Path) -> None:
+    files = stable_diffusion(unet={"config.json": text(UNET), "model.onnx": b""})
+    files["vae/other.bin"] = b""
+    del files[f"vae/{DIFFUSION}"], files["vae/config.json"]
+    outcome = auditor.audit(written(tmp_path, files))
+    assert verdicts(outcome) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
+    unet = parts(outcome)["unet"]
+    assert isinstance(unet, Unaudited)
+    assert unet.reason is Reason.NO_SAFETENSORS
+    assert "'unet/model.onnx'" in unet.detail
+
+
+def test_a_sharded_component_is_read_through_its_index(tmp_path: Path) -> None:
+    stored = list(tensors(CLIP).items())
+    shards = {
+        "model-00001-of-00002.safetensors": dict(stored[:9]),
+        "model-00002-of-00002.safetensors": dict(stored[9:]),
+    }
+    index = {"weight_map": {name: file for file, names in shards.items() for name in names}}
+    folder = {file: safetensors_bytes(names) for file, names in shards.items()}
+    folder |= {"config.json": text(CLIP), "model.safetensors.index.json": text(index)}
+    report = auditor.audit(written(tmp_path, encoders(text_encoder=folder)))
+    assert (report.verdict, report.residual, report.observed.files) == ("clean", 0, 3)
+    (tmp_path / "text_encoder" / "model-00002-of-00002.safetensors").unlink()
+    report = auditor.audit(str(tmp_path))
+    part = parts(report)["text_encoder"]
+    assert part.verdict == "findings"
+    assert part.findings[0].file == "text_encoder/model-00002-of-00002.safetensors"
+
+
+def test_folders_of_models_without_a_manifest_are_parts(tmp_path: Path) -> None:
+    files = under("en", model(BERT)) | under("vision/clip", model(CLIP)) | {"README.md": b""}
+    report = auditor.audit(written(tmp_path, files))
+    assert (report.verdict, report.target) == ("clean", None)
+    assert verdicts(report) == {"en": "clean", "vision/clip": "clean"}
+
+
+def test_a_model_of_its_own_is_no_pipeline_whatever_folders_there_are(tmp_path: Path) -> None:
+    files = {**model(BERT), **under("checkpoint-500", model(BERT))}
+    report = auditor.audit(written(tmp_path, files))
+    assert (report.target, report.parts, kinds(report)) == ("BertModel", (), [OtherWeights])
+
+
+def test_one_component_of_diffusers_at_the_top_is_tallied_under_its_class(tmp_path: Path) -> None:
+    outcome = auditor.audit(written(tmp_path, model(VAE, VAE_TENSORS, name=DIFFUSION)))
+    assert isinstance(outcome, Unaudited)
+    assert (outcome.reason, outcome.target) == (Reason.UNKNOWN_ARCHITECTURE, "AutoencoderKL")
+    assert (outcome.observed.parameters, outcome.parts) == (54, ())
+
+
+def test_a_manifest_that_names_nothing_is_no_clean_bill(tmp_path: Path) -> None:
+    index = {"_class_name": "X", "unet": [None, None]}
+    outcome = auditor.audit(written(tmp_path / "one", {"model_index.json": text(index)}))
+    assert outcome.verdict == "unaudited"
+    outcome = auditor.audit(written(tmp_path / "two", stable_diffusion(index)))
+    assert (outcome.verdict, outcome.parts) == ("unaudited", ())
+    assert kinds(outcome) == [OtherWeights]
+
+
+# --- variants ---------------------------------------------------------------------------------
+
+HALF = {name: ("F16", shape) for name, (_, shape) in tensors(BERT).items()}
+FP16 = {"model.fp16.safetensors": safetensors_bytes(HALF)}
+
+
+def test_the_default_is_audited_and_a_variant_where_it_is_asked_for(tmp_path: Path) -> None:
+    folder = written(tmp_path, {**model(BERT), **FP16})
+    default, half = auditor.audit(folder), auditor.audit(folder, variant="fp16")
+    assert dict(default.observed.by_dtype) == {"F32": 448}
+    assert [finding.names for finding in default.findings] == [("model.fp16.safetensors",)]
+    assert "--variant fp16" in default.findings[0].reason
+    assert dict(half.observed.by_dtype) == {"F16": 448}
+    assert (half.verdict, half.findings[0].names) == ("clean", ("model.safetensors",))
+    assert half.findings[0].reason.startswith("what is loaded by default")
+    assert half.notes == ("the variant fp16 is audited, model.fp16.safetensors",)
+    assert default.observed.parameters == half.observed.parameters == half.expected.parameters
+
+
+def test_a_variant_is_stored_in_the_dtype_that_it_is_named_after(tmp_path: Path) -> None:
+    files = {"config.json": text(BERT), "model.bf16.safetensors": FP16["model.fp16.safetensors"]}
+    [wrong] = auditor.audit(written(tmp_path, files)).findings
+    assert (wrong.kind, wrong.declared) == ("wrong-dtype", "BF16")
+    assert wrong.reason == "stored as F16, the variant bf16 declares BF16"
+
+
+def test_the_only_variant_is_audited_unasked(tmp_path: Path) -> None:
+    outcome = auditor.audit(written(tmp_path, {"config.json": text(BERT), **FP16}))
+    assert outcome.observed.parameters == 448
+    assert "variant fp16" in outcome.notes[0]
+
+
+def test_of_several_variants_and_no_default_one_has_to_be_named(tmp_path: Path) -> None:
+    files = {"config.json": text(BERT), **FP16}
+    files["model.bf16.safetensors"] = FP16["model.fp16.safetensors"]
+    folder = written(tmp_path, files)
+    outcome = auditor.audit(folder)
+    assert isinstance(outcome, Unaudited)
+    assert "'bf16', 'fp16': name one with --variant" in outcome.detail
+    assert auditor.audit(folder, variant="fp16").observed.parameters == 448
+
+
+def test_a_variant_that_is_not_there_is_said(tmp_path: Path) -> None:
+    folder = written(tmp_path / "one", {**model(BERT), **FP16})
+    outcome = auditor.audit(folder, variant="fp8")
+    assert isinstance(outcome, Unaudited)
+    assert "no weights of the variant 'fp8'; its variants are 'fp16'" in outcome.detail
+    outcome = auditor.audit(written(tmp_path / "two", encoders()), variant="fp16")
+    assert "no weights of the variant 'fp16'" in outcome.detail
+    with pytest.raises(UsageError, match="is no variant"):
+        auditor.audit(folder, variant="../fp16")
+
+
+def test_a_component_without_the_variant_is_taken_as_it_is(tmp_path: Path) -> None:
+    encoder = {**model(BERT), **FP16}
+    report = auditor.audit(written(tmp_path, encoders(text_encoder_2=encoder)), variant="fp16")
+    assert [part.observed.by_dtype[0][0] for part in report.parts] == ["F32", "F16"]
+    assert [part.notes != () for part in report.parts] == [False, True]
+
+
+def test_nothing_is_counted_twice_and_all_of_it_is_said(tmp_path: Path) -> None:
+    weights = safetensors_bytes(tensors(BERT))
+    copies = {
+        "consolidated.safetensors": "the original format",
+        "original/consolidated.00.pth": "the original format",
+        "model-00001-of-00002.safetensors": "in shards",
+        "model.safetensors.index.json": "in shards",
+        "model.fp16.safetensors": "a variant",
+        "tf_model.h5": "TensorFlow",
+        "flax_model.msgpack": "Flax",
+        "onnx/model.onnx": "ONNX",
+        "model-Q4_0.gguf": "llama.cpp",
+        "checkpoint-5/model.safetensors": "in a folder of its own",
+        "second.safetensors.index.json": "an index of other weights",
+        "other.safetensors": "no part of the audited set",
+    }
+    report = auditor.audit(written(tmp_path, {**model(BERT), **dict.fromkeys(copies, weights)}))
+    assert (report.verdict, report.observed.parameters) == ("clean", 448)
+    said = {name: one.reason for one in report.findings for name in one.names}
+    assert said.keys() == copies.keys()
+    assert {name: copies[name] in reason for name, reason in said.items()} == dict.fromkeys(
+        copies, True
+    )
+
+
+# --- the Hub ----------------------------------------------------------------------------------
+
+
+def test_a_hub_is_asked_for_a_listing_the_manifest_and_config_and_head_of_each(at_hub: Hub) -> None:
+    at_hub.add("org/pipe", stable_diffusion() | under("old", model(BERT)))
+    outcome = auditor.audit("org/pipe")
+    assert verdicts(outcome) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
+    assert asked(at_hub) == 1 + 1 + 2 * 3
+    assert outcome.fetched.requests == len(at_hub.log) == 8 + 3  # each head by way of a redirect
+    assert all(part.fetched == Fetched() for part in outcome.parts)
+    assert not any("old/" in record.path for record in at_hub.log)
+
+
+def test_a_sentence_transformer_of_one_model_costs_a_request_more(at_hub: Hub) -> None:
+    at_hub.add("org/plain", model(BERT))
+    at_hub.add("org/sentence", sentence())
+    auditor.audit("org/plain")
+    plain = len(at_hub.log)
+    at_hub.reset_log()
+    assert auditor.audit("org/sentence").verdict == "clean"
+    assert len(at_hub.log) == plain + 1  # modules.json says what loads it
+
+
+def test_a_hub_and_a_folder_give_the_same_parts(at_hub: Hub, tmp_path: Path) -> None:
+    files = stable_diffusion(text_encoder=model(CLIP, SPOILT), vae={})
+    at_hub.add("org/pipe", files)
+    hub, folder = auditor.audit("org/pipe"), auditor.audit(written(tmp_path / "pipe", files))
+    assert (hub.verdict, hub.findings) == (folder.verdict, folder.findings)
+    for one, other in zip(hub.parts, folder.parts, strict=True):
+        assert (one.observed, one.findings, one.modules) == (
+            other.observed,
+            other.findings,
+            other.modules,
+        )
+
+
+def test_a_component_that_cannot_be_fetched_leaves_the_pipeline_unaudited(at_hub: Hub) -> None:
+    at_hub.add("org/pipe", stable_diffusion())
+    at_hub.misbehave(fault=ServerError(), path="*/unet/config.json")
+    outcome = auditor.audit("org/pipe")
+    assert isinstance(outcome, Unaudited)
+    assert (outcome.reason, outcome.parts) == (Reason.SERVER_ERROR, ())
+
+
+def test_a_pipeline_in_the_cache_is_audited_as_far_as_it_is_there(
+    at_hub: Hub, tmp_path: Path
+) -> None:
+    files = encoders()
+    folder = tmp_path / "cache" / "models--org--pipe" / "snapshots" / ("ab" * 20)
+    written(folder, files)
+    (folder.parents[1] / "refs").mkdir()
+    (folder.parents[1] / "refs" / "main").write_text("ab" * 20)
+    report = auditor.audit("org/pipe", source="cache")
+    assert (report.verdict, report.source) == ("clean", "cache")
+    shutil.rmtree(folder / "text_encoder")
+    report = auditor.audit("org/pipe", source="cache")
+    assert (report.verdict, verdicts(report)) == ("clean", {"text_encoder_2": "clean"})
+    assert any("there is no such folder" in line for line in report.unchecked)
+    assert at_hub.log == ()
+
+
+# --- hostile manifests ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        ({f"c{n}": ["diffusers", "X"] for n in range(65)}, "names 65 components; 64 are the most"),
+        ({"../../etc": ["diffusers", "X"]}, "leaves the folder"),
+        ({"/etc": ["diffusers", "X"]}, "is an absolute path"),
+        ({"a\\b": ["diffusers", "X"]}, "has a backslash"),
+        ({"vae": ["diffusers", 3]}, "should be .library, class."),
+        ({"vae": [["diffusers"], "X"]}, "should be .library, class."),
+        ({"_class_name": ["X"]}, "_class_name is a list, no class"),
+    ],
+)
+def test_a_broken_manifest_is_a_finding_and_all_folders_are_audited(
+    tmp_path: Path, index: dict[str, object], says: str
+) -> None:
+    report = auditor.audit(written(tmp_path, stable_diffusion(index)))
+    assert isinstance(report, Report)
+    [bad] = [finding for finding in report.findings if isinstance(finding, BadConfig)]
+    assert bad.file == "model_index.json"
+    assert re.search(says, bad.reason)
+    assert verdicts(report) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
+
+
+def test_folders_without_end_are_refused(tmp_path: Path) -> None:
+    files = {}
+    for number in range(65):
+        files |= under(f"f{number}", {"config.json": b"{}", "model.safetensors": b""})
+    outcome = auditor.audit(written(tmp_path, files))
+    assert isinstance(outcome, Unaudited)
+    assert (outcome.reason, outcome.parts) == (Reason.TOO_LARGE, ())
+    assert "65 models in folders; 64 are the most" in outcome.detail
+
+
+# --- laws -------------------------------------------------------------------------------------
+
+FOLDERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "text_encoder": st.sampled_from([model(CLIP), model(CLIP, SPOILT), {}]),
+        "unet": st.sampled_from([model(UNET, UNET_TENSORS, name=DIFFUSION), {}]),
+        "vae": st.sampled_from(
+            [
+                model(VAE, VAE_TENSORS, name=DIFFUSION),
+                {"config.json": text(VAE)},
+                {"config.json": b"{", DIFFUSION: safetensors_bytes(VAE_TENSORS)},
+                {"config.json": text(VAE), DIFFUSION: b"\xff" * 9},
+            ]
+        ),
+    },
+)
+
+
+@given(FOLDERS, st.permutations(list(INDEX.items())))
+def test_the_order_of_components_changes_nothing(tmp_path_factory, folders, entries) -> None:
+    folder = tmp_path_factory.mktemp("pipe")
+    snapshot = fetch(written(folder, stable_diffusion(INDEX, **folders)))
+    turned = stable_diffusion(dict(entries), **dict(reversed(folders.items())))
+    manifest = replace(snapshot.manifest, content=turned["model_index.json"])
+    other = replace(snapshot, manifest=manifest)
+    assert examine(other, Options(requested="x")) == examine(snapshot, Options(requested="x"))
+
+
+@given(FOLDERS)
+def test_the_counts_of_a_whole_are_the_sums_over_its_parts(tmp_path_factory, folders) -> None:
+    whole = auditor.audit(written(tmp_path_factory.mktemp("pipe"), stable_diffusion(**folders)))
+    held = [part.observed for part in whole.parts if part.observed]
+    if not held:
+        assert whole.observed is None
+        return
+    for name in ("files", "tensors", "elements", "parameters", "bytes", "trainable"):
+        figures = [getattr(one, name) for one in held]
+        assert getattr(whole.observed, name) == (None if None in figures else sum(figures))
+    assert sum(count for _, count in whole.observed.by_dtype) == whole.observed.elements
+    assert {one.name for one in whole.observed.by_file} == {
+        one.name for part in held for one in part.by_file
+    }
+    rows = {row.prefix: row for row in whole.modules}
+    assert rows[""].parameters == sum(row.parameters or 0 for name, row in rows.items() if name)
+    known = [part.expected for part in whole.parts]
+    assert (whole.expected is None) == (None in known)
+    verdicts = {part.verdict for part in whole.parts}
+    alarms = {one.severity for each in whole.every for one in each.findings} - {Severity.INFO}
+    otherwise = "unaudited" if "unaudited" in verdicts else "clean"
+    assert whole.verdict == ("findings" if alarms else otherwise)
+
+
+@given(FOLDERS)
+def test_a_snapshot_keeps_every_part_and_its_json_is_valid(tmp_path_factory, folders) -> None:
+    folder = written(tmp_path_factory.mktemp("pipe"), stable_diffusion(**folders))
+    snapshot = fetch(folder)
+    kept = load(dump(snapshot, "x.json"), "x.json")
+    assert kept == replace(snapshot, source=kept.source, fetched=kept.fetched)
+    outcomes = (examine(one, Options(requested="x")) for one in (snapshot, kept))
+    before, after = (json.loads(as_json.render(outcome)) for outcome in outcomes)
+    Draft202012Validator(json.loads(SCHEMA.read_bytes())).validate(before)
+    for outcome in (before, after):
+        for one in (outcome, *outcome["parts"]):
+            one["source"] = None
+    assert before == after
+
+
+# --- the field's own library ------------------------------------------------------------------
+
+
+@pytest.mark.oracle
+def test_components_that_transformers_saved_are_clean(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="writes real components")
+    sizes = {key: value for key, value in CLIP.items() if isinstance(value, int)}
+    clip = transformers.CLIPTextModel(transformers.CLIPTextConfig(**sizes))
+    bert = transformers.BertModel(
+        transformers.BertConfig(
+            **{key: value for key, value in BERT.items() if isinstance(value, int)}
+        )
+    )
+    written(tmp_path, {"model_index.json": encoders()["model_index.json"]})
+    clip.save_pretrained(tmp_path / "text_encoder", max_shard_size="2KB")
+    bert.save_pretrained(tmp_path / "text_encoder_2")
+    report = auditor.audit(str(tmp_path))
+    assert (report.verdict, report.residual) == ("clean", 0)
+    assert (tmp_path / "text_encoder" / "model.safetensors.index.json").is_file()
+    counts = [sum(one.numel() for one in model.parameters()) for model in (clip, bert)]
+    assert [part.observed.parameters for part in report.parts] == counts

@@ -1,0 +1,350 @@
+"""Files of torch.save, held to torch's own loader."""
+
+import io
+import pickle
+import re
+import warnings
+from collections import OrderedDict
+from dataclasses import replace
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.torch_files import (
+    legacy_bytes,
+    parsed,
+    pickled,
+    read,
+    state,
+    tensor,
+    text,
+    torch_bytes,
+    zipped,
+)
+
+from auditor.errors import CheckpointError
+
+torch = pytest.importorskip("torch", reason="the oracle of these files")
+safetensors_torch = pytest.importorskip("safetensors.torch")
+
+pytestmark = pytest.mark.oracle
+
+NAMED = {dtype: name for name, dtype in safetensors_torch._TYPES.items()}  # noqa: SLF001 - the library's own table
+DTYPES = sorted(NAMED, key=str)
+FORMS = [
+    pytest.param({"pickle_protocol": protocol, "_use_new_zipfile_serialization": zipped}, id=name)
+    for protocol in (2, 3, 4, 5)
+    for zipped, name in ((True, f"zip-{protocol}"), (False, f"legacy-{protocol}"))
+]
+SAVES = st.fixed_dictionaries(
+    {
+        "pickle_protocol": st.integers(2, 5),
+        "_use_new_zipfile_serialization": st.booleans(),
+    }
+)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+SHAPES = st.lists(st.integers(0, 4), max_size=3)
+
+
+def saved(value, **form) -> bytes:
+    out = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own deprecated parts
+        torch.save(value, out, **form)
+    return out.getvalue()
+
+
+def filled(shape, dtype):
+    """A tensor of numbers that differ, as far as the dtype can tell them apart."""
+    count = prod(shape)
+    if dtype is torch.bool:
+        return (torch.arange(count) % 2 == 0).reshape(shape)
+    width = torch.empty((), dtype=dtype).element_size()
+    octets = (torch.arange(count * width) % 100 + 1).to(torch.uint8)
+    return octets.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+
+
+@st.composite
+def state_dicts(draw):
+    """Tensors of every dtype: whole, parameters, views, transposed, tied, empty, scalars."""
+    found = OrderedDict()
+    for name in draw(st.lists(NAMES, max_size=5, unique=True)):
+        one = filled(draw(SHAPES), draw(st.sampled_from(DTYPES)))
+        how = draw(st.sampled_from(["whole", "whole", "view", "turned", "parameter", "tied"]))
+        if how == "view" and one.ndim:
+            one = one[one.shape[0] // 2 :]
+        elif how == "turned" and one.ndim > 1:
+            one = one.transpose(0, 1)
+        elif how == "parameter":
+            one = torch.nn.Parameter(one, requires_grad=False)
+        elif how == "tied" and found:
+            one = draw(st.sampled_from(list(found.values())))
+        found[name] = one
+    return found
+
+
+def bytes_of(one) -> bytes:
+    flat = one.detach().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def whole_of(name, dtype, shape):
+    """Names and shapes as safetensors has them: F4 packs two numbers to an element of torch."""
+    packs = getattr(torch, "float4_e2m1fn_x2", None)
+    if dtype is packs and shape:
+        shape = (*shape[:-1], 2 * shape[-1])
+    return name, "F4" if dtype is packs else NAMED[dtype], tuple(shape)
+
+
+def loaded_by_torch(content, held):
+    """What torch loads; what was saved where torch cannot: the newer dtypes in a legacy file."""
+    try:
+        return torch.load(io.BytesIO(content), weights_only=False)  # True warns of protocol 3
+    except AttributeError:
+        assert any("float8" in str(one.dtype) or "uint" in str(one.dtype) for one in held.values())
+        return held
+
+
+@given(state_dicts(), SAVES)
+def test_names_dtypes_and_shapes_are_those_that_torch_loads(held, form):
+    content = saved(held, **form)
+    table = parsed(content)
+    loaded = loaded_by_torch(content, held)
+    observed = {(one.name, one.dtype, one.shape) for one in table.tensors}
+    assert observed == {whole_of(name, one.dtype, one.shape) for name, one in loaded.items()}
+    assert (table.faults, table.size_faults, table.imports, table.broken) == ((), (), (), None)
+
+
+@given(state_dicts(), SAVES)
+def test_a_span_holds_the_tensors_own_bytes(held, form):
+    content = saved(held, **form)
+    for one in parsed(content).tensors:
+        loaded = held[one.name]
+        assert one.span.length == loaded.numel() * loaded.element_size()
+        if loaded.is_contiguous():
+            assert content[one.span.start : one.span.stop] == bytes_of(loaded)
+
+
+@given(state_dicts(), SAVES)
+def test_shared_are_those_that_hold_the_same_bytes(held, form):
+    table = parsed(saved(held, **form))
+    assert set(table.shared) | set(table.shared.values()) <= set(held)
+    for name, of in table.shared.items():
+        assert held[name].data_ptr() == held[of].data_ptr()
+        assert held[name].numel() == held[of].numel() > 0
+    counted = [one for name, one in held.items() if name not in table.shared and one.numel()]
+    spans = [(one.data_ptr(), one.numel(), one.element_size()) for one in counted]
+    whole = [one.is_contiguous() for one in counted]
+    assert len(set(spans)) == len(spans) or not all(whole)
+
+
+@given(state_dicts(), SAVES)
+def test_what_is_kept_of_a_file_is_read_as_the_file_is(held, form):
+    content = saved(held, **form)
+    head, _ = read(content)
+    assert head.parsed == replace(head, known=None).parsed == parsed(content)
+
+
+@given(state_dicts(), SAVES, st.data())
+def test_a_file_that_is_cut_off_is_told(held, form, data):
+    content = saved(held, **form)
+    stop = data.draw(st.integers(0, len(content) - 1))
+    head, _ = read(content[:stop])
+    if isinstance(head.parsed, CheckpointError):
+        return
+    assert head.parsed.size_faults or head.parsed.broken
+
+
+@given(state_dicts(), SAVES, st.data())
+def test_no_change_to_a_file_makes_it_raise_anything_else(held, form, data):
+    content = bytearray(saved(held, **form))
+    for _ in range(data.draw(st.integers(1, 5))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    head, asked = read(bytes(content))
+    assert head.parsed is not None
+    assert len(asked) <= 16
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_state_dict_of_a_module_is_read_as_torch_loads_it(form):
+    module = torch.nn.Sequential(
+        torch.nn.Embedding(5, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 5)
+    )
+    module[2].weight = module[0].weight
+    table = parsed(saved(module.state_dict(), **form))
+    expected = {
+        name: (NAMED[one.dtype], tuple(one.shape)) for name, one in module.state_dict().items()
+    }
+    assert {one.name: (one.dtype, one.shape) for one in table.tensors} == expected
+    assert dict(table.shared) == {"2.weight": "0.weight"}
+    assert table.imports == ()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_module_that_was_saved_whole_is_tallied_and_its_classes_are_told(form):
+    table = parsed(saved(torch.nn.Sequential(torch.nn.Linear(2, 3)), **form))
+    assert [(one.name, one.shape) for one in table.tensors] == [
+        ("0.bias", (3,)),
+        ("0.weight", (3, 2)),
+    ]
+    assert any(line.startswith("torch.nn.modules.linear.Linear") for line in table.imports)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_of_a_training_checkpoint_the_models_tensors_are_read(form):
+    model = torch.nn.Linear(2, 3)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    whole = {"epoch": 3, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    table = parsed(saved(whole, **form))
+    assert [one.name for one in table.tensors] == ["bias", "weight"]
+    [note] = table.notes
+    assert note == (
+        "pytorch_model.bin: the state dict under 'model' is read; "
+        "beside it are 'epoch', 'optimizer' (6 tensors)"
+    )
+    assert table.imports == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ({"state_dict": {"model.a": 1}, "pytorch-lightning_version": "2"}, ["model.a"]),
+        ({"model": {"state_dict": {"a": 1}}}, ["a"]),
+        ({"module": {"a": 1}, "dtype": "x"}, ["a"]),
+        ({"model": {"a": 1}, "state_dict": {"b": 1}}, ["b"]),
+        ({"a": 1, "model": {"b": 1}}, ["a", "model.b"]),
+        ({"encoder": {"a": 1}, "decoder": {"a": 1, 0: 1}}, ["decoder.0", "decoder.a", "encoder.a"]),
+        ({"model": {"no": "tensor"}, "net": {"a": 1}}, ["a"]),
+        ({"params": [1, 1]}, ["0", "1"]),
+    ],
+)
+def test_the_state_dict_is_found_where_trainers_put_it(value, names):
+    def made(one):
+        if isinstance(one, dict):
+            return {key: made(inner) for key, inner in one.items()}
+        return list(map(made, one)) if isinstance(one, list) else one if one != 1 else torch.ones(2)
+
+    assert [one.name for one in parsed(saved(made(value))).tensors] == names
+
+
+def test_a_quantised_tensor_is_read_by_its_storage():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8)
+    [stored] = parsed(saved({"a": one})).tensors
+    assert (stored.dtype, stored.shape, stored.span.length) == ("QINT8", (2, 3), 6)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (torch.ones(2, 2).to_sparse(), "is sparse"),
+        (torch.ones(2, device="meta"), "from the meta device"),
+    ],
+)
+def test_a_tensor_that_has_no_bytes_of_its_own_is_a_fault(value, said):
+    table = parsed(saved({"a": value, "b": torch.ones(1)}))
+    assert [one.name for one in table.tensors] == ["b"]
+    [fault] = table.faults
+    assert fault.names == ("a",)
+    assert said in fault.reason
+
+
+def test_protocol_0_is_refused_by_torch_and_here():
+    content = saved({"a": torch.ones(2)}, pickle_protocol=0)
+    with pytest.raises((AssertionError, RuntimeError, pickle.UnpicklingError), match=r"."):
+        torch.load(io.BytesIO(content), weights_only=False)
+    assert "protocol 0" in parsed(content).faults[0].reason
+
+
+def test_what_torch_saves_without_checksums_is_read_too():
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        table = parsed(saved({"a": torch.ones(3)}))
+    finally:
+        torch.serialization.set_crc32_options(before)
+    assert [one.shape for one in table.tensors] == [(3,)]
+
+
+def test_torch_script_is_told_from_a_state_dict(tmp_path):
+    path = tmp_path / "model.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 3), torch.ones(2)), path)
+    with pytest.raises(CheckpointError, match=r"is a TorchScript archive, a program"):
+        parsed(path.read_bytes())
+
+
+def test_torch_reads_what_the_builder_of_these_tests_writes():
+    content = torch_bytes({"a": ("F32", (2, 3)), "b": ("BF16", ())})
+    loaded = torch.load(io.BytesIO(content), weights_only=True)
+    assert {name: tuple(one.shape) for name, one in loaded.items()} == {"a": (2, 3), "b": ()}
+    data = (6).to_bytes(8, "little") + bytes(24)
+    legacy = legacy_bytes(state({"a": ("F32", (2, 3))}, legacy=True), ["0"], data)
+    assert torch.load(io.BytesIO(legacy), weights_only=True)["a"].shape == (2, 3)
+    assert [one.shape for one in parsed(legacy).tensors] == [(2, 3)]
+
+
+NEGATIVE = (b"J\2\0\0\0t(", b"J\xfe\xff\xff\xfft(")  # the dimension 2, and -2 in its place
+
+
+@pytest.mark.parametrize(
+    ("content", "storages", "said"),
+    [
+        (state({"a": ("F32", (2, 3))}), [20], "has 20 bytes in the archive.*declares 24"),
+        (state({"a": ("F32", (2, 3))}), [], "'0' is not in the archive"),
+        (pickled({"a": tensor("0", "F32", (2, 3), numel=5)}), [20], "to byte 24 .*which has 20"),
+        (pickled({"a": tensor("0", "F32", (2,), numel=2, at=1)}), [8], "to byte 12 .*has 8"),
+        (
+            pickled({"b": tensor("0", "F32", (2,)), "a": tensor("0", "F32", (3,))}),
+            [8],
+            "declared as 8 bytes of float32 and as 12 bytes of float32",
+        ),
+        (
+            pickled({"a": tensor("0", "F32", (2,)).replace(b"FloatS", b"FloorS")}),
+            [8],
+            "storage of the unknown kind 'FloorStorage'",
+        ),
+        (
+            pickled(
+                {"a": tensor("0", "F32", (2,)).replace(b"J\2\0\0\0t(", b"J\xfe\xff\xff\xfft(")}
+            ),
+            [8],
+            "no shape, stride and offset",
+        ),
+    ],
+)
+def test_a_tensor_that_cannot_be_there_is_a_fault_by_name(content, storages, said):
+    table = parsed(zipped(content, storages))
+    [fault] = table.faults
+    assert fault.names == ("a",)
+    assert fault.reason.startswith("pytorch_model.bin: tensor 'a'")
+    assert re.search(said, fault.reason), fault.reason
+
+
+def test_a_dict_without_tensors_is_an_empty_state_dict():
+    table = parsed(zipped(pickled({"epoch": b"K\x03"})))
+    assert (table.tensors, table.broken, table.faults) == ((), None, ())
+
+
+def test_a_value_that_is_no_dict_is_broken():
+    table = parsed(zipped(b"\x80\x02" + text("weights") + b"."))
+    assert table.broken == "pytorch_model.bin holds no tensors; a state dict holds some by name"
+
+
+def test_a_dict_that_holds_itself_is_a_fault():
+    content = b"\x80\x02}q\0(" + text("a") + tensor("0", "F32", (1,)) + text("again") + b"h\0u."
+    assert "is nested more than 64 levels deep" in parsed(zipped(content, [4])).broken
+
+
+def test_references_that_double_are_counted_and_not_followed_for_ever():
+    content = b"\x80\x02" + tensor("0", "F32", (1,)) + b"q\0"
+    for level in range(40):
+        content += b"}q" + bytes([level + 1]) + b"("
+        content += text("a") + b"h" + bytes([level]) + text("b") + b"h" + bytes([level]) + b"u"
+    broken = parsed(zipped(content + b".", [4])).broken
+    assert "holds more than" in broken or "holds names of more than" in broken

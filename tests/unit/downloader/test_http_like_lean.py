@@ -1,0 +1,122 @@
+"""An odd answer is judged alike in a single audit and in a sweep, whichever parser reads it."""
+
+import itertools
+import threading
+import time
+
+import pytest
+from huggingface_hub import close_session, constants
+from support.raw_server import raw_server
+
+from auditor.downloader.client import HubClient
+from auditor.downloader.fetching import silent
+from auditor.downloader.http import Session
+from auditor.downloader.lean import Lean
+from auditor.downloader.model_argument import HubModel
+from auditor.errors import Reason, SourceError
+
+OK = b"HTTP/1.1 200 OK\r\n"
+LENGTH, CHUNKED = b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"
+CHUNKS = b"\r\n5\r\nhello\r\n0\r\n\r\n"
+BODY = b"hello"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with raw_server() as running:
+        yield running
+
+
+@pytest.fixture(params=[HubClient, Lean], ids=["audit", "sweep"])
+def wire(request, machine):
+    machine.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 10)
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        machine.delenv(name, raising=False)
+        machine.delenv(name.upper(), raising=False)
+    made = request.param()
+    yield made
+    if isinstance(made, Lean):
+        made.close()
+    close_session()
+
+
+def read(wire, address, most=100):
+    """The body, or why there is none."""
+    session = Session(HubModel(id="o/n"), None, silent, wire=wire)
+    try:
+        return session.get(address.url, lambda answer: answer.body.upto(most))
+    except SourceError as error:
+        return error.reason, str(error)
+
+
+READ = {
+    "a length": OK + LENGTH + b"\r\n" + BODY,
+    "chunks": OK + CHUNKED + CHUNKS,
+    "chunks in capitals": OK + CHUNKED.upper() + CHUNKS,
+    "after 100 Continue": b"HTTP/1.1 100 Continue\r\n\r\n" + OK + LENGTH + b"\r\n" + BODY,
+    "after early hints": b"HTTP/1.1 103 Hints\r\nA: b\r\n\r\n" + OK + LENGTH + b"\r\n" + BODY,
+    "a limit of 5,000 digits": OK
+    + LENGTH
+    + b'RateLimit: "api";r=0;t='
+    + b"9" * 5000
+    + b"\r\n\r\n"
+    + BODY,
+}
+
+
+@pytest.mark.parametrize("reply", READ.values(), ids=READ)
+def test_what_both_read_is_the_same(reply, server, wire):
+    assert read(wire, server.address(reply, None)) == BODY
+
+
+REFUSED = {
+    "a length and chunks": (OK + LENGTH + CHUNKED + CHUNKS, "both a Transfer-Encoding and|present"),
+    "chunks and a length": (OK + CHUNKED + LENGTH + CHUNKS, "both a Transfer-Encoding and|present"),
+    "packed chunks": (OK + b"Transfer-Encoding: gzip, chunked\r\n" + CHUNKS, "chunked"),
+    "chunks of chunks": (OK + b"Transfer-Encoding: chunked, chunked\r\n" + CHUNKS, "chunked"),
+    "chunks twice": (OK + CHUNKED + CHUNKED + CHUNKS, "Transfer-Encoding"),
+    "two lengths": (OK + LENGTH + b"Content-Length: 6\r\n\r\nhello!", "Content-Length"),
+    "another protocol": (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        "it changes to another protocol",
+    ),
+    "another protocol, bare": (b"HTTP/1.1 101 X\r\n\r\n", "it changes to another protocol"),
+    "another one in a body": (
+        b"HTTP/1.1 101 X\r\nContent-Length: 5\r\n\r\nhello",
+        "it changes to another protocol",
+    ),
+}
+
+
+@pytest.mark.parametrize(("reply", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_one_refuses_the_other_does(reply, said, server, wire):
+    reason, detail = read(wire, server.address(reply, None))
+    assert reason == Reason.BAD_RESPONSE
+    assert any(words in detail for words in said.split("|"))
+
+
+def test_a_refusal_with_a_limit_of_5000_digits_is_a_refusal(server, wire):
+    many = b'RateLimit: "api";r=' + b"9" * 5000 + b";t=1\r\n"
+    reply = b"HTTP/1.1 429 Too Many Requests\r\n" + LENGTH + many + b"\r\n" + BODY
+    assert read(wire, server.address(reply, None))[0] == Reason.RATE_LIMITED
+
+
+ENDLESS = {
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+    "early hints": (b"", b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n" * 1000),
+    "chunks of a byte": (OK + CHUNKED + b"\r\n", b"1\r\nx\r\n" * 10_000),
+}
+MOST_WORK = 20.0  # seconds of processor time of client and server; the client alone would take 75
+
+
+@pytest.mark.parametrize(("begin", "rest"), ENDLESS.values(), ids=ENDLESS)
+def test_an_answer_without_end_costs_little_work_and_leaves_no_thread(begin, rest, server, wire):
+    pieces = server.endless(lambda: itertools.chain([begin], itertools.repeat(rest)))
+    since = time.process_time()
+    reason, _ = read(wire, pieces, most=10**8)
+    assert reason == Reason.BAD_RESPONSE
+    assert time.process_time() - since < MOST_WORK
+    for thread in threading.enumerate():
+        if thread.name == "request":
+            thread.join(30)
+            assert not thread.is_alive()

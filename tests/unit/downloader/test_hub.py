@@ -1,0 +1,417 @@
+"""A model on the Hub: what is asked for, what comes back, and who sees the token."""
+
+import json
+import re
+import socket
+from collections import Counter
+
+import pytest
+from huggingface_hub import constants
+from support.builders import framed, safetensors_bytes
+from support.hub import Hub, Origin, Sparse
+
+from auditor.checkpoint.selecting import beside
+from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
+from auditor.downloader import fetch
+from auditor.downloader.headers import FIRST_READ
+from auditor.downloader.hub import parse_listing
+from auditor.errors import Reason, SourceError, UsageError
+
+CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})
+HEAD = WEIGHTS[:-24]  # 24 bytes of data: 4 * 2 * 3
+TOKEN = "hf_secret"  # noqa: S105 - opens nothing
+FILES = {CONFIG: b"{}", ONE: WEIGHTS}
+BUDGET = 64 * 1024  # bytes of bodies, for a checkpoint of one file with a small header
+
+
+def large(length: int = 24_012) -> Sparse:
+    """A file with a header of that length before five billion bytes that are never made."""
+    header = safetensors_bytes({"a": ("U8", (5 * 10**9,))}, align=1, data=False)[8:]
+    return Sparse(framed(header.ljust(length)), 8 + length + 5 * 10**9)
+
+
+def index_of(*shards: str) -> bytes:
+    return json.dumps({"weight_map": {f"t{n}": name for n, name in enumerate(shards)}}).encode()
+
+
+def asked(hub: Hub) -> Counter[str]:
+    return Counter("api" if "/api/models/" in record.path else record.origin for record in hub.log)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "resolve-cache"])
+def any_hub(request, machine):
+    """Both ways of the Hub: small files served at once, or by way of a redirect."""
+    with Hub(resolve_cache=request.param) as hub:
+        machine.setattr(constants, "ENDPOINT", hub.url)
+        yield hub
+
+
+def test_a_model_of_one_file_is_read(at_hub):
+    sha = at_hub.add("org/name", {**FILES, "README.md": b"hello"})
+    snapshot = fetch("org/name")
+    assert (snapshot.model, snapshot.commit, snapshot.source) == ("org/name", sha, Source.HUB)
+    assert (snapshot.origin, snapshot.partial) == (f"read from {at_hub.url}", False)
+    assert snapshot.config == TextFile(name=CONFIG, content=b"{}")
+    assert [(head.name, head.size, head.head) for head in snapshot.heads] == [
+        (ONE, len(WEIGHTS), HEAD)
+    ]
+    assert RepoFile(name="README.md", size=5) in snapshot.files
+
+
+# Budgets
+
+
+def test_one_file_costs_one_api_request_and_two_resolver_requests(at_hub):
+    at_hub.add("org/name", {CONFIG: b"{}", ONE: large()})
+    snapshot = fetch("org/name")
+    assert asked(at_hub) == {"api": 1, Origin.HUB: 2, Origin.STORAGE: 1}
+    assert sum(record.sent for record in at_hub.log) <= BUDGET
+    assert all(record.method == "GET" for record in at_hub.log)
+    assert snapshot.heads[0].size == 5 * 10**9 + 8 + 24_012
+
+
+def test_what_is_asked_is_counted(at_hub):
+    at_hub.add("org/name", {CONFIG: b"{}", ONE: large()})
+    fetched = fetch("org/name").fetched
+    assert fetched.requests == len(at_hub.log) == 4
+    assert fetched.bytes == sum(record.sent for record in at_hub.log)
+    assert fetched.seconds > 0
+
+
+def test_an_old_name_costs_one_redirect_and_no_more(at_hub):
+    at_hub.add("google-bert/bert-base-chinese", FILES, aliases=["bert-base-chinese"])
+    snapshot = fetch("bert-base-chinese")
+    assert snapshot.model == "google-bert/bert-base-chinese"
+    assert snapshot.origin.endswith("; bert-base-chinese is now google-bert/bert-base-chinese")
+    assert asked(at_hub) == {"api": 2, Origin.HUB: 2, Origin.STORAGE: 1}
+    paths = [record.path for record in at_hub.log if record.origin is Origin.HUB]
+    assert [path for path in paths if "google-bert/" not in path] == [
+        "/api/models/bert-base-chinese/revision/main"
+    ]
+
+
+def test_a_long_header_costs_one_more_range_through_the_resolver(at_hub):
+    at_hub.add("org/name", {CONFIG: b"{}", ONE: large(100_000)})
+    assert len(fetch("org/name").heads[0].head) == 100_008
+    assert asked(at_hub) == {"api": 1, Origin.HUB: 3, Origin.STORAGE: 2}
+    ranges = [record.range for record in at_hub.log if record.origin is Origin.STORAGE]
+    assert ranges == [f"bytes=0-{FIRST_READ - 1}", f"bytes={FIRST_READ}-100007"]
+
+
+@pytest.mark.parametrize("past", [-1, 0, 1])
+def test_a_header_that_ends_at_the_first_read_survives(at_hub, past):
+    at_hub.add("org/name", {ONE: large(FIRST_READ - 8 + past)})
+    assert len(fetch("org/name").heads[0].head) == FIRST_READ + past
+    assert asked(at_hub)[Origin.STORAGE] == (2 if past > 0 else 1)
+
+
+def test_shards_are_read_once_each(at_hub):
+    shards = [f"model-{n:05}-of-00030.safetensors" for n in range(1, 31)]
+    files = dict.fromkeys(shards, large(4_000))
+    at_hub.add("org/name", {CONFIG: b"{}", INDEX: index_of(*shards), **files, "old.bin": b"x"})
+    snapshot = fetch("org/name")
+    assert [head.name for head in snapshot.heads] == shards
+    assert (snapshot.unopened, beside(snapshot)) == ((), ("old.bin",))
+    assert asked(at_hub) == {"api": 1, Origin.HUB: 32, Origin.STORAGE: 30}
+
+
+def test_the_first_read_of_a_shard_is_as_long_as_its_tensors_names_ask(at_hub):
+    names = [f"encoder.layer.{n}.attention.self.query.weight" for n in range(2_000)]
+    spec = dict.fromkeys(names, ("BF16", (151_936, 4_096)))
+    content = safetensors_bytes(spec, data=False)
+    assert len(content) > 4 * FIRST_READ
+    shard = Sparse(content, len(content) + 2_000 * 2 * 151_936 * 4_096)
+    index = {"weight_map": dict.fromkeys(names, "model-00001-of-00001.safetensors")}
+    files = {INDEX: json.dumps(index).encode(), "model-00001-of-00001.safetensors": shard}
+    at_hub.add("org/name", files)
+    assert fetch("org/name").heads[0].head == content
+    assert asked(at_hub)[Origin.STORAGE] == 1
+
+
+def test_connections_are_used_again(at_hub):
+    shards = [f"model-{n:05}-of-00030.safetensors" for n in range(1, 31)]
+    at_hub.add("org/name", {INDEX: index_of(*shards), **dict.fromkeys(shards, large())})
+    fetch("org/name")
+    connections = {record.connection for record in at_hub.log if record.origin is Origin.HUB}
+    assert len(connections) <= 10  # eight at a time, where each had its own there would be 32
+
+
+def test_shards_that_the_repository_lacks_are_named_and_not_asked_for(at_hub):
+    at_hub.add(
+        "org/name", {INDEX: index_of("a.safetensors", "b.safetensors"), "b.safetensors": WEIGHTS}
+    )
+    snapshot = fetch("org/name")
+    assert (snapshot.unopened, [head.name for head in snapshot.heads]) == (
+        ("a.safetensors",),
+        ["b.safetensors"],
+    )
+    assert not any("a.safetensors" in record.path for record in at_hub.log)
+
+
+def test_a_broken_index_is_handed_on(at_hub):
+    at_hub.add("org/name", {CONFIG: b"{}", INDEX: b"<<<<<<< HEAD", "a.safetensors": WEIGHTS})
+    snapshot = fetch("org/name")
+    assert (snapshot.index.content, snapshot.heads) == (b"<<<<<<< HEAD", ())
+
+
+def test_every_file_is_asked_for_at_the_one_commit(any_hub):
+    sha = any_hub.add("org/name", {CONFIG: b"{}", ONE: large(100_000)})
+    fetch("org/name")
+    files = [record.path for record in any_hub.log if "/resolve/" in record.path]
+    assert files
+    assert all(f"/resolve/{sha}/" in path for path in files)
+
+
+def test_the_request_says_who_asks_and_packs_nothing(at_hub):
+    at_hub.add("org/name", FILES)
+    fetch("org/name")
+    for record in at_hub.log:
+        headers = {name.lower(): value for name, value in record.headers}
+        assert re.fullmatch(r"hf-audit/\S+; hf_hub/\S+; python/\S+", headers["user-agent"])
+        assert headers["accept-encoding"] == "identity"
+
+
+# Revisions
+
+
+@pytest.mark.parametrize("revision", ["v1.0", "refs/pr/1", "a/branch", "commit"])
+def test_a_revision_is_read_as_such(at_hub, revision):
+    at_hub.add("org/name", FILES)
+    name = "side" if revision == "commit" else revision
+    sha = at_hub.push("org/name", {**FILES, CONFIG: b"[1]"}, revision=name)
+    snapshot = fetch(f"org/name@{sha if revision == 'commit' else revision}")
+    assert (snapshot.commit, snapshot.config.content) == (sha, b"[1]")
+
+
+# Files that are not what they should be
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"abc", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"],
+    ids=["empty", "short", "pointer"],
+)
+def test_a_weight_file_without_a_header_is_handed_on(at_hub, content):
+    at_hub.add("org/name", {CONFIG: b"{}", ONE: content})
+    head = fetch("org/name").heads[0]
+    assert (head.head, head.size) == (content, len(content))
+
+
+def test_an_absurd_header_length_is_not_followed(at_hub):
+    at_hub.add("org/name", {ONE: Sparse((10**15).to_bytes(8, "little") + b"{}", 10**10)})
+    assert len(fetch("org/name").heads[0].head) == FIRST_READ
+    assert asked(at_hub)[Origin.STORAGE] == 1
+
+
+def test_a_small_weight_file_may_lie_in_git_itself(any_hub):
+    any_hub.add("org/name", FILES, lfs=[])
+    assert fetch("org/name").heads[0].head == HEAD
+    assert asked(any_hub)[Origin.STORAGE] == 0
+
+
+def test_a_name_that_must_be_quoted_is(at_hub):
+    shard = "sub folder/ä#1?.safetensors"
+    at_hub.add("org/name", {INDEX: index_of(shard), shard: WEIGHTS})
+    assert fetch("org/name").heads[0].name == shard
+
+
+def test_a_config_beyond_all_bounds_is_not_fetched(at_hub):
+    at_hub.add("org/name", {CONFIG: Sparse(b"{", 20_000_000), ONE: WEIGHTS}, lfs=[CONFIG, ONE])
+    with pytest.raises(SourceError, match="20,000,000 bytes; 16,777,216") as raised:
+        fetch("org/name")
+    assert raised.value.reason is Reason.TOO_LARGE
+    assert sum(record.sent for record in at_hub.log) <= BUDGET
+
+
+# What a repository may lack
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({".gitattributes": b"x"}, Reason.EMPTY_REPO),
+        ({".gitattributes": b"x", "README.md": b"x"}, Reason.EMPTY_REPO),
+        ({CONFIG: b"{}"}, Reason.NO_WEIGHTS),
+        ({CONFIG: b"{}", "tf_model.h5": b"x"}, Reason.NO_SAFETENSORS),
+        ({"adapter_model.safetensors": WEIGHTS}, Reason.NO_SAFETENSORS),
+        ({"unet/diffusion_pytorch_model.safetensors": WEIGHTS}, Reason.NO_SAFETENSORS),
+    ],
+)
+def test_what_cannot_be_audited_is_known_after_one_request(at_hub, files, reason):
+    at_hub.add("org/name", files)
+    with pytest.raises(SourceError, match="org/name") as raised:
+        fetch("org/name")
+    assert raised.value.reason is reason
+    assert asked(at_hub) == {"api": 1}
+
+
+def test_a_repository_without_a_config_is_read_without(at_hub):
+    at_hub.add("org/name", {ONE: WEIGHTS})
+    snapshot = fetch("org/name")
+    assert (snapshot.config, snapshot.heads[0].head) == (None, HEAD)
+
+
+# Who may read
+
+
+@pytest.mark.parametrize(
+    ("requested", "token", "reason", "said"),
+    [
+        ("org/none", None, Reason.NOT_FOUND, "check the spelling; a private model needs a token"),
+        ("org/none", TOKEN, Reason.NOT_FOUND, "check the spelling"),
+        ("org/private", None, Reason.NOT_FOUND, "a private model needs a token"),
+        ("org/open@nope", None, Reason.NO_REVISION, "org/open has no revision 'nope'"),
+        ("org/gated", None, Reason.GATED, "accept its licence at http.*/org/gated, then give"),
+        ("org/gated", TOKEN, Reason.GATED, "accept its licence"),
+        ("org/disabled", None, Reason.DISABLED, "org/disabled is disabled"),
+        ("org/open", "hf_wrong", Reason.DENIED, "check the token"),
+    ],
+)
+def test_a_refusal_is_told_by_its_kind(at_hub, requested, token, reason, said):
+    at_hub.add("org/open", FILES)
+    at_hub.add("org/private", FILES, private=True)
+    at_hub.add("org/gated", FILES, gated="manual")
+    at_hub.add("org/disabled", FILES, disabled=True)
+    at_hub.grant(TOKEN)
+    with pytest.raises(SourceError, match=said) as raised:
+        fetch(requested, token=token)
+    assert raised.value.reason is reason
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [{"private": True}, {"gated": "manual"}])
+def test_a_token_opens_what_it_was_granted(at_hub, kind):
+    at_hub.add("org/name", FILES, **kind)
+    at_hub.grant(TOKEN, "org/name")
+    assert fetch("org/name", token=TOKEN).heads[0].head == HEAD
+
+
+def test_the_token_never_reaches_the_second_origin(at_hub):
+    at_hub.add("new/name", {CONFIG: b"{}", ONE: large(100_000)}, aliases=["name"])
+    at_hub.grant(TOKEN)
+    fetch("name", token=TOKEN)
+    seen = {(record.origin, record.authorization) for record in at_hub.log}
+    assert seen == {(Origin.HUB, f"Bearer {TOKEN}"), (Origin.STORAGE, None)}
+
+
+def test_a_stored_token_is_used(at_hub, monkeypatch):
+    at_hub.add("org/name", FILES, private=True)
+    at_hub.grant(TOKEN, "org/name")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert fetch("org/name").heads[0].head == HEAD
+
+
+def test_a_stored_token_is_left_alone_where_that_is_wished(at_hub, monkeypatch):
+    at_hub.add("org/name", FILES)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", True)
+    fetch("org/name")
+    assert {record.authorization for record in at_hub.log} == {None}
+
+
+@pytest.mark.parametrize("token", ["hf_a b", "hf_\n\nx", "hf_é", "hf_\x00"])
+def test_a_token_that_cannot_be_one_is_refused_and_not_shown(at_hub, token):
+    with pytest.raises(UsageError, match="was it copied whole") as raised:
+        fetch("org/name", token=token)
+    assert token not in str(raised.value)
+    assert at_hub.log == ()
+
+
+def test_an_empty_token_is_none(at_hub):
+    at_hub.add("org/name", FILES)
+    fetch("org/name", token=" ")  # noqa: S106 - is none
+    assert {record.authorization for record in at_hub.log} == {None}
+
+
+# The network
+
+
+def test_offline_nothing_is_asked_and_the_ways_out_are_named(at_hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(SourceError, match="--source cache, --source bundled or --source auto") as e:
+        fetch("org/name")
+    assert e.value.reason is Reason.OFFLINE
+    assert at_hub.log == ()
+
+
+def test_a_port_where_nobody_listens_is_unreachable(machine):
+    machine.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(SourceError, match=r"no connection to 127.0.0.1.*\(tried 5 times\)") as e:
+        fetch("org/name")
+    assert e.value.reason is Reason.UNREACHABLE
+
+
+def test_a_name_that_nobody_knows_is_not_asked_for_twice(machine, monkeypatch):
+    looked_up = []
+
+    def nobody(*args, **_kwargs):
+        looked_up.append(args[0])
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    machine.setattr(constants, "ENDPOINT", "http://hub.invalid")
+    with pytest.raises(SourceError, match=r"hub\.invalid cannot be found.*on the network") as e:
+        fetch("org/name")
+    assert e.value.reason is Reason.UNREACHABLE
+    assert len(looked_up) == 1
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["ftp://example.org", "example.org", "here:8080", "http://", ""]
+)
+def test_an_endpoint_that_is_no_address_is_the_users_fault(machine, endpoint):
+    machine.setattr(constants, "ENDPOINT", endpoint)
+    with pytest.raises(UsageError, match=r"HF_ENDPOINT is .*, expected an http address"):
+        fetch("org/name")
+
+
+def test_the_origin_hides_what_an_endpoint_holds_before_its_host(at_hub, machine):
+    at_hub.add("org/name", FILES)
+    at_hub.grant("Basic dXNlcjpwYXNz")  # user:pass in base64
+    machine.setattr(constants, "ENDPOINT", at_hub.url.replace("http://", "http://user:pass@"))
+    assert fetch("org/name").origin == f"read from {at_hub.url}"
+
+
+# The listing
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"<!doctype html>", "is .* a Hub"),
+        (b"[]", "is .* a Hub"),
+        (b"{}", "as its id null"),
+        (b'{"id": "a/b/c"}', "as its id the string 'a/b/c'"),
+        (b'{"id": "a/b"}', "as its commit null"),
+        (b'{"id": "a/b", "sha": "main"}', "as its commit the string 'main'"),
+        (b'{"id": "a/b", "sha": "%s"}' % (b"a" * 40), "as its files null"),
+        (b'{"id": "a/b", "sha": "%s", "siblings": [1]}' % (b"a" * 40), "a file named null"),
+        (
+            b'{"id": "a/b", "sha": "%s", "siblings": [{"rfilename": "../x"}]}' % (b"a" * 40),
+            "a file named the string '../x'",
+        ),
+        (
+            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "size": -1}]}' % (b"a" * 40),
+            "as the size of 'x' -1",
+        ),
+        (
+            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "size": true}]}'
+            % (b"a" * 40),
+            "as the size of 'x' true",
+        ),
+    ],
+)
+def test_a_listing_of_another_shape_is_a_bad_response(content, said):
+    with pytest.raises(SourceError, match=said) as raised:
+        parse_listing(content, "org/name")
+    assert raised.value.reason is Reason.BAD_RESPONSE
+
+
+def test_a_listing_without_sizes_will_do():
+    listing = parse_listing(
+        b'{"id": "a/b", "sha": "%s", "siblings": [{"rfilename": "z"}, {"rfilename": "a"}]}'
+        % (b"a" * 40),
+        "a/b",
+    )
+    assert listing.files == (RepoFile(name="a", size=None), RepoFile(name="z", size=None))

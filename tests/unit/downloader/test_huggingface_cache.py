@@ -1,0 +1,91 @@
+"""A Hub model in the Hugging Face cache, found without asking anyone."""
+
+from pathlib import Path
+
+import pytest
+from huggingface_hub import hf_hub_download
+from support.builders import safetensors_bytes
+from support.hub import Hub
+
+from auditor.checkpoint.snapshot import Source
+from auditor.downloader import fetch
+from auditor.errors import Reason, SourceError
+
+WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})
+FILES = {"config.json": b"{}", "model.safetensors": WEIGHTS, "README.md": b"hello"}
+
+
+def in_cache(cache: Path, model: str, *names: str, sha: str = "ab" * 20) -> Path:
+    at = cache / f"models--{model.replace('/', '--')}"
+    for name in names:
+        (at / "snapshots" / sha).mkdir(parents=True, exist_ok=True)
+        (at / "snapshots" / sha / name).write_bytes(FILES[name])
+    (at / "refs").mkdir(exist_ok=True)
+    (at / "refs" / "main").write_text(sha)
+    return at
+
+
+def download(hub: Hub, revision: str = "main") -> None:
+    """What huggingface_hub itself leaves in the cache."""
+    for name in FILES:
+        hf_hub_download("org/name", name, revision=revision, endpoint=hub.url)
+
+
+@pytest.fixture
+def cache(machine, tmp_path):  # noqa: ARG001 - sets the cache's place
+    return tmp_path / "cache"
+
+
+def test_what_huggingface_hub_leaves_in_the_cache_is_found(at_hub):
+    sha = at_hub.add("org/name", FILES)
+    download(at_hub)
+    at_hub.reset_log()
+    snapshot = fetch("org/name", source="cache")
+    assert (snapshot.model, snapshot.commit, snapshot.source) == ("org/name", sha, Source.CACHE)
+    assert snapshot.heads[0].head == WEIGHTS[:-24]
+    assert at_hub.log == ()
+
+
+def test_it_is_the_same_snapshot_as_the_hubs(at_hub):
+    at_hub.add("org/name", FILES)
+    download(at_hub)
+    here, there = fetch("org/name", source="cache"), fetch("org/name")
+    for part in ("model", "commit", "files", "config", "index", "heads", "unopened"):
+        assert getattr(here, part) == getattr(there, part)
+
+
+def test_a_revision_is_looked_up_by_name_and_by_commit(at_hub):
+    at_hub.add("org/name", FILES)
+    sha = at_hub.push("org/name", {**FILES, "config.json": b"[]"}, revision="v2")
+    download(at_hub, revision="v2")
+    for revision in ("v2", sha):
+        assert fetch(f"org/name@{revision}", source="cache").config.content == b"[]"
+    with pytest.raises(SourceError, match="org/name is not in the cache") as raised:
+        fetch("org/name", source="cache")
+    assert raised.value.reason is Reason.NOT_CACHED
+
+
+@pytest.mark.parametrize("cached", ["bert-base-cased", "google-bert/bert-base-cased"])
+@pytest.mark.parametrize("asked", ["bert-base-cased", "google-bert/bert-base-cased"])
+def test_old_and_new_names_find_each_other(cache, asked, cached):
+    in_cache(cache, cached, "config.json", "model.safetensors")
+    assert fetch(asked, source="cache").model == cached
+
+
+def test_the_name_that_was_asked_for_comes_first(cache):
+    in_cache(cache, "bert-base-cased", "config.json", "model.safetensors")
+    in_cache(cache, "google-bert/bert-base-cased", "config.json", "model.safetensors")
+    assert fetch("bert-base-cased", source="cache").model == "bert-base-cased"
+
+
+def test_what_is_not_cached_is_said_with_the_place(cache):
+    with pytest.raises(SourceError, match=f"org/name at 'v2' is not in the cache, '{cache}'"):
+        fetch("org/name@v2", source="cache")
+
+
+def test_a_config_without_weights_is_not_cached(at_hub):
+    at_hub.add("org/name", FILES)
+    hf_hub_download("org/name", "config.json", endpoint=at_hub.url)
+    with pytest.raises(SourceError, match="in the cache without its weights") as raised:
+        fetch("org/name", source="cache")
+    assert raised.value.reason is Reason.NOT_CACHED

@@ -1,0 +1,370 @@
+"""Checkpoints on this machine: folders, single files, places in the Hugging Face cache."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from support.builders import framed, safetensors_bytes
+
+from auditor.checkpoint.selecting import beside
+from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader import fetch, headers
+from auditor.downloader.headers import FIRST_READ
+from auditor.downloader.local_file import opened
+from auditor.errors import Reason, SourceError, UsageError
+from auditor.tensors import Span
+
+CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+A, B = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+SHA = "ab" * 20
+WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})
+HEAD = WEIGHTS[:-24]  # 24 bytes of data: 4 * 2 * 3
+
+
+def index_of(*shards: str) -> bytes:
+    return json.dumps({"weight_map": {f"t{n}": name for n, name in enumerate(shards)}}).encode()
+
+
+def fill(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return fill(tmp_path / "model", {CONFIG: b"{}", ONE: WEIGHTS, "README.md": b"hello"})
+
+
+@pytest.fixture
+def sharded(tmp_path: Path) -> Path:
+    files = {CONFIG: b"{}", INDEX: index_of(A, B), A: WEIGHTS, B: WEIGHTS, "old.bin": b"x"}
+    return fill(tmp_path / "sharded", files)
+
+
+def test_a_folder_is_read_by_its_heads(folder):
+    snapshot = fetch(str(folder))
+    assert snapshot.model == str(folder)
+    assert (snapshot.source, snapshot.commit) == (Source.FOLDER, None)
+    assert snapshot.config == TextFile(name=CONFIG, content=b"{}")
+    assert [(head.name, head.size, head.head) for head in snapshot.heads] == [
+        (ONE, len(WEIGHTS), HEAD)
+    ]
+    assert [file.name for file in snapshot.files] == ["README.md", CONFIG, ONE]
+    assert (snapshot.partial, snapshot.fetched.requests) == (True, 0)
+
+
+def test_the_path_stays_as_the_user_wrote_it(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    assert fetch("model").model == "model"
+    assert fetch("./model/").model == "./model/"
+
+
+def test_all_shards_of_an_index_are_read(sharded):
+    snapshot = fetch(str(sharded))
+    assert [head.name for head in snapshot.heads] == [A, B]
+    assert snapshot.index == TextFile(name=INDEX, content=index_of(A, B))
+    assert (snapshot.unopened, beside(snapshot)) == ((), ("old.bin",))
+
+
+def test_one_file_wins_over_an_index_as_in_transformers(sharded):
+    fill(sharded, {ONE: WEIGHTS})
+    snapshot = fetch(str(sharded))
+    assert (snapshot.index, [head.name for head in snapshot.heads]) == (None, [ONE])
+    assert beside(snapshot) == (A, B, INDEX, "old.bin")
+
+
+@pytest.mark.parametrize("absent", [(A,), (B,), (A, B)])
+def test_shards_that_are_absent_are_named(sharded, absent):
+    for name in absent:
+        (sharded / name).unlink()
+    snapshot = fetch(str(sharded))
+    assert snapshot.unopened == absent
+    assert [head.name for head in snapshot.heads] == sorted({A, B} - set(absent))
+
+
+def test_shards_may_lie_in_a_folder_of_the_folder(tmp_path):
+    files = {INDEX: index_of("parts/a.safetensors"), "parts/a.safetensors": WEIGHTS}
+    snapshot = fetch(str(fill(tmp_path, files)))
+    assert [head.name for head in snapshot.heads] == ["parts/a.safetensors"]
+    assert snapshot.config is None
+
+
+@pytest.mark.parametrize("index", [b"", b"{", b"{}", index_of("../secret.safetensors")])
+def test_a_broken_index_is_handed_on_and_nothing_is_opened(sharded, index):
+    fill(sharded, {INDEX: index})
+    snapshot = fetch(str(sharded))
+    assert snapshot.index == TextFile(name=INDEX, content=index)
+    assert (snapshot.heads, snapshot.unopened) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, Reason.EMPTY_REPO),
+        ({"README.md": b"x"}, Reason.EMPTY_REPO),
+        ({CONFIG: b"{}"}, Reason.NO_WEIGHTS),
+        ({CONFIG: b"{}", "tf_model.h5": b"x"}, Reason.NO_SAFETENSORS),
+    ],
+)
+def test_a_folder_without_safetensors_says_so(tmp_path, files, reason):
+    with pytest.raises(SourceError, match="the folder '") as raised:
+        fetch(str(fill(tmp_path, files)))
+    assert raised.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"abc",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+        b"\x80" * 99,
+    ],
+)
+def test_a_file_that_has_no_header_is_handed_on_as_it_is(folder, content):
+    fill(folder, {ONE: content})
+    head = fetch(str(folder)).heads[0]
+    assert (head.head, head.size) == (content, len(content))
+
+
+def test_a_long_header_is_read_whole(folder):
+    long = framed(b"{}".ljust(3 * FIRST_READ), bytes(9))
+    fill(folder, {ONE: long})
+    assert fetch(str(folder)).heads[0].head == long[:-9]
+
+
+def test_only_the_head_of_a_large_file_is_read(folder):
+    with (folder / ONE).open("r+b") as file:
+        file.truncate(10**12)  # sparse: a terabyte that takes no room
+    head = fetch(str(folder)).heads[0]
+    assert (head.size, head.head) == (10**12, HEAD)
+
+
+# One file
+
+
+def test_a_weight_file_is_read_with_the_config_beside_it(folder):
+    snapshot = fetch(str(folder / ONE))
+    assert snapshot.source is Source.FILE
+    assert (snapshot.config.content, snapshot.heads[0].head) == (b"{}", HEAD)
+    assert [file.name for file in snapshot.files] == [CONFIG, ONE]
+    assert beside(snapshot) == ()
+
+
+def test_a_weight_file_may_stand_alone(tmp_path):
+    fill(tmp_path, {"any.safetensors": WEIGHTS})
+    snapshot = fetch(str(tmp_path / "any.safetensors"))
+    assert (snapshot.config, snapshot.heads[0].name) == (None, "any.safetensors")
+
+
+def test_a_config_alone_is_a_bare_config(folder):
+    snapshot = fetch(str(folder / CONFIG))
+    assert (snapshot.config.content, snapshot.heads, snapshot.index) == (b"{}", (), None)
+
+
+def test_an_index_stands_for_its_folder(sharded):
+    fill(sharded, {ONE: WEIGHTS, "other.safetensors.index.json": index_of(B)})
+    snapshot = fetch(str(sharded / "other.safetensors.index.json"))
+    assert snapshot.index.name == "other.safetensors.index.json"
+    assert [head.name for head in snapshot.heads] == [B]
+    assert snapshot.config is not None
+
+
+def test_a_snapshot_file_is_known_by_its_content(folder, tmp_path):
+    original = fetch(str(folder))
+    for name in ("any.json", "any.json.gz", "any.name"):
+        fill(tmp_path, {name: dump(original, name)})
+        snapshot = fetch(str(tmp_path / name))
+        assert (snapshot.source, snapshot.origin) == (Source.SNAPSHOT, original.origin)
+        assert (snapshot.model, snapshot.heads) == (original.model, original.heads)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("model-00002-of-00003.safetensors", UsageError, "one shard of 3: give the folder"),
+        ("notes.txt", UsageError, "is no config .*, no weights .* and no snapshot"),
+        ("tf_model.h5", SourceError, "is of a kind that is not read"),
+        ("model.onnx", SourceError, "is of a kind that is not read"),
+    ],
+)
+def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):
+    fill(tmp_path, {name: WEIGHTS})
+    with pytest.raises(error, match=said):
+        fetch(str(tmp_path / name))
+
+
+def test_the_only_shard_of_one_is_a_whole_model(tmp_path):
+    fill(tmp_path, {"model-00001-of-00001.safetensors": WEIGHTS})
+    assert fetch(str(tmp_path / "model-00001-of-00001.safetensors")).heads[0].head == HEAD
+
+
+def test_a_config_beyond_all_bounds_is_not_read(folder):
+    with (folder / CONFIG).open("r+b") as file:
+        file.truncate(10**9)
+    with pytest.raises(SourceError, match="1,000,000,000 bytes; 16,777,216 are the most") as raised:
+        fetch(str(folder))
+    assert raised.value.reason is Reason.TOO_LARGE
+
+
+# What is not a regular file
+
+
+def spoil_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def spoil_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def spoil_link(path: Path) -> None:
+    path.symlink_to("nothing")
+
+
+def spoil_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("name", [CONFIG, INDEX, A])
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (spoil_folder, "is a folder, not a file"),
+        (spoil_pipe, "is a named pipe, not a file"),
+        (spoil_link, "is a link to nothing"),
+        (spoil_device, "is a device, not a file"),
+    ],
+)
+def test_what_is_not_a_regular_file_is_neither_opened_nor_waited_for(sharded, name, spoil, said):
+    (sharded / name).unlink()
+    spoil(sharded / name)
+    with pytest.raises(SourceError, match=said) as raised:
+        fetch(str(sharded))
+    assert raised.value.reason is Reason.UNREADABLE
+
+
+def test_a_pipe_given_by_name_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(SourceError, match="is a named pipe"):
+        fetch(str(tmp_path / "pipe.json"))
+
+
+def test_a_socket_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("s.safetensors")
+        with pytest.raises(SourceError, match="is a socket"):
+            fetch("s.safetensors")
+
+
+def test_other_things_in_the_folder_do_no_harm(folder):
+    os.mkfifo(folder / "pipe")
+    (folder / "dangling").symlink_to("nothing")
+    (folder / "loop").symlink_to(folder)
+    fill(folder, {".git/config": b"x", ".cache/x": b"x"})
+    (folder / os.fsdecode(b"\xff.bin")).write_bytes(b"x")
+    assert beside(fetch(str(folder))) == ("\ufffd.bin",)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_unreadable(folder):
+    with opened(folder / ONE) as file:
+        os.truncate(folder / ONE, 5)
+        with pytest.raises(SourceError, match="changed while it was read"):
+            file.read(Span(0, 8))
+
+
+def test_a_file_that_grows_while_it_is_read_is_unreadable(folder):
+    with opened(folder / ONE) as file:
+        os.truncate(folder / ONE, 5000)
+        with pytest.raises(SourceError, match="changed while it was read"):
+            file.read(Span(0, 8))
+
+
+def test_an_absurd_number_of_files_is_refused(folder, monkeypatch):
+    monkeypatch.setattr("auditor.downloader.local_folder._MOST_FILES", 2)
+    with pytest.raises(SourceError, match="has more than 2 files") as raised:
+        fetch(str(folder))
+    assert raised.value.reason is Reason.TOO_LARGE
+
+
+def test_headers_that_would_fill_the_memory_are_refused(sharded, monkeypatch):
+    monkeypatch.setattr(headers, "MODEL", headers.MODEL._replace(size=2 * len(HEAD) - 1))
+    with pytest.raises(SourceError, match="the headers of 2 files") as raised:
+        fetch(str(sharded))
+    assert raised.value.reason is Reason.TOO_LARGE
+
+
+def test_more_tensors_than_any_model_has_are_refused(sharded, monkeypatch):
+    monkeypatch.setattr(headers, "MODEL", headers.MODEL._replace(tensors=1))
+    says = "the headers of 2 files have 2 tensors; 1 are the most that are read of one model"
+    with pytest.raises(SourceError, match=says) as raised:
+        fetch(str(sharded))
+    assert raised.value.reason is Reason.TOO_LARGE
+
+
+def test_a_header_longer_than_any_is_refused_before_it_is_read(folder):
+    """The format allows it: the file could have 50 MB of names."""
+    (folder / ONE).write_bytes((50_000_000).to_bytes(8, "little") + b"{" + b" " * 100_000)
+    os.truncate(folder / ONE, 50_000_008)
+    with pytest.raises(SourceError, match="has 50,000,008 bytes; 12,582,912 are the most") as ex:
+        fetch(str(folder))
+    assert ex.value.reason is Reason.TOO_LARGE
+
+
+# The Hugging Face cache, by path
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> Path:
+    """A model's folder as the cache lays it out: snapshots link to blobs."""
+    model = tmp_path / "models--org--name"
+    fill(model / "blobs", {"c": b"{}", "w": WEIGHTS})
+    at = model / "snapshots" / SHA
+    at.mkdir(parents=True)
+    (at / CONFIG).symlink_to("../../blobs/c")
+    (at / ONE).symlink_to("../../blobs/w")
+    fill(model, {"refs/main": SHA.encode()})
+    return model
+
+
+@pytest.mark.parametrize("below", ["", f"snapshots/{SHA}"])
+def test_a_place_in_the_cache_knows_model_and_commit(cached, below):
+    snapshot = fetch(str(cached / below))
+    assert (snapshot.model, snapshot.commit) == ("org/name", SHA)
+    assert snapshot.source is Source.CACHE
+    assert (snapshot.config.content, snapshot.heads[0].head) == (b"{}", HEAD)
+    assert snapshot.files == (
+        RepoFile(name=CONFIG, size=2),
+        RepoFile(name=ONE, size=len(WEIGHTS)),
+    )
+
+
+def test_a_place_in_the_cache_is_known_from_within(cached, monkeypatch):
+    monkeypatch.chdir(cached / "snapshots" / SHA)
+    assert fetch(".").model == "org/name"
+
+
+def test_without_refs_the_only_snapshot_is_taken(cached):
+    (cached / "refs" / "main").unlink()
+    assert fetch(str(cached)).commit == SHA
+
+
+def test_of_several_snapshots_without_refs_none_is_guessed(cached):
+    (cached / "refs" / "main").unlink()
+    (cached / "snapshots" / ("cd" * 20)).mkdir()
+    with pytest.raises(UsageError, match="2 snapshots and no refs/main"):
+        fetch(str(cached))
+
+
+@pytest.mark.parametrize("ref", [b"cd" * 20, b"../../..", b"\xff" * 40, b""])
+def test_a_ref_that_points_to_nothing_is_unreadable(cached, ref):
+    fill(cached, {"refs/main": ref})
+    with pytest.raises(SourceError, match="which is not in the cache") as raised:
+        fetch(str(cached))
+    assert raised.value.reason is Reason.UNREADABLE

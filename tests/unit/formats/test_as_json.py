@@ -1,0 +1,183 @@
+"""The JSON of outcomes against its schema, and the schema against the classes."""
+
+import json
+from importlib.resources import files
+from typing import get_args
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+from support.outcomes.clean_bert import bert_base_chinese
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import EXAMPLES, HOSTILE, hostile
+
+from auditor.analytic import Role
+from auditor.checkpoint.snapshot import Source
+from auditor.errors import Reason
+from auditor.formats.as_json import render
+from auditor.reconciler.findings import Finding, Severity
+from auditor.reconciler.fold import expand
+from auditor.reconciler.status import ModuleStatus
+from auditor.report import Expected, Verdict
+
+SCHEMA = json.loads((files("auditor.formats") / "report.schema.json").read_bytes())
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+def test_the_schema_is_one():
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_output_is_valid(name):
+    VALIDATOR.validate(json.loads(render(EXAMPLES[name]())))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_schema_knows_every_key_and_no_other(name):
+    """Strict at every level: an object with one key more or one less is refused."""
+    valid = json.loads(render(EXAMPLES[name]()))
+    for path, found in objects(valid):
+        if path[-1:] == ("by_dtype",):  # its keys are dtypes
+            continue
+        for broken in ({**found, "surplus": 1}, dict(list(found.items())[1:])):
+            with pytest.raises(ValidationError):
+                VALIDATOR.validate(replaced(valid, path, broken))
+
+
+def objects(value, path=()):
+    """Every object of a JSON value with its path; of a list only the first, of each kind."""
+    if isinstance(value, dict):
+        yield path, value
+        for key, inner in value.items():
+            yield from objects(inner, (*path, key))
+    elif isinstance(value, list):
+        seen = set()
+        for at, inner in enumerate(value):
+            kind = inner.get("kind") if isinstance(inner, dict) else None
+            if kind not in seen:
+                seen.add(kind)
+                yield from objects(inner, (*path, at))
+
+
+def replaced(value, path, new):
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(copy[path[0]], path[1:], new)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected"),
+    [
+        (SCHEMA["properties"]["source"]["enum"], [*Source, None]),
+        (SCHEMA["properties"]["reason"]["enum"], [*Reason, None]),
+        (SCHEMA["properties"]["verdict"]["enum"], [*get_args(Verdict)]),
+        (
+            SCHEMA["$defs"]["expected"]["properties"]["from"]["enum"],
+            [*get_args(Expected.__annotations__["origin"]), None],
+        ),
+        (SCHEMA["$defs"]["module"]["properties"]["status"]["enum"], [*get_args(ModuleStatus)]),
+        (SCHEMA["$defs"]["finding"]["properties"]["severity"]["enum"], [*Severity]),
+        (SCHEMA["$defs"]["implied"]["properties"]["role"]["enum"], [*Role]),
+    ],
+    ids=["source", "reason", "verdict", "from", "status", "severity", "role"],
+)
+def test_the_enums_of_the_schema_are_those_of_the_classes(observed, expected):
+    assert observed == expected
+
+
+def test_the_kinds_of_the_schema_are_those_of_the_findings():
+    kinds = [one["properties"]["kind"] for one in SCHEMA["$defs"]["finding"]["oneOf"]]
+    listed = [kind for one in kinds for kind in one.get("enum", [one.get("const")])]
+    assert sorted(listed) == sorted(finding.kind for finding in get_args(Finding))
+
+
+def test_the_example_of_every_kind_has_every_kind():
+    assert {type(finding) for finding in every_kind().findings} == set(get_args(Finding))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_outcome_is_one_line_of_ascii(name):
+    text = render(EXAMPLES[name]())
+    assert text.isascii()
+    assert len(text.splitlines()) == 1
+
+
+CONTRACT = {
+    "outcome": "schema requested model commit source target model_type expected observed modules "
+    "findings residual verdict reason fetched",
+    "expected": "from parameters formula",
+    "observed": "files bytes tensors elements parameters",
+    "module": "prefix depth tensors elements parameters expected difference formula status",
+    "finding": "kind severity names folded count parameters reason",
+}
+
+
+@pytest.mark.parametrize("part", CONTRACT)
+def test_the_keys_come_in_the_order_of_the_contract_with_additions_last(part):
+    outcome = json.loads(render(bert_base_chinese()))
+    found = {
+        "outcome": outcome,
+        "expected": outcome["expected"],
+        "observed": outcome["observed"],
+        "module": outcome["modules"][0],
+        "finding": outcome["findings"][0],
+    }[part]
+    keys = CONTRACT[part].split()
+    assert list(found)[: len(keys)] == keys
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_folded_names_expand_to_the_names_beside_them(name):
+    for finding in json.loads(render(EXAMPLES[name]()))["findings"]:
+        expanded = [each for pattern in finding["folded"] for each in expand(pattern)]
+        assert sorted(expanded) == sorted(finding["names"])
+        assert finding["count"] == len(finding["names"])
+
+
+def test_names_of_strangers_come_back_as_they_were():
+    [finding] = json.loads(render(hostile()))["findings"]
+    assert finding["names"] == list(HOSTILE)
+
+
+def test_every_kind_carries_its_evidence():
+    found = {finding["kind"]: finding for finding in json.loads(render(every_kind()))["findings"]}
+    assert found["unused"]["used_by"] == ["BertForPreTraining", "BertModel"]
+    assert found["tied"]["tied_to"] == ["encoder.0.weight"]
+    assert found["duplicate"]["of"] == ["encoder.0.weight"]
+    assert found["wrong-dtype"]["declared"] == "F32"
+    assert found["bad-header"]["file"] == "c.safetensors"
+    assert found["bad-header"]["hidden"] == ["encoder.5.weight"]
+    assert found["mis-shaped"]["pairs"] == [
+        {
+            "stored": {
+                "name": "encoder.4.bias",
+                "dtype": "F32",
+                "shape": [6],
+                "file": "model.safetensors",
+            },
+            "expected": {"name": "encoder.4.bias", "shape": [4]},
+        }
+    ]
+    assert found["disputed"]["disputes"] == [
+        {
+            "name": "encoder.0.weight",
+            "closed_form": {"shape": [2, 3], "role": "parameter", "tied_to": None},
+            "oracle": None,
+        },
+        {
+            "name": "encoder.10.weight",
+            "closed_form": {"shape": [3, 2], "role": "parameter", "tied_to": None},
+            "oracle": {"shape": [], "role": "tied", "tied_to": "foo"},
+        },
+    ]
+    assert "used_by" not in found["missing"]
+
+
+def test_what_is_not_known_is_null():
+    gated = json.loads(render(EXAMPLES["gated"]()))
+    assert gated["reason"] == "gated"
+    assert gated["expected"]["from"] is None
+    assert gated["observed"]["parameters"] is None
+    assert gated["residual"] is None

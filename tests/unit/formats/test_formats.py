@@ -1,0 +1,61 @@
+"""All formats of one report, side by side."""
+
+import json
+import subprocess
+import sys
+
+from support.outcomes.examples import names_alone
+
+from auditor.formats.registry import FORMATS
+from auditor.formats.view import View
+
+
+def test_all_formats_of_one_report_say_the_same():
+    view = View()
+    [text] = FORMATS["terminal"]([names_alone()], view).values()
+    [lines] = FORMATS["json"]([names_alone()], view).values()
+    tables = FORMATS["csv"]([names_alone()], view)
+    assert text == (
+        "some/folder\n"
+        "target     BertModel (bert)\n"
+        "source     folder: read from a folder of this machine\n"
+        "read       0 files, 2 tensors\n"
+        "stored     not known: no header was read\n"
+        "expected   12 parameters in 2 tensors, by the closed form\n"
+        "\n"
+        "module        tensors expected status\n"
+        "(whole model)       2       12 unchecked\n"
+        "\n"
+        "formula    3*D\n"
+        "\n"
+        "not checked\n"
+        "  shapes and dtypes: no shard of the index is here\n"
+        "\n"
+        "clean: 2 tensors, 12 expected, no residual to compute\n"
+    )
+    outcome = json.loads(lines)
+    assert outcome["verdict"] == "clean"
+    assert outcome["observed"]["tensors"] == 2
+    assert outcome["observed"]["parameters"] is None
+    assert outcome["modules"][0]["expected"] == 12
+    assert tables["models.csv"].splitlines()[1] == (
+        "some/folder,some/folder,,folder,BertModel,bert,clean,,,12,,,,,2,0,,0,0,0,0,"
+        "shapes and dtypes: no shard of the index is here,0,0,,closed-form,3*D,"
+        "read from a folder of this machine,"
+    )
+    assert tables["modules.csv"].splitlines()[1] == "some/folder,,,0,2,,,12,,unchecked,3*D,,,,"
+    assert tables["findings.csv"].splitlines()[1:] == []
+
+
+def test_several_reports_follow_each_other():
+    view = View()
+    [text] = FORMATS["terminal"]([names_alone(), names_alone()], view).values()
+    [lines] = FORMATS["json"]([names_alone(), names_alone()], view).values()
+    assert text.count("clean: ") == 2
+    assert len(lines.splitlines()) == 2
+    assert len(FORMATS["csv"]([names_alone()] * 2, view)["models.csv"].splitlines()) == 3
+
+
+def test_the_formats_for_machines_do_not_wait_for_rich():
+    code = "import sys, auditor.formats; sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603

@@ -1,0 +1,73 @@
+"""What every format makes of every example, against files that were read by a person."""
+
+import csv
+
+import pytest
+from golden import FOLDER, golden
+from support.outcomes.examples import EXAMPLES
+
+
+@pytest.mark.parametrize("name", sorted(golden()))
+def test_output_is_what_the_golden_file_says(name):
+    observed = golden()[name]
+    expected = (FOLDER / name).read_bytes().decode("utf-8")
+    assert observed == expected, "if this is meant: make rewrite"
+
+
+def test_no_golden_file_is_left_over():
+    assert {path.name for path in FOLDER.iterdir()} == set(golden())
+
+
+def modules(name):
+    with (FOLDER / f"{name}.modules.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+COLUMNS = ("tensors", "elements", "parameters", "expected", "difference", "trainable", "bytes")
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize(
+    "prefix", ["", "bert", "cls", "bert.encoder", "bert.encoder.layer", "bert.encoder.layer.7"]
+)
+def test_a_column_adds_up_to_its_module(prefix, column):
+    rows = modules("bert-base-chinese")
+    parts = [row for row in rows if row["prefix"] and parent(row["prefix"]) == prefix]
+    [whole] = [row for row in rows if row["prefix"] == prefix]
+    assert sum(int(part[column]) for part in parts) == int(whole[column])
+
+
+def parent(prefix):
+    return prefix.rpartition(".")[0]
+
+
+@pytest.mark.parametrize("heading", ["tensors", "parameters", "expected", "difference"])
+@pytest.mark.parametrize("name", ["bert-base-chinese", "every-kind"])
+def test_a_column_of_the_terminal_adds_up_to_the_total(name, heading):
+    table = (FOLDER / f"{name}.report.txt").read_text(encoding="utf-8").split("\n\n")[1]
+    header, total, *rows = table.splitlines()
+    at = header.split().index(heading) - len(header.split())  # prefixes may hold spaces
+    depth = 1 if name == "bert-base-chinese" else 2
+    parts = [row for row in rows if row.split()[0].count(".") + 1 == depth]
+    figures = [int(line.split()[at].replace(",", "")) for line in (total, *parts)]
+    assert figures[0] == sum(figures[1:])
+
+
+@pytest.mark.parametrize("name", ["bert-base-chinese", "every-kind", "hostile"])
+def test_the_terms_of_an_example_leave_no_residual(name):
+    """Law 3, so that what the golden files show is arithmetic."""
+    report = EXAMPLES[name]()
+    explained = sum(finding.explains for finding in (*report.findings, *report.ignored))
+    difference = report.observed.parameters - report.expected.parameters
+    assert difference - explained == report.residual
+
+
+def test_the_published_figures_are_those_of_the_example():
+    """D of the published counts: embeddings + encoder + head, and what the file has beside them."""
+    assert 16_622_592 + 85_054_464 + 613_256 == 102_290_312
+    assert 102_290_312 + 590_592 + 1_538 == 102_882_442
+    verdict = (FOLDER / "bert-base-chinese.report.txt").read_text(encoding="utf-8").splitlines()[-1]
+    assert verdict == (
+        "clean: 206 tensors, 102,882,442 parameters stored, 102,290,312 expected, "
+        "592,130 unused, residual 0"
+    )

@@ -1,0 +1,235 @@
+"""compressed-tensors: what does not fit, and what settings mean."""
+
+import re
+
+import pytest
+from support.layouts.compressed import (
+    GOOD,
+    NAME,
+    W4,
+    Q,
+    below,
+    config,
+    packed_words,
+    scheme,
+    whole,
+)
+from support.layouts.packed import (
+    bookkeeping,
+    faults,
+    opened,
+    pieces,
+    says,
+)
+
+from auditor.layouts.compressed_tensors import LAYOUT
+
+
+def without(*names):
+    return {name: described for name, described in GOOD.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("table", "declared", "reason"),
+    [
+        (
+            {**GOOD, "weight_packed": ("I32", (64, 12))},
+            W4,
+            (
+                "weight_packed (64, 12) holds 12 x 32 / 4 = 96 inputs, but weight_scale (64, 4) is "
+                "of 4 groups of 32"
+            ),
+        ),
+        (
+            {**GOOD, "weight_scale": ("F16", (32, 4))},
+            W4,
+            (
+                "weight_scale is (32, 4); one for each 32 inputs of an output makes (64, 4) for a "
+                "weight of (64, 128)"
+            ),
+        ),
+        (
+            without("weight_scale", "weight_shape"),
+            W4,
+            "weight_scale and weight_shape should stand beside it, and no file has it",
+        ),
+        (without("weight_packed"), W4, "the weight that they belong to is not stored"),
+        (
+            {"weight": ("BF16", (64, 128)), "weight_scale": ("BF16", (64, 4))},
+            W4,
+            "beside a weight of BF16, which needs none: loading would scale it",
+        ),
+        (
+            GOOD,
+            config(scheme(num_bits=4, group_size=32, symmetric=False)),
+            "weight_zero_point should stand beside it, and no file has it",
+        ),
+        (
+            {**GOOD, "weight_zero_point": ("I32", (7, 4))},
+            config(scheme(num_bits=4, group_size=32, symmetric=False)),
+            "weight_zero_point is I32 (7, 4), which is not 4 bits for each of the scales (64, 4)",
+        ),
+        (
+            {**GOOD, "weight_g_idx": ("I32", (4,))},
+            W4,
+            "weight_g_idx is (4,); one for each input makes (128,)",
+        ),
+        (
+            GOOD,
+            config(scheme(num_bits=4, group_size=32), ignore=[Q]),
+            "stored as pack-quantized, but `ignore` lists the module: it is loaded plain",
+        ),
+        (
+            GOOD,
+            config(scheme(num_bits=4, group_size=32), ignore=[r"re:.*self_attn\..*"]),
+            "stored as pack-quantized, but `ignore` lists the module: it is loaded plain",
+        ),
+        (
+            GOOD,
+            config(scheme(num_bits=4, group_size=32, targets=["re:.*mlp.*"])),
+            "stored as pack-quantized, but no target names the module: loaded plain",
+        ),
+        (
+            whole(64, 128, (64, 1), "I8"),
+            config(scheme(num_bits=8, strategy="channel"), format="pack-quantized"),
+            "the config's format pack-quantized stores weight_packed, the file weight of I8",
+        ),
+        (
+            whole(64, 128, (64, 1)),
+            config(
+                scheme(num_bits=8, type="float", strategy="channel", inputs={"dynamic": False}),
+            ),
+            "input_scale should stand beside it, and no file has it",
+        ),
+        (
+            {**whole(64, 128, (1,)), "input_scale": ("F32", (7,))},
+            config(scheme(num_bits=8, type="float")),
+            (
+                "input_scale is (7,); one number, or one for each group of inputs, serves a weight "
+                "of (64, 128)"
+            ),
+        ),
+        (
+            GOOD,
+            config(
+                scheme(num_bits=4, group_size=32), kv_cache_scheme={"num_bits": 8, "dynamic": False}
+            ),
+            (
+                "kv_cache_scheme of quantization_config is not dynamic, and no k_scale or v_scale "
+                "is stored: caches would be scaled by 1"
+            ),
+        ),
+        (
+            {**GOOD, "k_scale": ("F32", (3,))},
+            W4,
+            "a scale of the KV cache is (3,), expected one number, or one a head",
+        ),
+        (
+            {**GOOD, "weight_packed": ("I32", (512,))},
+            W4,
+            "(512,) has no rows and columns to unpack as pack-quantized",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_a_fault_with_its_arithmetic(table, declared, reason):
+    assert reason in faults(opened(LAYOUT, below(Q, table), declared, {NAME: (64, 128)}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"config_groups": []}, "config_groups of quantization_config is a list"),
+        ({"config_groups": {"g": None}}, "'g' in config_groups of quantization_config is null"),
+        ({"config_groups": {"g": {"weights": 4}}}, "weights of .* is 4; an object is needed"),
+        ({"weights": {"num_bits": 0}}, "num_bits of .* is 0; 1 to 16 is needed"),
+        ({"weights": {"num_bits": "4"}}, "num_bits of .* is the string '4'"),
+        ({"weights": {"num_bits": True}}, "num_bits of .* is true"),
+        ({"weights": {"num_bits": 10**400}}, r"num_bits of .* \(401 digits\)"),
+        ({"weights": {"group_size": -7}}, "group_size of .* is -7"),
+        ({"weights": {"strategy": "group"}}, "strategy of .* is the string 'group', with"),
+        ({"weights": {"strategy": "group", "group_size": 0}}, "with group_size 0"),
+        ({"weights": {"strategy": ["group"]}}, "strategy of .* is a list"),
+        ({"weights": {"strategy": "block", "block_structure": [0, 1]}}, "strategy of .* block"),
+        ({"weights": {"strategy": "block", "block_structure": "2x"}}, "'2x'; tensor, channel"),
+    ],
+)
+def test_settings_that_mean_nothing_are_faults_and_the_tensors_speak(settings, reason):
+    if "weights" in settings:
+        settings = {"config_groups": {"g": {"targets": ["Linear"], **settings}}}
+    unpacked = opened(
+        LAYOUT, below(Q, GOOD), says("compressed-tensors", **settings), {NAME: (64, 128)}
+    )
+    assert set(pieces(unpacked)) == {NAME}
+    assert any(re.search(reason, fault) for fault in faults(unpacked))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 0), (0, 4), (4, 0), (1 << 40, 1 << 20), (2,) * 5])
+@pytest.mark.parametrize("declared", [None, W4, config()])
+def test_no_shape_is_too_odd_for_an_answer(shape, declared):
+    for name in (*GOOD, "weight", "weight_zero_point", "weight_g_idx", "input_scale", "k_scale"):
+        for dtype in ("I32", "U8", "I8", "F8_E4M3", "F32"):
+            opened(LAYOUT, below(Q, {**GOOD, name: (dtype, shape)}), declared, {NAME: (64, 128)})
+    for name in ("compressed", "bitmask", "scale_packed", "meta", "row_offsets", "shape"):
+        table = {"compressed": ("F16", (4, 4)), "bitmask": ("U8", (4, 1)), **GOOD}
+        opened(LAYOUT, below(Q, {**table, name: ("U8", shape)}), declared, {NAME: (64, 128)})
+
+
+@pytest.mark.parametrize(
+    ("ignore", "packed"),
+    [("re:.*layers.1.*", False), ("model.layers.1.mlp.up_proj", False), ("lm_head", True)],
+)
+def test_a_plain_weight_among_packed_ones_is_a_fault_unless_it_is_ignored(ignore, packed):
+    table = {
+        **below("model.layers.0.mlp.up_proj", GOOD),
+        **below("model.layers.1.mlp.down_proj", GOOD),
+        **below("model.layers.0.mlp.down_proj", GOOD),
+        "model.layers.1.mlp.up_proj.weight": ("BF16", (64, 128)),
+        "model.layers.2.mlp.up_proj.weight": ("BF16", (64, 128)),  # a layer that nobody packed
+        "lm_head.weight": ("BF16", (64, 128)),
+        "model.layers.0.norm.weight": ("BF16", (64,)),
+    }
+    ignored = [ignore, "model.layers.1.mlp.down_proj_"]
+    declared = config(scheme(num_bits=4, group_size=32), ignore=ignored)
+    about = [names for reason, names in faults(opened(LAYOUT, table, declared)).items()]
+    if packed:
+        assert about == [{"model.layers.1.mlp.up_proj.weight"}]
+    else:
+        assert {"model.layers.1.mlp.up_proj.weight"} not in about
+
+
+def test_of_several_targets_a_name_comes_before_an_expression_and_that_before_a_class():
+    declared = config(
+        scheme(num_bits=4, group_size=32),
+        scheme(num_bits=8, group_size=64, targets=[r"re:.*q_proj$"]),
+        scheme(num_bits=2, group_size=16, targets=["a.q_proj"]),
+    )
+    table = {
+        **below("a.k_proj", packed_words(64, 128, 4, 32)),
+        **below("b.q_proj", packed_words(64, 128, 8, 64)),
+        **below("a.q_proj", packed_words(64, 128, 2, 16)),
+    }
+    unpacked = opened(LAYOUT, table, declared)
+    assert set(pieces(unpacked).values()) == {(64, 128)}
+    assert faults(unpacked) == {}
+
+
+def test_a_pattern_that_cannot_be_read_leaves_the_tensors_to_speak():
+    declared = config(
+        scheme(num_bits=4, group_size=32), ignore=["re:(?!.*q_proj).*"], format="pack-quantized"
+    )
+    unpacked = opened(LAYOUT, below(Q, packed_words(64, 128, 8, 64)), declared, {NAME: (64, 128)})
+    assert (pieces(unpacked), faults(unpacked)) == ({NAME: (64, 128)}, {})
+
+
+def test_names_alone_are_told_apart_and_no_shape_is_missed():
+    table = dict.fromkeys([*below(Q, packed_words(1, 1, 4, 32, "zeros")), "norm.weight"])
+    unpacked = opened(LAYOUT, table, config(scheme(num_bits=4, group_size=32, symmetric=False)))
+    assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
+    assert bookkeeping(unpacked) == set(table) - {f"{Q}.weight_packed", "norm.weight"}
+
+
+def test_settings_one_level_deeper_are_found():
+    inner = dict(config(scheme(num_bits=8, group_size=64)).settings)
+    declared = says("compressed-tensors", quantization_config=inner, sparsity_config={})
+    table = below(Q, packed_words(64, 128, 8, 64))
+    assert pieces(opened(LAYOUT, table, declared)) == {NAME: (64, 128)}

@@ -1,0 +1,384 @@
+"""A model's tensors under llama.cpp's names are the model's tensors, for every model type."""
+
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import strategies as st
+from support.gguf_files import STRING, U32, Tensor, gguf_bytes, read
+from support.gguf_models import ARCHITECTURES, FIXED, Values, expectation, metadata, tensors
+
+from auditor import Reason, Report, Unaudited, audit, explain
+from auditor.analytic import catalogue
+from auditor.analytic.config import Config
+from auditor.analytic.expectation import Expectation, Role
+from auditor.analytic.gguf_architectures import ARCHITECTURES as READ
+from auditor.analytic.gguf_config import reconstructed
+from auditor.analytic.gguf_facts import Facts
+from auditor.errors import CheckpointError
+from auditor.layouts.gguf.layout import unpack
+from auditor.layouts.gguf.names import TABLES
+from auditor.layouts.packing import Declared, Stored
+from auditor.reconciler.matching import shapes_of
+
+COMMON = (
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.sliding_window",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "expert_feed_forward_length",
+    "expert_used_count",
+    "feed_forward_length",
+    "vocab_size",
+)
+drawn = settings(deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
+
+
+def strategy(model_type: str):
+    file = catalogue.FILES[model_type]
+    return import_module(f"support.strategies.{file}").VALUES[model_type]
+
+
+def test_every_model_type_with_names_can_be_declared_and_is_tried_here():
+    declared = {known.model_type for known in READ.values()}
+    assert set(TABLES) == set(ARCHITECTURES)
+    assert declared <= set(TABLES)
+    assert set(ARCHITECTURES.values()) <= set(READ)
+
+
+def representable(values: Values) -> bool:
+    """Whether llama.cpp has what the config asks for."""
+    if values.model_type == "falcon":
+        if values.get("new_decoder_architecture"):
+            return values.get("num_kv_heads") not in {None, 1, values.get("num_attention_heads")}
+        return values.get("multi_query")
+    experts = values.get("num_experts")
+    return values.get("num_hidden_layers") > 0 and (experts is None or experts > 0)
+
+
+@pytest.mark.parametrize("model_type", ARCHITECTURES)
+@drawn
+@given(data=st.data())
+def test_the_pieces_are_the_tensors_that_the_metadata_imply(model_type, data):
+    values = Values(model_type, {**data.draw(strategy(model_type)), **FIXED.get(model_type, {})})
+    assume(representable(values))
+    target = READ[values.arch].target or class_of(values)
+    try:
+        expected = expectation(values, target)
+    except CheckpointError:
+        reject()
+    content = gguf_bytes(metadata(values), tensors(values, expected), data=False)
+    header = read(content)
+    found = reconstructed(header).values
+    again = catalogue.expect(Config(values=found), target)
+    wanted = needed(again)
+    declared = Declared(method="gguf", settings={"model_type": found["model_type"]}, where="x")
+    assert wanted == needed(expected)
+    unpacked = unpack(Stored(header.tensors), declared, shapes_of(again))
+    pieces = {piece.name: piece.shape for piece in unpacked.pieces}
+    assert unpacked.faults == ()
+    assert len(pieces) == len(unpacked.pieces)
+    assert {name: shape for name, shape in wanted.items() if ".pooler." not in f".{name}"} == pieces
+
+
+def needed(expected: Expectation) -> dict[str, tuple[int, ...]]:
+    return {
+        tensor.name: tensor.shape
+        for tensor in expected.tensors
+        if not tensor.role.optional and tensor.role is not Role.TIED
+    }
+
+
+def class_of(values: Values) -> str:
+    """The class of a causal model of that type, or of what else GGUF holds."""
+    named = [known.name for known in READ.values() if known.model_type == values.model_type]
+    own = {"mixtral": "MixtralForCausalLM", "deepseek_v2": "DeepseekV2ForCausalLM"}
+    return own.get(values.model_type) or named[0]
+
+
+# --- single models ------------------------------------------------------------------------------
+
+SMALL = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32,
+}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+LATENT = {
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 32,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 8,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 12,
+}
+
+
+def whole(model_type: str, **more) -> tuple[Values, list[Tensor]]:
+    values = Values(model_type, {**SMALL, **more, **FIXED.get(model_type, {})})
+    return values, tensors(values, expectation(values, class_of(values)))
+
+
+def audited(path: Path, values: Values, stored: Iterable[Tensor]) -> Report:
+    path.write_bytes(gguf_bytes(metadata(values), stored))
+    report = audit(str(path))
+    assert isinstance(report, Report), report
+    return report
+
+
+def kinds(report: Report) -> dict[str, tuple[str, ...]]:
+    return {
+        finding.kind: tuple(tensor.name for tensor in getattr(finding, "tensors", ()))
+        for finding in report.findings
+    }
+
+
+@pytest.mark.parametrize("name", ["", "m-Q4_K_M.gguf"], ids=["folder", "file"])
+def test_its_metadata_are_explained_as_a_config_is(name, tmp_path):
+    values, stored = whole("llama")
+    (tmp_path / "m-Q4_K_M.gguf").write_bytes(gguf_bytes(metadata(values), stored))
+    explained = explain(str(tmp_path / name))
+    expected = expectation(values, "LlamaForCausalLM")
+    assert explained.expected is not None
+    assert explained.expected.parameters == expected.parameters
+    assert {row.prefix for row in explained.modules} == set(expected.modules)
+    assert isinstance(explained, Unaudited)
+    assert explained.reason is Reason.NO_WEIGHTS
+
+
+def test_of_a_repository_on_the_hub_a_tag_says_which_is_explained(at_hub):
+    for layers in (1, 2):
+        values, stored = whole("llama", num_hidden_layers=layers)
+        at_hub.add(f"o/{layers}", {"m-Q4_K_M.gguf": gguf_bytes(metadata(values), stored)})
+    one, two = (explain(f"o/{layers}:Q4_K_M") for layers in (1, 2))
+    assert one.expected is not None
+    assert two.expected is not None
+    a_layer = 64 * (64 + 32 + 32 + 64) + 3 * 64 * 96 + 2 * 64
+    assert two.expected.parameters - one.expected.parameters == a_layer
+
+
+def test_what_adds_to_a_model_without_being_part_of_it_is_bookkeeping(tmp_path):
+    values, stored = whole("llama")
+    report = audited(tmp_path / "m.gguf", values, [*stored, Tensor("rope_freqs.weight", (8,))])
+    assert kinds(report) == {"bookkeeping": ("rope_freqs.weight",)}
+    assert (report.verdict, report.residual) == ("clean", 0)
+
+
+def test_a_tensor_that_is_not_there_is_missing_under_the_name_of_transformers(tmp_path):
+    values, stored = whole("llama")
+    left = [tensor for tensor in stored if tensor.name != "blk.1.ffn_up.weight"]
+    report = audited(tmp_path / "m.gguf", values, left)
+    assert kinds(report) == {"missing": ("model.layers.1.mlp.up_proj.weight",)}
+    assert (report.verdict, report.residual) == ("findings", 0)
+
+
+def test_a_tensor_that_no_architecture_has_is_unexpected(tmp_path):
+    values, stored = whole("llama")
+    report = audited(tmp_path / "m.gguf", values, [*stored, Tensor("blk.0.secret.weight", (4,))])
+    assert kinds(report) == {"unexpected": ("blk.0.secret.weight",)}
+    assert report.residual == 0
+
+
+def test_a_layer_beyond_the_count_of_the_metadata_is_unexpected(tmp_path):
+    values, stored = whole("llama")
+    more = Tensor("blk.2.attn_q.weight", (64, 64))
+    report = audited(tmp_path / "m.gguf", values, [*stored, more])
+    assert kinds(report) == {"unexpected": ("blk.2.attn_q.weight",)}
+
+
+def test_a_stored_output_of_a_model_that_always_ties_it_is_a_duplicate(tmp_path):
+    values, stored = whole("gpt2", intermediate_size=256)
+    output = Tensor("output.weight", (64, 64))
+    report = audited(tmp_path / "m.gguf", values, [*stored, output])
+    assert kinds(report) == {"duplicate": ("output.weight",)}
+    assert report.residual == 0
+
+
+def test_a_model_without_a_stored_output_ties_it(tmp_path):
+    values, stored = whole("qwen2", tie_word_embeddings=True)
+    report = audited(tmp_path / "m.gguf", values, stored)
+    assert kinds(report) == {"tied": ("lm_head.weight",)}
+    assert (report.verdict, report.residual) == ("clean", 0)
+
+
+def test_an_expert_too_few_is_missing_by_its_name(tmp_path):
+    values, stored = whole("mixtral", **EXPERTS)
+    short = [
+        tensor._replace(shape=(3, *tensor.shape[1:]))
+        if tensor.name == "blk.0.ffn_up_exps.weight"
+        else tensor
+        for tensor in stored
+    ]
+    report = audited(tmp_path / "m.gguf", values, short)
+    assert kinds(report) == {
+        "missing": ("model.layers.0.block_sparse_moe.experts.3.w3.weight",),
+    }
+    assert report.residual == 0
+
+
+def test_experts_of_the_oldest_files_have_a_tensor_each(tmp_path):
+    values, stored = whole("mixtral", **EXPERTS)
+    apart = []
+    for tensor in stored:
+        stem = tensor.name.removesuffix("_exps.weight")
+        if stem == tensor.name:
+            apart.append(tensor)
+        else:
+            rows = range(tensor.shape[0])
+            apart += [Tensor(f"{stem}.{row}.weight", tensor.shape[1:]) for row in rows]
+    report = audited(tmp_path / "m.gguf", values, apart)
+    assert (report.verdict, report.residual, report.findings) == ("clean", 0, ())
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v2", "deepseek_v3"])
+@pytest.mark.parametrize("absorbed", [True, False])
+def test_latent_attention_is_read_whole_and_in_two(tmp_path, model_type, absorbed):
+    values, _ = whole(model_type, **LATENT)
+    expected = expectation(values, class_of(values))
+    stored = tensors(values, expected, absorbed=absorbed)
+    report = audited(tmp_path / "m.gguf", values, stored)
+    assert (report.verdict, report.residual) == ("clean", 0)
+    assert report.observed.parameters == expected.parameters
+
+
+def test_halves_that_do_not_fit_are_a_fault(tmp_path):
+    values, stored = whole("gpt_oss", head_dim=16, **EXPERTS)
+    wrong = [
+        tensor._replace(shape=(4, 32, 64)) if tensor.name == "blk.0.ffn_up_exps.weight" else tensor
+        for tensor in stored
+    ]
+    report = audited(tmp_path / "m.gguf", values, wrong)
+    (fault,) = (finding for finding in report.findings if finding.kind == "bad-layout")
+    assert fault.reason == "(4, 96, 64) and (4, 32, 64) are no two parts of one tensor"
+    assert report.residual == 0
+
+
+def test_queries_keys_and_values_of_phi_may_be_stored_as_one(tmp_path):
+    values, stored = whole("phi", num_key_value_heads=4)
+    apart = {f"attn_{part}" for part in "qkv"}
+    fused = []
+    for tensor in stored:
+        if tensor.name.split(".")[-2] not in apart:
+            fused.append(tensor)
+        elif ".attn_q." in tensor.name:
+            shape = (3 * tensor.shape[0], *tensor.shape[1:])
+            fused.append(Tensor(tensor.name.replace("attn_q", "attn_qkv"), shape))
+    report = audited(tmp_path / "m.gguf", values, fused)
+    assert (report.verdict, report.residual, report.findings) == ("clean", 0, ())
+
+
+@pytest.mark.parametrize("model_type", ["mixtral", "qwen3_moe", "granitemoe"])
+def test_gates_and_what_they_gate_may_be_stored_as_one(tmp_path, model_type):
+    sizes = {"num_experts": 4, "moe_intermediate_size": 32, **EXPERTS}
+    values, stored = whole(model_type, **sizes)
+    fused = []
+    for tensor in stored:
+        if "ffn_gate_exps" in tensor.name:
+            count, height, width = tensor.shape
+            name = tensor.name.replace("gate", "gate_up")
+            fused.append(Tensor(name, (count, 2 * height, width)))
+        elif "ffn_up_exps" not in tensor.name:
+            fused.append(tensor)
+    pairs = [*metadata(values), (f"{values.arch}.expert_feed_forward_length", U32, 32)]
+    pairs = list({key: (key, *rest) for key, *rest in pairs}.values())
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_bytes(pairs, fused))
+    report = audit(str(path))
+    assert (report.verdict, report.residual, report.findings) == ("clean", 0, ())
+
+
+@pytest.mark.parametrize(
+    ("shape", "fits"), [((1,), True), ((), True), ((4,), True), ((3,), False), ((4, 4), False)]
+)
+def test_the_scale_of_a_tensor_or_of_each_expert_is_bookkeeping(tmp_path, shape, fits):
+    values, stored = whole("mixtral", **EXPERTS)
+    scale = Tensor("blk.0.ffn_up_exps.scale", shape)
+    report = audited(tmp_path / "m.gguf", values, [*stored, scale])
+    assert kinds(report)["bookkeeping"] == (scale.name,)
+    assert ("bad-layout" in kinds(report)) is not fits
+    assert report.residual == 0
+
+
+def test_an_architecture_that_is_not_known_is_unaudited(tmp_path):
+    path = tmp_path / "m.gguf"
+    pairs = [("general.architecture", STRING, "grok")]
+    path.write_bytes(gguf_bytes(pairs, [Tensor("token_embd.weight")]))
+    outcome = audit(str(path))
+    assert isinstance(outcome, Unaudited)
+    assert "no closed form is known for the GGUF architecture 'grok'" in outcome.detail
+
+
+@pytest.mark.parametrize("kind", ["adapter", "mmproj", "imatrix"])
+def test_what_is_no_model_is_unaudited(tmp_path, kind):
+    path = tmp_path / "m.gguf"
+    pairs = [("general.architecture", STRING, "llama"), ("general.type", STRING, kind)]
+    path.write_bytes(gguf_bytes(pairs, [Tensor("token_embd.weight")]))
+    outcome = audit(str(path))
+    assert isinstance(outcome, Unaudited)
+    assert f"its general.type is '{kind}'" in outcome.detail
+
+
+@pytest.mark.parametrize("key", ["embedding_length", "block_count"])
+def test_metadata_that_lack_what_every_model_has_are_a_bad_config(tmp_path, key):
+    values, stored = whole("llama")
+    pairs = [pair for pair in metadata(values) if pair[0] != f"llama.{key}"]
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_bytes(pairs, stored))
+    (finding,) = audit(str(path)).findings
+    assert (finding.kind, finding.file) == ("bad-config", "m.gguf")
+    assert finding.reason == f"m.gguf has no 'llama.{key}' in its metadata"
+
+
+def test_a_truncated_file_is_a_bad_size(tmp_path):
+    values, stored = whole("llama")
+    content = gguf_bytes(metadata(values), stored)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(content[:-1000])
+    report = audit(str(path))
+    assert [finding.kind for finding in report.findings] == ["bad-size"]
+    assert report.residual == 0
+
+
+def test_a_config_beside_a_gguf_file_is_not_asked(tmp_path):
+    values, stored = whole("llama")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    report = audited(tmp_path / "m.gguf", values, stored)
+    assert report.verdict == "clean"
+    assert any("config.json is not asked" in note for note in report.notes)
+
+
+def test_every_key_of_the_metadata_is_one_that_the_gguf_package_knows():
+    """Asked for by any architecture, of metadata that answer every question."""
+    asked = set()
+
+    class Everything(Facts):
+        def number(self, key: str) -> int:
+            asked.add(key)
+            return 2
+
+        def each(self, key: str) -> tuple[int, ...]:
+            asked.add(key)
+            return (0, 2)
+
+    header = read(gguf_bytes([("general.architecture", STRING, "x")], []))
+    for known in READ.values():
+        known.more(Everything(header, "x", {}))
+    constants = import_module("gguf.constants").Keys
+    groups = [getattr(constants, name) for name in dir(constants) if name[0] != "_"]
+    theirs = {value for group in groups for value in vars(group).values() if isinstance(value, str)}
+    ours = {f"{{arch}}.{key}" for key in (*asked, *COMMON)}
+    assert asked
+    assert ours <= theirs

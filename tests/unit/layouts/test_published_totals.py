@@ -1,0 +1,247 @@
+"""Totals of published indexes and files, from names, the config and the layout alone.
+
+Each figure is what its publisher wrote, into an index or as the size of a file on the Hub.
+"""
+
+import json
+from collections.abc import Iterable
+from math import prod
+from pathlib import Path
+
+import pytest
+from support.layouts.deepseek_r1 import R1, r1
+from support.sharding import INDEX, alarms, kinds, pointer, shard_names
+
+from auditor import Report
+from auditor.analytic import Role, catalogue, read_config
+from auditor.audit.pipeline import audit
+from auditor.layouts import written
+from auditor.layouts.declared import declaration
+from auditor.reconciler.matching import shapes_of
+from auditor.tensors import DTYPE_BITS, StoredTensor
+
+# openai/gpt-oss-20b
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "architectures": ["GptOssForCausalLM"],
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "num_local_experts": 32,
+    "vocab_size": 201088,
+    "dtype": "bfloat16",
+    "tie_word_embeddings": False,
+    "quantization_config": {"quant_method": "mxfp4"},
+}
+# mlx-community's 4 bits of Qwen2.5-Coder-3B-Instruct
+CODER = {
+    "model_type": "qwen2",
+    "architectures": ["Qwen2ForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "torch_dtype": "bfloat16",
+    "tie_word_embeddings": True,
+    "quantization": {"group_size": 64, "bits": 4, "mode": "affine"},
+}
+FULL = (2, 6, 10, 14, 18, 21)  # layers of attention
+# mlx-community's 4 bits of LFM2-8B-A1B, whose routers have 8
+LFM2 = {
+    "model_type": "lfm2_moe",
+    "architectures": ["Lfm2MoeForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 7168,
+    "moe_intermediate_size": 1792,
+    "num_dense_layers": 2,
+    "num_experts": 32,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "layer_types": ["full_attention" if n in FULL else "conv" for n in range(24)],
+    "vocab_size": 128000,
+    "dtype": "bfloat16",
+    "tie_word_embeddings": True,
+    "use_expert_bias": True,
+    "quantization": {
+        "group_size": 64,
+        "bits": 4,
+        "mode": "affine",
+        **{
+            f"model.layers.{n}.feed_forward.gate": {"group_size": 64, "bits": 8}
+            for n in range(2, 24)
+        },
+    },
+}
+# TheBloke/MythoMax-L2-13B-GPTQ
+MYTHOMAX = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 40,
+    "vocab_size": 32000,
+    "torch_dtype": "float16",
+    "tie_word_embeddings": False,
+    "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+}
+
+
+def plain_names(config: dict[str, object], *roles: Role) -> list[str]:
+    read = read_config("config.json", json.dumps(config).encode())
+    expectation = catalogue.expect(read, read.architectures[0])
+    return [tensor.name for tensor in expectation.tensors if tensor.role in roles]
+
+
+def in_blocks(names: Iterable[str]) -> list[str]:
+    """As gpt-oss names its experts."""
+    ends = ("experts.gate_up_proj", "experts.down_proj")
+    pairs = (
+        (f"{name}_blocks", f"{name}_scales") if name.endswith(ends) else (name,) for name in names
+    )
+    return [name for pair in pairs for name in pair]
+
+
+def by_mlx(names: Iterable[str]) -> list[str]:
+    """As mlx_lm names what it packs: all matrices but those of convolutions."""
+    found: dict[str, None] = {}
+    for name in names:
+        module, _, last = name.rpartition(".")
+        before, experts, after = module.partition(".experts.")
+        if experts:
+            renamed = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+            module = f"{before}.switch_mlp.{renamed[after.partition('.')[2]]}"
+        elif "feed_forward.w" in module:
+            renamed = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+            module = module[:-2] + renamed[module[-2:]]
+        plain = last != "weight" or "norm" in module or module.endswith(".conv")
+        lasts = (last,) if plain else ("weight", "scales", "biases")
+        found |= dict.fromkeys(f"{module}.{one}" for one in lasts)
+    return list(found)
+
+
+def folder_of(path: Path, config: dict[str, object], names: Iterable[str], **metadata: int) -> str:
+    weight_map = dict.fromkeys(names, "model.safetensors")
+    (path / "config.json").write_text(json.dumps(config))
+    (path / INDEX).write_text(json.dumps({"metadata": metadata, "weight_map": weight_map}))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "count", "totals"),
+    [
+        (GPT_OSS, in_blocks, 459, (13_761_264_768, 20_914_757_184)),
+        (CODER, by_mlx, 940, (1_736_187_904, 3_085_938_688)),
+        (LFM2, by_mlx, 566, (4_764_197_120, 8_467_856_128)),
+    ],
+    ids=["gpt-oss-20b", "qwen2.5-coder-3b-mlx-4bit", "lfm2-8b-a1b-mlx-4bit"],
+)
+def test_the_total_of_a_published_index_is_that_of_its_layout(
+    config, names, count, totals, tmp_path
+):
+    total, parameters = totals
+    stored = names(plain_names(config, Role.PARAMETER, Role.BUFFER))
+    assert len(stored) == count
+    report = audit(
+        folder_of(tmp_path, config, stored, total_size=total, total_parameters=parameters)
+    )
+    assert isinstance(report, Report)
+    assert kinds(report) == []
+    assert any(note.startswith(f"total_size {total:,} = ") for note in report.notes)
+    assert report.expected.parameters == parameters
+    for wrong in (2 * total, total - 2, 0):
+        report = audit(folder_of(tmp_path, config, stored, total_size=wrong))
+        assert kinds(report) == ["bad-index"], wrong
+    report = audit(folder_of(tmp_path, config, stored, total_parameters=parameters // 8))
+    assert kinds(report) == ["wrong-total"]
+
+
+def test_the_total_of_deepseek_r1_has_a_bias_for_its_router_in_32_bits(tmp_path):
+    """91,991 names; the biases of 59 routers are kept in F32, as transformers keeps them."""
+    table, _ = r1()
+    total = sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values())
+    blocks = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    config = R1 | {
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "torch_dtype": "bfloat16",
+        "quantization_config": blocks,
+    }
+    for stated, found in ((total, []), (total + 2, ["bad-index"]), (2 * total, ["bad-index"])):
+        report = audit(folder_of(tmp_path, config, table, total_size=stated))
+        assert kinds(report) == found, alarms(report)
+        told = [note for note in report.notes if note.startswith(f"total_size {stated:,} = ")]
+        assert len(told) == (not found)
+        assert all("60,416 of gate.e_score_correction_bias (15,104 x 4)" in one for one in told)
+
+
+def test_a_file_of_13_billion_parameters_in_gptq_is_its_tensors_and_a_header():
+    """7,259,435,192 bytes, with the biases of zeros that AutoGPTQ wrote: 112 a tensor around it."""
+    read = read_config("config.json", json.dumps(MYTHOMAX).encode())
+    shapes = shapes_of(catalogue.expect(read, "LlamaForCausalLM"))
+    packed, plain = [], 0
+    for name in plain_names(MYTHOMAX, Role.PARAMETER):
+        if "proj" in name:
+            lasts = ("qweight", "qzeros", "scales", "g_idx", "bias")
+            packed += [f"{name.removesuffix('weight')}{last}" for last in lasts]
+        else:
+            plain += 1
+    tensors = tuple(StoredTensor(name, None, None, None, "", None) for name in packed)
+    told = written(tensors, declaration(read.values, {}), shapes)
+    assert set(told) == set(packed)
+    sizes = (prod(one.shape) * DTYPE_BITS[one.dtypes[0]] // 8 for one in told.values())
+    inside = sum(sizes)
+    inside += 2 * (2 * 32000 * 5120 + 81 * 5120)
+    around = 7_259_435_192 - inside
+    assert 100 * (len(packed) + plain) < around < 140 * (len(packed) + plain)
+
+
+def test_a_clone_of_gpt_oss_without_lfs_lacks_nothing_and_shows_nothing(tmp_path):
+    """Three pointers hide 20,914,757,184 parameters, each behind the file that holds it."""
+    names = in_blocks(plain_names(GPT_OSS, Role.PARAMETER))
+    shards = shard_names(3)
+    weight_map = {name: shards[at % 3] for at, name in enumerate(names)}
+    (tmp_path / "config.json").write_text(json.dumps(GPT_OSS))
+    (tmp_path / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    for shard in shards:
+        (tmp_path / shard).write_bytes(b"")
+        pointer(tmp_path / shard)
+    report = audit(str(tmp_path))
+    assert isinstance(report, Report)
+    assert kinds(report) == ["bad-header"] * 3
+    assert sum(finding.parameters for finding in alarms(report)) == 20_914_757_184
+    for finding in alarms(report):
+        held = {name.removesuffix("_blocks") for name in names if weight_map[name] == finding.file}
+        assert {tensor.name for tensor in finding.hidden} == {
+            name for name in held if not name.endswith("_scales")
+        }
+    assert (report.residual, report.observed.parameters) == (0, 0)
+
+
+def test_what_nothing_tells_is_said_to_be_unchecked(tmp_path):
+    """HQQ keeps settings of a module in tensors of any dtype."""
+    said = {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4}}}
+    names = plain_names(MYTHOMAX, Role.PARAMETER)
+    lasts = ("W_q", "scale", "zero", "nbits", "group_size", "axis", "shape", "packing")
+    stored = [
+        one
+        for name in names
+        for one in (
+            [f"{name.removesuffix('weight')}{last}" for last in lasts] if "proj" in name else [name]
+        )
+    ]
+    config = MYTHOMAX | {"quantization_config": said}
+    report = audit(folder_of(tmp_path, config, stored, total_size=7_000_000_000))
+    assert kinds(report) == []
+    (line,) = (line for line in report.unchecked if "total size" in line)
+    assert line.startswith("the total size to the byte: what 2,240 of the packed tensors take")
+    report = audit(folder_of(tmp_path, config, stored, total_size=600_000_000))
+    assert kinds(report) == ["bad-index"]
+    assert "in F16: -" in alarms(report)[0].reason

@@ -1,0 +1,79 @@
+"""Which layout is asked, by what the config says and by what the tensors look like."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import pytest
+from support.checkpoints import stored
+
+from auditor import layouts
+from auditor.layouts import METHODS, unpack
+from auditor.layouts.packing import PLAIN, Declared
+
+
+def test_the_table_of_methods_is_what_the_layouts_say_of_themselves():
+    for file in dict.fromkeys(METHODS.values()):
+        layout = import_module(f"auditor.layouts.{file}").LAYOUT
+        assert {method for method, its in METHODS.items() if its == file} == set(layout.methods)
+
+
+SEAMS = {"packing", "declared", "plain", "fused"}
+FOLDER = Path(layouts.__file__).parent
+
+
+def test_what_is_neither_a_layout_nor_a_seam_begins_with_an_underscore():
+    found = {module.name for module in iter_modules(layouts.__path__)}
+    assert {name for name in found if name[0] != "_"} == SEAMS | set(METHODS.values())
+
+
+FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_layout_reads_another_and_what_they_share_reads_none(file):
+    own, source = file.partition("/")[0].removesuffix(".py"), (FOLDER / file).read_text()
+    imported = re.findall(r"^from auditor\.layouts\.(\w+)", source, re.MULTILINE)
+    assert set(imported) & set(METHODS.values()) <= {own}
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("bitnet", {"quantization_mode": "online"}),
+        ("bitsandbytes", {"load_in_8bit": True, "llm_int8_has_fp16_weight": True}),
+    ],
+)
+def test_weights_that_are_packed_on_loading_alone_are_plain(method, settings):
+    tensors = (stored("a.weight", (4, 4), dtype="BF16"),)
+    declared = Declared(method=method, settings=settings, where="quantization_config")
+    assert unpack(tensors, declared, lambda _name: None) is PLAIN
+
+
+def test_a_layout_that_no_tensor_bears_out_is_a_fault():
+    tensors = (stored("a.weight", (4, 4), dtype="BF16"),)
+    declared = Declared(method="gptq", settings={"bits": 4}, where="quantization_config")
+    (fault,) = unpack(tensors, declared, lambda _name: None).faults
+    assert fault.reason == (
+        "quantization_config declares gptq, and no stored tensor is packed in any way"
+    )
+
+
+def test_packed_tensors_that_no_config_declares_are_unpacked_and_a_fault():
+    tensors = (
+        stored("a.weight", (8, 1), dtype="U8"),
+        stored("a.weight.absmax", (1,)),
+        stored("a.weight.quant_map", (16,)),
+        stored("a.weight.quant_state.bitsandbytes__nf4", (70,), dtype="U8"),
+    )
+    unpacked = unpack(tensors, None, {"a.weight": (4, 4)}.get)
+    assert [(piece.name, piece.shape, piece.dtype) for piece in unpacked.pieces] == [
+        ("a.weight", (4, 4), "NF4")
+    ]
+    assert "the config declares no quantisation" in unpacked.faults[0].reason
+
+
+def test_integers_that_no_layout_knows_are_plain():
+    tensors = (stored("attn.bias", (1, 4), dtype="U8"), stored("a.weight", (4, 4)))
+    assert unpack(tensors, None, lambda _name: None) is PLAIN

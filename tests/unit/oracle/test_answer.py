@@ -1,0 +1,69 @@
+"""An answer of the oracle through JSON: the same expectation, or none."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from support.bert_configs import config_of
+
+from auditor.analytic import Expectation, catalogue
+from auditor.analytic.loading import Loading, Memory
+from auditor.analytic.renaming_rules import Operation, Rule
+from auditor.oracle.answer import read, written
+from auditor.oracle.build import expectation
+
+CUT = Operation("Chunk", (0,), 3, ("q_proj",))
+RULES = (
+    Rule((r"^a\.(\d+)",), (r"b.\1",), ("m.", ""), offset=1),
+    Rule(("x", "y"), ("y", "z"), paired=True),
+)
+
+
+def made() -> Expectation:
+    bert = catalogue.expect(config_of(model_type="bert", num_hidden_layers=1), "BertForMaskedLM")
+    loading = Loading(
+        renames=RULES,
+        legacy=RULES[:1],
+        converters=(Rule(("qkv",), ("q", "k"), operations=(CUT,)),),
+        silent=("^mtp",),
+        buffers=(r"inv_freq",),
+        unmissed=("bias$",),
+        taken=(".",),
+        kept=frozenset({"a.0"}),
+        memory=Memory({"b.1": (2, 3), "c": ()}, (("c", "b.1"),), frozenset({"d"})),
+        reports=True,
+    )
+    return expectation(
+        "Model",
+        model_type="type",
+        prefix="bert",
+        tensors=bert.tensors,
+        loading=loading,
+        library="transformers 5",
+    )
+
+
+def test_an_answer_through_json_is_the_same_expectation():
+    through = json.loads(json.dumps(written(made())))
+    assert read(through, "Model", "transformers 5") == made()
+
+
+@pytest.mark.parametrize("key", written(made()))
+@pytest.mark.parametrize("broken", [None, 3, "text", [3], [[3]], {"a": 3}, {}])
+def test_a_broken_part_makes_no_answer(key, broken):
+    answer = json.loads(json.dumps(written(made())))
+    if key == "reports" or (key == "tensors" and broken in ([], {})):
+        return  # whatever is not true is false, and there may be no tensors
+    text = key in {"model_type", "prefix"} and isinstance(broken, str)
+    assert (read({**answer, key: broken}, "Model", "x") is None) is not text
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("target", ["RadioModel", "OlmoeForCausalLM"])
+def test_the_rules_of_a_model_of_the_library_come_through(target):
+    from auditor.oracle.build import inventory  # noqa: PLC0415 - seconds
+
+    found = inventory({"num_hidden_layers": 1}, target)
+    assert found.loading.memory is not None
+    answer = json.loads(json.dumps(written(found)))
+    assert read(answer, target, "") == replace(found, library="")

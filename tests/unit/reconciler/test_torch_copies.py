@@ -1,0 +1,140 @@
+"""Torch files: ties that share their bytes, twins beside safetensors, pickles that would call."""
+
+import io
+import json
+import warnings
+
+import pytest
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
+from support.torch_files import lengths, pickled, tensor, torch_bytes, zipped
+
+from auditor import audit
+
+CONFIG, ONE, TWIN = "config.json", "model.safetensors", "pytorch_model.bin"
+TENSORS = {one.name: (one.dtype, one.shape) for one in stored_by(expect("BertForMaskedLM"))}
+DECODER, EMBEDDING = "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"
+BUFFER = {"bert.embeddings.position_ids": ("I64", (1, 6))}
+
+
+def without(*names):
+    return {name: one for name, one in TENSORS.items() if name not in names}
+
+
+def with_tie(*, key: str | None) -> bytes:
+    """The state dict with the decoder's weight, on a storage of its own or on that key's."""
+    stored = list(TENSORS)
+    items = {name: tensor(str(n), *TENSORS[name]) for n, name in enumerate(stored)}
+    own = len(stored) if key is None else stored.index(key)
+    items[DECODER] = tensor(str(own), *TENSORS[EMBEDDING])
+    sizes = [*lengths(TENSORS), *([] if key else lengths({"": TENSORS[EMBEDDING]}))]
+    return zipped(pickled(items), sizes)
+
+
+def folder(path, **files):
+    config = config_bytes(architectures=["BertForMaskedLM"])
+    for name, content in {"config.json": config, **files}.items():
+        (path / name).write_bytes(content)
+    return str(path)
+
+
+def test_a_tie_that_is_stored_as_the_same_bytes_is_tied(tmp_path):
+    report = audit(folder(tmp_path, **{TWIN: with_tie(key=EMBEDDING)}))
+    assert (report.verdict, report.residual) == ("clean", 0)
+    tied = {name: to for one in report.findings for name, to in zip(one.names, one.to, strict=True)}
+    assert tied[DECODER] == EMBEDDING
+    assert report.observed.parameters == report.expected.parameters
+
+
+def test_a_tie_that_is_stored_twice_is_a_duplicate(tmp_path):
+    report = audit(folder(tmp_path, **{TWIN: with_tie(key=None)}))
+    assert (report.verdict, report.residual) == ("findings", 0)
+    [found] = [one for one in report.findings if one.kind == "duplicate"]
+    assert (found.names, found.of) == ((DECODER,), (EMBEDDING,))
+
+
+@pytest.mark.parametrize(
+    ("twin", "differs"),
+    [
+        (torch_bytes(TENSORS), []),
+        (torch_bytes(TENSORS | BUFFER), []),
+        (with_tie(key=EMBEDDING), []),
+        (torch_bytes(without(EMBEDDING)), [("lacks 1 tensor", (EMBEDDING,))]),
+        (torch_bytes(TENSORS | {"a.b": ("F32", (2,))}), [("has 1 tensor that", ("a.b",))]),
+        (torch_bytes(TENSORS | {EMBEDDING: ("F32", (12, 4))}), [("another shape", (EMBEDDING,))]),
+        (with_tie(key=None), [("has 1 tensor that", (DECODER,))]),
+        (
+            torch_bytes({f"model.{name}": one for name, one in TENSORS.items()}),
+            [
+                (f"has {len(TENSORS)} tensors that", tuple(f"model.{name}" for name in TENSORS)),
+                (f"lacks {len(TENSORS)} tensors", tuple(TENSORS)),
+            ],
+        ),
+        (b"x", [("is not a file of torch.save; it is not compared", (TWIN,))]),
+    ],
+    ids=["same", "buffer", "tied", "lacks", "more", "reshaped", "copy", "renamed", "broken"],
+)
+def test_a_twin_that_differs_is_a_finding_and_one_that_does_not_is_none(twin, differs, tmp_path):
+    report = audit(folder(tmp_path, **{ONE: safetensors_bytes(TENSORS), TWIN: twin}))
+    found = [one for one in report.findings if one.kind == "twin"]
+    assert sorted(sorted(one.names) for one in found) == sorted(sorted(one) for _, one in differs)
+    assert all(any(said in one.reason for one in found) for said, _ in differs)
+    assert report.residual == 0
+    assert report.verdict == ("findings" if differs else "clean")
+
+
+def test_what_the_pickle_would_call_is_an_error_whatever_else_is_right(tmp_path):
+    items = {name: tensor(str(n), *one) for n, (name, one) in enumerate(TENSORS.items())}
+    calls = {"x": b"cposix\nsystem\n(X\2\0\0\0idtR"}
+    content = zipped(pickled(items | calls), lengths(TENSORS))
+    report = audit(folder(tmp_path, **{TWIN: content}))
+    [found] = [one for one in report.findings if one.kind == "unsafe"]
+    assert (found.severity, found.names) == ("error", (TWIN,))
+    assert found.imports == ("posix.system('id')",)
+    assert "posix.system('id')" in found.reason
+    assert report.residual == 0
+
+
+def test_a_note_says_which_part_of_the_file_was_read(tmp_path):
+    items = {name: tensor(str(n), *one) for n, (name, one) in enumerate(TENSORS.items())}
+    content = pickled({"state_dict": pickled(items)[2:-1], "epoch": b"K\x03"})
+    report = audit(folder(tmp_path, **{TWIN: zipped(content, lengths(TENSORS))}))
+    [note] = report.notes
+    assert note.startswith("pytorch_model.bin: the state dict under 'state_dict' is read")
+    assert (report.verdict, report.residual) == ("clean", 0)
+
+
+SIZES = {
+    "BertForMaskedLM": {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2},
+    "GPT2LMHeadModel": {
+        "n_embd": 8,
+        "n_layer": 2,
+        "n_head": 2,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "T5ForConditionalGeneration": {"d_model": 8, "num_layers": 2, "d_ff": 8, "num_heads": 2},
+}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("name", SIZES)
+def test_what_transformers_would_have_saved_closes(name, legacy, tmp_path):
+    import torch  # noqa: PLC0415 - the oracle's
+    import transformers  # noqa: PLC0415 - likewise
+
+    model_class = getattr(transformers, name)
+    config = model_class.config_class(vocab_size=20, **SIZES[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        held = model_class(config).state_dict()
+    out = io.BytesIO()
+    torch.save(held, out, _use_new_zipfile_serialization=not legacy)
+    (tmp_path / CONFIG).write_text(json.dumps(config.to_diff_dict() | {"architectures": [name]}))
+    (tmp_path / TWIN).write_bytes(out.getvalue())
+    report = audit(str(tmp_path))
+    assert (report.verdict, report.residual) == ("clean", 0)
+    assert report.observed.tensors == len(held)
+    unique = {one.data_ptr(): one.numel() for one in held.values()}
+    assert report.observed.parameters == sum(unique.values())

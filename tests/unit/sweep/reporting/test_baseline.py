@@ -1,0 +1,170 @@
+"""The baseline: what it accepts, until when, and what it says of itself."""
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.nightly_stores import finding
+
+from auditor.errors import UsageError
+from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read
+
+DAY = date(2026, 11, 21)
+
+
+def entry(kind="unexpected", model="o/*", **rest):
+    return BaselineEntry(kind=kind, model=model, reason="known", **rest)
+
+
+def accepted(found, *entries, model="o/a"):
+    return Baseline(entries=entries, day=DAY).accepted(model, found)
+
+
+FOUND = finding("unexpected", "h.0.attn.bias", "h.1.attn.bias")
+ACCEPTING = {
+    "all names": [entry()],
+    "each name by a glob": [entry(name="h.*.attn.bias")],
+    "each name by an entry of its own": [entry(name="h.0.*"), entry(name="h.1.*")],
+    "the last night": [entry(expires=DAY)],
+    "beside one that has expired": [entry(expires=date(2026, 11, 20)), entry()],
+}
+REFUSING = {
+    "another kind": [entry(kind="missing")],
+    "another model": [entry(model="p/*")],
+    "some names": [entry(name="h.0.*")],
+    "expired the night before": [entry(expires=date(2026, 11, 20))],
+    "in another case": [entry(model="O/*")],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("entries", ACCEPTING.values(), ids=ACCEPTING)
+def test_a_finding_whose_every_name_is_covered_is_accepted(entries):
+    assert accepted(FOUND, *entries) == "known"
+
+
+@pytest.mark.parametrize("entries", REFUSING.values(), ids=REFUSING)
+def test_a_finding_that_is_not_covered_is_not_accepted(entries):
+    assert accepted(FOUND, *entries) is None
+
+
+@given(
+    globs=st.lists(st.sampled_from(["*", "a*", "b.?", "[ab]*", "c"]), max_size=4),
+    names=st.lists(st.sampled_from(["a.w", "b.w", "b.x", "c"]), min_size=1, unique=True),
+)
+def test_more_entries_never_accept_less(globs, names):
+    found = finding("unexpected", *names)
+    entries = [entry(name=glob) for glob in globs]
+    fewer = any(accepted(found, *entries[:at]) for at in range(len(entries)))
+    assert not fewer or accepted(found, *entries)
+
+
+def test_a_model_that_is_not_audited_is_excused_by_its_reason():
+    baseline = Baseline(entries=(entry(kind="gated"),), day=DAY)
+    assert baseline.excused("o/a", "gated") == "known"
+    assert baseline.excused("o/a", "no-config") is None
+
+
+def test_entries_that_expired_or_are_of_no_use_are_said():
+    old = entry(name="h.*", expires=date(2026, 11, 1))
+    baseline = Baseline(entries=(entry(), old, entry(model="gone/*", kind="missing")), day=DAY)
+    baseline.accepted("o/a", FOUND)
+    assert baseline.said() == (
+        "expired on 2026-11-01: unexpected of 'o/*', 'h.*' ('known'); 0 of them stand again",
+        "accepts nothing tonight: missing of 'gone/*' ('known')",
+    )
+
+
+def test_an_expired_entry_says_how_many_findings_stand_again():
+    baseline = Baseline(entries=(entry(expires=date(2026, 11, 1)),), day=DAY)
+    for model in ("o/a", "o/b", "p/c"):
+        assert baseline.accepted(model, FOUND) is None
+    assert [line.partition("; ")[2] for line in baseline.said()] == ["2 of them stand again"]
+
+
+TOML = """
+[[accept]]
+kind = "unexpected"
+model = "o/*"
+name = "*.bias"
+reason = "an old version wrote it"
+expires = 2027-03-31
+
+[[accept]]
+kind = "gated"
+model = "meta/*"
+reason = "no licence"
+"""
+JSON = """{"accept": [
+    {"kind": "unexpected", "model": "o/*", "name": "*.bias", "reason": "an old version wrote it",
+     "expires": "2027-03-31"},
+    {"kind": "gated", "model": "meta/*", "reason": "no licence"}]}"""
+
+
+@pytest.mark.parametrize(("name", "text"), [("b.toml", TOML), ("b.json", JSON)])
+def test_toml_and_json_say_the_same(name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    reason = "an old version wrote it"
+    assert read(tmp_path / name) == (
+        BaselineEntry(
+            kind="unexpected",
+            model="o/*",
+            name="*.bias",
+            reason=reason,
+            expires=date(2027, 3, 31),
+        ),
+        BaselineEntry(kind="gated", model="meta/*", reason="no licence"),
+    )
+
+
+GOOD = 'kind = "missing"\nmodel = "*"\nreason = "r"\n'
+WRONG = {
+    "": r"entry 1 has no kind",
+    'kind = "missing"\nmodel = "*"\n': "entry 1 has no reason",
+    GOOD.replace("missing", "messing"): "entry 1: no such kind 'messing'; kinds are .*missing",
+    GOOD.replace('"r"', "1"): "entry 1: reason: expected a string, found 1",
+    GOOD.replace('"r"', '""'): "entry 1: reason: expected a string, found the string ''",
+    f"{GOOD}until = 1": "entry 1: 'until' is not known; kind, model, name, reason, expires are",
+    f'{GOOD}expires = "soon"': "entry 1: expires is the string 'soon'; 2027-03-31 is one",
+    f"{GOOD}expires = 2027": "entry 1: expires: expected a date, found 2027",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items())
+def test_an_entry_that_is_wrong_is_named_in_one_line(text, message, tmp_path):
+    path = tmp_path / "b.toml"
+    path.write_text(f"[[accept]]\n{text}")
+    with pytest.raises(UsageError, match=message) as told:
+        read(path)
+    assert "\n" not in str(told.value)
+
+
+FILES = {
+    "not TOML": (b"[[", "a baseline, cannot be read"),
+    "not UTF-8": (b"\xff", "a baseline, cannot be read"),
+    "another table": (b"[ignore]", "'ignore' is not known; accept is"),
+    "no list": (b"accept = 1", "accept: expected a list, found 1"),
+    "no tables": (b"accept = [1]", "entry 1: expected a table, found 1"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), FILES.values(), ids=FILES)
+def test_a_file_that_is_no_baseline_is_refused(content, message, tmp_path):
+    path = tmp_path / "b.toml"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        read(path)
+
+
+def test_a_baseline_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(UsageError, match=r"b.json', a baseline, cannot be read: .*No such file"):
+        read(tmp_path / "b.json")
+
+
+@pytest.mark.parametrize("text", ["[1]", "[" * 100_000])
+def test_json_that_is_no_object_is_refused(text, tmp_path):
+    path = tmp_path / "b.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"expected an object|cannot be read"):
+        read(path)

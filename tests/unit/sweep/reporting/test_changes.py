@@ -1,0 +1,147 @@
+"""What changed between two nights: each finding is accounted for once, on either side."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.nightly_stores import finding, outcome_of, plain, unaudited
+from support.outcomes.examples import EXAMPLES
+
+from auditor.sweep.reporting.changes import COLUMNS, Change, identity, matched, of_model
+
+NAMES = st.lists(st.sampled_from(["a.weight", "b.{0-3}", "c"]), min_size=1, max_size=2, unique=True)
+FINDINGS = st.lists(
+    st.builds(
+        lambda kind, names, parameters: finding(kind, *names, parameters=parameters),
+        st.sampled_from(["missing", "unexpected", "renamed"]),
+        NAMES,
+        st.integers(0, 2),
+    ),
+    max_size=8,
+)
+
+
+def keyed(findings):
+    return Counter(json.dumps(one, sort_keys=True) for one in findings)
+
+
+def with_change(matches, *changes):
+    return [match for match in matches if match.change in changes]
+
+
+@given(tonight=FINDINGS, before=FINDINGS)
+def test_new_changed_and_still_open_ones_are_tonights(tonight, before):
+    matches = matched(tonight, before)
+    here = with_change(matches, Change.NEW, Change.CHANGED, Change.STILL_OPEN)
+    assert keyed(match.tonight for match in here) == keyed(tonight)
+
+
+@given(tonight=FINDINGS, before=FINDINGS)
+def test_fixed_changed_and_still_open_ones_are_those_of_before(tonight, before):
+    matches = matched(tonight, before)
+    there = with_change(matches, Change.FIXED, Change.CHANGED, Change.STILL_OPEN)
+    assert keyed(match.before for match in there) == keyed(before)
+
+
+@given(tonight=FINDINGS, before=FINDINGS)
+def test_what_answers_each_other_has_one_identity_and_still_open_says_the_same(tonight, before):
+    for match in matched(tonight, before):
+        if match.tonight is not None and match.before is not None:
+            assert identity(match.tonight) == identity(match.before)
+            assert (match.tonight == match.before) == (match.change is Change.STILL_OPEN)
+
+
+@given(tonight=FINDINGS, before=FINDINGS, data=st.data())
+def test_the_order_of_findings_changes_no_change(tonight, before, data):
+    shuffled = data.draw(st.permutations(tonight)), data.draw(st.permutations(before))
+    straight = Counter(match.change for match in matched(tonight, before))
+    assert Counter(match.change for match in matched(*shuffled)) == straight
+
+
+@given(names=NAMES, data=st.data())
+def test_an_identity_does_not_depend_on_the_order_of_names(names, data):
+    other = data.draw(st.permutations(names))
+    assert identity(finding("missing", *names)) == identity(finding("missing", *other))
+
+
+@given(findings=FINDINGS)
+def test_a_night_beside_itself_changes_nothing(findings):
+    assert {match.change for match in matched(findings, findings)} <= {Change.STILL_OPEN}
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_a_report_beside_itself_changes_nothing(example):
+    outcome = outcome_of(example())
+    matches = matched(outcome["findings"], outcome["findings"])
+    assert all(match.change is Change.STILL_OPEN for match in matches)
+    assert not list(of_model(outcome, outcome, first=False))
+
+
+@given(before=FINDINGS)
+def test_what_tonight_could_not_see_is_not_fixed(before):
+    matches = matched((), before, unseen=[None])
+    assert [match.change for match in matches] == [Change.UNSEEN] * len(before)
+
+
+def test_of_a_component_that_tonight_could_not_see_nothing_is_fixed():
+    unet, vae = (finding("missing", "a", component=name) for name in ("unet", "vae"))
+    matches = matched((), [unet, vae], unseen=["unet"])
+    assert [match.change for match in matches] == [Change.UNSEEN, Change.FIXED]
+
+
+A = finding("missing", "a.weight")
+PAIRS = {
+    "the same": (A, A, Change.STILL_OPEN),
+    "another count of parameters": (A, {**A, "parameters": 7}, Change.CHANGED),
+    "another reason": (A, {**A, "reason": "x"}, Change.CHANGED),
+    "a key that an older version did not write": (A, {**A, "of": ["b"]}, Change.STILL_OPEN),
+}
+
+
+@pytest.mark.parametrize(("tonight", "before", "change"), PAIRS.values(), ids=PAIRS)
+def test_two_findings_of_one_identity(tonight, before, change):
+    assert [match.change for match in matched([tonight], [before])] == [change]
+
+
+OTHERS = {
+    "another kind": finding("unexpected", "a.weight"),
+    "other names": finding("missing", "a.weight", "b.weight"),
+    "another component": finding("missing", "a.weight", component="unet"),
+    "another file": finding("missing", "a.weight", file="b.safetensors"),
+}
+
+
+@pytest.mark.parametrize("before", OTHERS.values(), ids=OTHERS)
+def test_two_findings_of_two_identities(before):
+    assert [match.change for match in matched([A], [before])] == [Change.NEW, Change.FIXED]
+
+
+def rows(tonight, before, *, first=False):
+    """(change, kind, before, after) of what changed of a model."""
+    found = list(of_model(tonight, before, first=first))
+    assert all(set(row) == set(COLUMNS) for row in found)
+    return [tuple(row[name] for name in ("change", "kind", "before", "after")) for row in found]
+
+
+def test_commits_that_moved_and_counts_that_changed_are_rows():
+    grown = {"files": 1, "bytes": 60, "tensors": 2, "elements": 15, "parameters": 15}
+    tonight = plain("o/a", A, commit="b" * 40, observed=grown)
+    assert rows(tonight, plain("o/a")) == [
+        ("commit", None, "a" * 40, "b" * 40),
+        ("verdict", None, "clean", "findings"),
+        ("count", "bytes", 48, 60),
+        ("count", "elements", 12, 15),
+        ("count", "parameters", 12, 15),
+    ]
+
+
+def test_counts_that_one_night_did_not_see_have_not_changed():
+    assert rows(unaudited("o/a"), plain("o/a")) == [("verdict", None, "clean", "gated")]
+
+
+def test_models_come_and_go_but_not_on_the_first_night():
+    assert rows(plain("o/a"), None) == [("selected", None, None, None)]
+    assert rows(None, plain("o/a")) == [("deselected", None, None, None)]
+    assert rows(plain("o/a"), None, first=True) == []

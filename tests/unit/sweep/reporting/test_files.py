@@ -1,0 +1,372 @@
+"""The reports of a night: what each file says, and that the store alone decides it."""
+
+import csv
+import io
+import json
+import sqlite3
+import sys
+import zlib
+from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.nightly_stores import (
+    COMMIT,
+    FIRST,
+    SECOND,
+    THIRD,
+    A,
+    B,
+    outcome_of,
+    plain,
+    store_of,
+    table,
+    unaudited,
+    written,
+)
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import EXAMPLES, HOSTILE, gated, pipeline
+
+from auditor.errors import StoreError, UsageError
+from auditor.formats import as_csv
+from auditor.sweep.reporting import files, page
+from auditor.sweep.reporting.files import TABLES
+from auditor.sweep.reporting.night import Wanted, write
+from auditor.sweep.reporting.tables import every, finding_rows, model_row, module_rows
+from auditor.sweep.store.nights import Nights
+
+
+def changes(folder):
+    keys = ("change", "model", "kind")
+    return [tuple(row[key] for key in keys) for row in table(folder / "changes.csv")]
+
+
+# --- tables ---------------------------------------------------------------------------------
+
+
+def as_text(name, rows):
+    file = io.BytesIO()
+    sink = files.Csv(file, name)
+    sink.add(rows)
+    sink.finish()
+    return file.getvalue().decode()
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
+    outcomes, expected = every(outcome_of(example())), as_csv.files([example()])
+    made = {"models": map(model_row, outcomes)}
+    for name, rows in (("modules", module_rows), ("findings", finding_rows)):
+        made[name] = [row for outcome in outcomes for row in rows(outcome)]
+    assert {f"{name}.csv": as_text(name, rows) for name, rows in made.items()} == expected
+
+
+@given(st.text(st.characters(exclude_categories=())) | st.sampled_from(HOSTILE))
+def test_no_cell_of_any_table_is_run_as_a_formula(text):
+    outcome = outcome_of(replace(gated(), requested=text, detail=text))
+    rows = {name: [dict.fromkeys(columns, text)] for name, columns in TABLES.items()}
+    rows["models"].append(model_row(outcome))
+    for name, found in rows.items():
+        for row in csv.DictReader(io.StringIO(as_text(name, found), newline=""), strict=True):
+            for cell in row.values():
+                assert not cell.lstrip(" ").startswith(as_csv._FORMULA)  # noqa: SLF001 - the list
+                assert cell.isprintable()
+
+
+def test_every_model_module_and_finding_of_the_night_has_its_row(tmp_path):
+    outcomes = [outcome_of(every_kind()), plain("o/a", A), unaudited("o/b"), plain("o/c")]
+    _, folder = written(tmp_path, {THIRD: outcomes})
+    assert [row["model"] for row in table(folder / "models.csv")] == [
+        "o/a",
+        "o/b",
+        "o/c",
+        "someone/every-kind",
+    ]
+    assert len(table(folder / "modules.csv")) == len(outcomes[0]["modules"])
+    found = len(outcomes[0]["findings"]) + len(outcomes[0]["ignored"]) + 1
+    assert len(table(folder / "findings.csv")) == found
+
+
+def test_findings_of_a_component_are_the_repositorys(tmp_path):
+    report, folder = written(tmp_path, {THIRD: [outcome_of(pipeline())]})
+    found = [(row["component"], row["kind"]) for row in table(folder / "changes.csv")]
+    assert found == [("", "absent"), ("text_encoder", "unexpected")]
+    assert [row["component"] for row in table(folder / "models.csv")] == [
+        "",
+        "text_encoder",
+        "unet",
+    ]
+    assert report.summary["models"] == report.alarms.errors == 1
+    assert report.summary["findings"]["unexpected"]["findings"] == 1
+
+
+def test_modules_go_as_deep_as_asked_for(tmp_path):
+    _, folder = written(tmp_path, {THIRD: [outcome_of(every_kind())]}, depth=1)
+    assert [row["prefix"] for row in table(folder / "modules.csv")] == ["", "encoder"]
+
+
+def test_a_model_that_is_not_audited_yet_is_pending(tmp_path):
+    report, folder = written(tmp_path, {THIRD: [plain("o/a", verdict=None)]})
+    [row] = table(folder / "models.csv")
+    assert (row["model"], row["commit"], row["verdict"]) == ("o/a", COMMIT, "")
+    assert report.summary["states"]["pending"] == 1
+    assert report.alarms.unaudited == 1
+
+
+# --- changes --------------------------------------------------------------------------------
+
+MODEL = st.builds(
+    lambda known, tonight: (known, tonight),
+    *[st.none() | st.lists(st.sampled_from([A, B]), max_size=2, unique_by=str)] * 2,
+)
+
+
+@settings(max_examples=20)  # each makes a store
+@given(models=st.lists(MODEL, min_size=1, max_size=4))
+def test_changes_account_for_the_findings_of_both_nights(models, tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("law")
+    nights = {
+        SECOND: [plain(f"o/{n}", *one[0]) for n, one in enumerate(models) if one[0] is not None],
+        THIRD: [
+            plain(f"o/{n}", *one[1], commit="b" * 40)
+            for n, one in enumerate(models)
+            if one[1] is not None
+        ],
+    }
+    _, folder = written(tmp_path, nights)
+    counted = [change for change, _, kind in changes(folder) if kind and change != "count"]
+    here = {"new", "changed", "still-open"}
+    there = {"fixed", "changed", "still-open", "unseen"}
+    found = {name: sum(len(one["findings"]) for one in nights[name]) for name in nights}
+    assert sum(change in here for change in counted) == found[THIRD]
+    assert sum(change in there for change in counted) == found[SECOND]
+    assert len(table(folder / "findings.csv")) == found[THIRD]
+
+
+def test_two_nights_are_compared_model_by_model(tmp_path):
+    nights = {
+        SECOND: [plain("o/a", A), plain("o/b", A, B), plain("o/gone", A)],
+        THIRD: [plain("o/a", A), plain("o/b", A, commit="b" * 40), plain("o/come", B)],
+    }
+    report, folder = written(tmp_path, nights)
+    assert changes(folder) == [
+        ("still-open", "o/a", "missing"),
+        ("commit", "o/b", ""),
+        ("still-open", "o/b", "missing"),
+        ("fixed", "o/b", "unexpected"),
+        ("selected", "o/come", ""),
+        ("new", "o/come", "unexpected"),
+        ("deselected", "o/gone", ""),
+        ("unseen", "o/gone", "missing"),
+    ]
+    assert report.summary["states"] | {"new": 1, "open": 2} == report.summary["states"]
+
+
+def test_a_night_without_network_makes_nothing_new_the_night_after(tmp_path):
+    nights = {
+        FIRST: [plain("o/a", A)],
+        SECOND: [unaudited("o/a", "timed-out", commit=None)],
+        THIRD: [plain("o/a", A)],
+    }
+    _, folder = written(tmp_path, nights, night=SECOND)
+    assert changes(folder) == [("verdict", "o/a", ""), ("unseen", "o/a", "missing")]
+    report, folder = written(tmp_path, nights)
+    assert changes(folder) == [("still-open", "o/a", "missing")]
+    assert report.summary["previous"]["night"] == SECOND
+
+
+SEEN = plain("o/a")["observed"]
+
+
+def unknown(*findings, **changes):
+    """A model of a class that nobody knows, whose files were read."""
+    known = {"observed": SEEN, "findings": list(findings), **changes}
+    return unaudited("o/a", "unknown-architecture", **known)
+
+
+def test_findings_of_files_are_followed_though_the_model_is_never_audited(tmp_path):
+    nights = {
+        FIRST: [unknown(A)],
+        SECOND: [unknown(A, commit="b" * 40)],
+        THIRD: [unknown(commit="c" * 40)],
+    }
+    _, folder = written(tmp_path, nights, night=SECOND)
+    assert changes(folder) == [("commit", "o/a", ""), ("still-open", "o/a", "missing")]
+    _, folder = written(tmp_path, nights)
+    assert changes(folder)[1:] == [("fixed", "o/a", "missing")]
+
+
+def test_a_night_without_network_makes_nothing_new_of_what_is_never_audited(tmp_path):
+    late = unaudited("o/a", "timed-out", commit=None)
+    nights = {FIRST: [unknown(A)], SECOND: [late], THIRD: [unknown(A)]}
+    _, folder = written(tmp_path, nights, night=SECOND)
+    assert changes(folder)[1:] == [("unseen", "o/a", "missing")]
+    _, folder = written(tmp_path, nights)
+    assert changes(folder) == [("still-open", "o/a", "missing")]
+
+
+def test_what_an_audit_found_is_not_fixed_where_there_is_none_any_more(tmp_path):
+    nights = {SECOND: [plain("o/a", A)], THIRD: [unknown(B, commit="b" * 40)]}
+    _, folder = written(tmp_path, nights)
+    found = [row for row in changes(folder) if row[2] in {"missing", "unexpected"}]
+    assert found == [("new", "o/a", "unexpected"), ("unseen", "o/a", "missing")]
+
+
+def test_of_the_first_night_every_finding_is_new_and_no_model_is(tmp_path):
+    _, folder = written(tmp_path, {THIRD: [plain("o/a", A)]})
+    assert changes(folder) == [("new", "o/a", "missing")]
+
+
+def test_models_come_in_the_order_of_ids_whatever_their_letters(tmp_path):
+    names = ["o/a", "o/\u00e9", "o/\U0001f600", "o/\uffee", "O/z"]
+    both = {SECOND: map(plain, names[::2]), THIRD: map(plain, names[1:])}
+    with Nights.open(store_of(tmp_path / "s", both)) as nights:
+        night = nights.chosen(None)
+        found = [one.model for one in nights.compared(night, nights.previous(THIRD))]
+    assert found == sorted(names)
+    assert all(one < other for one, other in pairwise(found))
+
+
+# --- files ----------------------------------------------------------------------------------
+
+NIGHTS = {
+    SECOND: [*(outcome_of(every_kind()),), plain("o/a", A), plain("o/b")],
+    THIRD: [outcome_of(every_kind()), plain("o/a"), plain("o/b", B, commit="b" * 40)],
+}
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_the_same_store_gives_the_same_bytes(tmp_path):
+    found = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        sarif = tmp_path / name / "x.sarif"
+        _, folder = written(tmp_path / name, NIGHTS, sarif=sarif, parquet=True)
+        found.append({**contents(folder), "sarif": sarif.read_bytes()})
+    _, folder = written(tmp_path / "one", NIGHTS, sarif=tmp_path / "y", parquet=True)
+    found.append({**contents(folder), "sarif": (tmp_path / "y").read_bytes()})
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 4 + 4 + 2 + 1
+
+
+def test_what_fails_half_way_leaves_the_last_files_as_they_were(tmp_path, monkeypatch):
+    _, folder = written(tmp_path, NIGHTS)
+    before = contents(folder)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(page.NightPage, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        written(tmp_path, NIGHTS, night=SECOND)
+    assert contents(folder) == before
+
+
+def test_parquet_holds_what_the_csv_does(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow (hf-audit[parquet])")
+    _, folder = written(tmp_path, NIGHTS, parquet=True)
+    for name, columns in TABLES.items():
+        found = parquet.read_table(folder / f"{name}.parquet")
+        assert tuple(found.column_names) == tuple(columns)
+        rows = table(folder / f"{name}.csv")
+        assert len(rows) == found.num_rows
+        for row, kept in zip(rows, found.to_pylist(), strict=True):
+            for column, cell in kept.items():
+                shown = "" if cell is None else str(cell)
+                assert row[column] == as_csv.safe(shown) or float(row[column]) == float(cell)
+
+
+def test_a_number_of_more_than_64_bits_is_unknown_to_parquet():
+    pytest.importorskip("pyarrow", reason="needs pyarrow (hf-audit[parquet])")
+    file = io.BytesIO()
+    sink = files.Parquet(file, "models")
+    sink.add([model_row(plain("o/a", expected={"parameters": 10**30}))])
+    sink.finish()
+    import pyarrow.parquet  # noqa: PLC0415 - only where it is there
+
+    [row] = pyarrow.parquet.read_table(file).to_pylist()
+    assert (row["expected"], row["parameters"]) == (None, 12)
+
+
+def test_without_pyarrow_parquet_is_refused_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"--parquet needs pyarrow: pip install 'hf-audit\["):
+        written(tmp_path, NIGHTS, parquet=True)
+
+
+def test_summary_json_counts_what_the_tables_hold(tmp_path):
+    report, folder = written(tmp_path, NIGHTS)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary == json.loads(json.dumps(report.summary))
+    assert summary["models"] == sum(summary["verdicts"].values()) == 3
+    assert summary["models"] == sum(summary["states"].values())
+    found = table(folder / "findings.csv")
+    kept = sum(row["ignored"] == "no" for row in found)
+    assert sum(kind["findings"] for kind in summary["findings"].values()) == kept
+    counted = [change for change, _, _ in changes(folder)]
+    assert summary["changes"] == {change: counted.count(change) for change in sorted({*counted})}
+
+
+# --- which night ----------------------------------------------------------------------------
+
+
+def test_the_latest_night_is_the_default(tmp_path):
+    assert written(tmp_path, NIGHTS)[0].summary["night"] == THIRD
+    assert written(tmp_path, NIGHTS, night=SECOND)[0].summary["night"] == SECOND
+
+
+def test_a_night_that_is_not_there_is_said_with_those_that_are(tmp_path):
+    told = rf"there is no night '2026-01-01' in this store; its last: '{SECOND}', '{THIRD}'"
+    with pytest.raises(UsageError, match=told):
+        written(tmp_path, NIGHTS, night="2026-01-01")
+
+
+def test_a_store_without_a_night_is_said(tmp_path):
+    with pytest.raises(UsageError, match="there is no night in this store"):
+        written(tmp_path, {})
+
+
+def test_a_night_whose_selection_was_stopped_is_said(tmp_path):
+    store_of(tmp_path / "sweep.sqlite", NIGHTS)
+    with closing(sqlite3.connect(tmp_path / "sweep.sqlite")) as database:
+        database.execute("UPDATE nights SET plan = NULL WHERE night = ?", (THIRD,))
+        database.commit()
+    assert written(tmp_path, NIGHTS)[0].summary["night"] == SECOND
+    with pytest.raises(UsageError, match=f"nothing to report of the night '{THIRD}', its selec"):
+        written(tmp_path, NIGHTS, night=THIRD)
+
+
+@pytest.mark.parametrize("content", [b"no zlib", zlib.compress(b"{"), zlib.compress(b"[]")[:-3]])
+def test_a_store_that_is_damaged_is_said_in_one_line(content, tmp_path):
+    store = store_of(tmp_path / "sweep.sqlite", NIGHTS)
+    with closing(sqlite3.connect(store)) as database:
+        database.execute("UPDATE outcomes SET content = ? WHERE model = 'o/b'", (content,))
+        database.commit()
+    with pytest.raises(StoreError, match=r"the store '.*sweep.sqlite' is damaged: .*"):
+        written(tmp_path, NIGHTS)
+    assert not [*(tmp_path / "out").iterdir()]
+
+
+def test_a_store_of_torn_pages_is_said_in_one_line(tmp_path):
+    store = store_of(tmp_path / "sweep.sqlite", {THIRD: (plain(f"o/{n}") for n in range(200))})
+    with closing(sqlite3.connect(store)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    pages = store.read_bytes()
+    store.write_bytes(pages[: 4096 * 8] + b"\xff" * (len(pages) - 4096 * 8))
+    with pytest.raises(StoreError, match=r"'.*sweep.sqlite' is (damaged|not an SQLite database)"):
+        written(tmp_path, {})
+
+
+@pytest.mark.parametrize("night", ["../x", "a/b", "..", "a\\b"])
+def test_a_night_whose_name_leads_elsewhere_needs_a_folder(night, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = store_of(tmp_path / "sweep.sqlite", {night: [plain("o/a")]})
+    with pytest.raises(UsageError, match=r"the night '.*' is no name for a folder: say -o"):
+        write(store)
+    write(store, wanted=Wanted(folder=tmp_path / "out"))

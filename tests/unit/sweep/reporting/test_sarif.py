@@ -1,0 +1,204 @@
+"""SARIF 2.1.0: the structure that code-scanning pages require, and text that stays text."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from support.nightly_stores import finding, outcome_of, plain, store_of
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import HOSTILE
+
+from auditor.sweep.reporting.night import Wanted, write
+from auditor.sweep.reporting.sarif import message
+
+SECOND, THIRD = "2026-11-20", "2026-11-21"
+GUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+
+
+def every(**properties):
+    """An object that has these and no other."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+def some(schema, *optional):
+    return {**schema, "required": [name for name in schema["required"] if name not in optional]}
+
+
+TEXT = every(text={"type": "string", "minLength": 1})
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+RULE = every(id={"type": "string"}, shortDescription=TEXT, defaultConfiguration=every(level=LEVEL))
+PLACE = every(
+    physicalLocation=every(
+        artifactLocation=every(
+            # A relative path of RFC 3986, which climbs nowhere.
+            uri={
+                "type": "string",
+                "pattern": r"^(?!/)([A-Za-z0-9._~-]|%[0-9A-F]{2}|/)+$",
+                "not": {"pattern": r"(^|/)\.{1,2}(/|$)"},
+            }
+        ),
+        region=every(startLine={"type": "integer", "minimum": 1}),
+    ),
+    logicalLocations={
+        "type": "array",
+        "items": every(fullyQualifiedName={"type": "string"}, kind={"type": "string"}),
+    },
+)
+RESULT = some(
+    every(
+        ruleId={"type": "string"},
+        level=LEVEL,
+        message=TEXT,
+        locations={"type": "array", "minItems": 1, "maxItems": 1, "items": PLACE},
+        partialFingerprints=every(
+            primaryLocationLineHash={"type": "string", "pattern": "^[0-9a-f]{32}:[0-9]+$"}
+        ),
+        baselineState={"enum": ["new", "unchanged", "updated", "absent"]},
+        suppressions={
+            "type": "array",
+            "items": every(
+                kind={"enum": ["inSource", "external"]},
+                status={"enum": ["accepted", "underReview", "rejected"]},
+                justification={"type": "string"},
+            ),
+        },
+        properties={"type": "object"},
+    ),
+    "baselineState",
+)
+RUN = some(
+    every(
+        tool=every(
+            driver=every(
+                name={"type": "string"},
+                version={"type": "string"},
+                rules={"type": "array", "items": RULE, "uniqueItems": True},
+                properties={"type": "object"},
+            )
+        ),
+        automationDetails=every(id={"type": "string"}, guid={"type": "string", "pattern": GUID}),
+        baselineGuid={"type": "string", "pattern": GUID},
+        results={"type": "array", "items": RESULT},
+    ),
+    "baselineGuid",
+)
+LOG = every(
+    **{"$schema": {"type": "string", "format": "uri"}},
+    version={"const": "2.1.0"},
+    runs={"type": "array", "minItems": 1, "maxItems": 1, "items": RUN},
+)
+
+
+@pytest.fixture
+def sarif(tmp_path):
+    """The run of the last of these nights."""
+
+    def make(nights, **wanted):
+        store = store_of(tmp_path / "sweep.sqlite", nights)
+        path = tmp_path / "x.sarif"
+        write(store, wanted=Wanted(folder=tmp_path / "out", sarif=path, **wanted))
+        log = json.loads(path.read_bytes().decode("ascii"))
+        Draft202012Validator(LOG).validate(log)
+        return log["runs"][0]
+
+    return make
+
+
+A = finding("missing", "a.weight")
+
+
+def test_errors_and_warnings_are_results_and_infos_are_not(sarif):
+    outcome = outcome_of(every_kind())
+    run = sarif({THIRD: [outcome, plain("o/clean")]})
+    alarming = [one for one in outcome["findings"] if one["severity"] != "info"]
+    assert [result["ruleId"] for result in run["results"]] == [one["kind"] for one in alarming]
+    assert [result["level"] for result in run["results"]] == [one["severity"] for one in alarming]
+    rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    assert {one["kind"] for one in alarming} <= rules
+    assert "baselineState" not in run["results"][0]
+
+
+def test_a_night_without_findings_is_an_empty_run(sarif):
+    assert sarif({THIRD: [plain("o/clean")]})["results"] == []
+
+
+def test_results_say_what_they_were_the_night_before(sarif):
+    other, gone = finding("unexpected", "b"), finding("missing", "gone")
+    changed = {**other, "reason": "another reason"}
+    run = sarif(
+        {
+            SECOND: [plain("o/a", A, other, gone)],
+            THIRD: [plain("o/a", A, changed, finding("missing", "c"), commit="b" * 40)],
+        }
+    )
+    assert [result["baselineState"] for result in run["results"]] == ["unchanged", "updated", "new"]
+    assert run["baselineGuid"] != run["automationDetails"]["guid"]
+
+
+def test_a_fingerprint_is_of_the_finding_and_not_of_the_night(sarif):
+    twice = finding("missing", "a.weight", reason="once more")
+    first = sarif({SECOND: [plain("o/a", A, twice), plain("o/b", A)]})
+    second = sarif({THIRD: [plain("o/a", A, twice, commit="b" * 40), plain("o/b", A)]})
+    prints = [
+        [one["partialFingerprints"]["primaryLocationLineHash"] for one in run["results"]]
+        for run in (first, second)
+    ]
+    assert prints[0] == prints[1]
+    assert len({*prints[0]}) == 3
+
+
+def test_what_the_baseline_accepts_is_suppressed(sarif, tmp_path):
+    accepts = tmp_path / "baseline.toml"
+    accepts.write_text('[[accept]]\nkind = "missing"\nmodel = "o/a"\nreason = "known"\n')
+    run = sarif({THIRD: [plain("o/a", A), plain("o/b", A)]}, baseline=accepts)
+    assert [one["suppressions"] for one in run["results"]] == [
+        [{"kind": "external", "status": "accepted", "justification": "known"}],
+        [],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "file", "uri"),
+    [
+        ("o/a", "a.safetensors", "o/a/a.safetensors"),
+        ("o/a", None, "o/a"),
+        ("../..", "../etc/passwd", "%2E%2E/%2E%2E/%2E%2E/etc/passwd"),
+        ("/o//a", "b c#?%.bin", "o/a/b%20c%23%3F%25.bin"),
+        ("o/\u202ea", "\u00e9", "o/%5Cu202ea/%C3%A9"),
+    ],
+)
+def test_a_place_is_a_relative_path_that_leads_nowhere_else(model, file, uri, sarif):
+    run = sarif({THIRD: [plain(model, finding("missing", "a", file=file))]})
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == uri
+
+
+@given(st.text(st.characters(exclude_categories=()), min_size=1) | st.sampled_from(HOSTILE))
+def test_no_text_makes_a_link_or_stands_for_an_argument(text):
+    shown = message(text)
+    assert not re.search(r"(?<!\\)(\\\\)*[\[\]]", shown)
+    assert not re.search(r"(?<!\{)(\{\{)*\{(?!\{)", shown)
+    assert not re.search(r"(?<!\})(\}\})*\}(?!\})", shown)
+    assert shown.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("layers.{0-3}", "layers.{{0-3}}"),
+        ("[here](https://x)", r"\[here\](https://x)"),
+        ("a\\[b](c)", r"a\\\[b\](c)"),
+        ("a\x1b[31m", r"a\\x1b\[31m"),
+        ("plain (2, 3)", "plain (2, 3)"),
+    ],
+)
+def test_a_message_reads_as(text, shown):
+    assert message(text) == shown

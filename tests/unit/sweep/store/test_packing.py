@@ -1,0 +1,199 @@
+"""What models have in common is kept once, and each is read as if it were kept alone."""
+
+import json
+import sqlite3
+import zlib
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measure_store import Made, head_of, snapshot
+from support.checkpoints import TINY, config_bytes
+from support.nightly_stores import VERSIONS, plain, recorded
+from support.sweep_models import healthy
+from support.sweep_stores import contents
+
+from auditor.errors import StoreError
+from auditor.sweep import outcome_digest, runner
+from auditor.sweep.reporting.night import Wanted, write
+from auditor.sweep.selection import ModelSelection
+from auditor.sweep.store.ledger import FoundModel, StoreWriter, Waiting
+from auditor.sweep.store.packing import Kept, Shared, digest_of, merged, pack, unpack
+from auditor.sweep.store.reading import Planned
+from auditor.sweep.workers.remembered import Recent
+
+OURS = ModelSelection(author="sweep")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(st.binary(max_size=3000))
+def test_what_is_packed_unpacks_to_itself(text):
+    assert unpack(pack(text)) == zlib.decompress(pack(text)) == text
+
+
+@given(whole=st.dictionaries(st.text(max_size=3), JSON), data=st.data())
+def test_an_object_taken_apart_is_put_together_in_its_own_order(whole, data):
+    keys = data.draw(st.sets(st.sampled_from([*whole]))) if whole else set()
+    own = {name: value for name, value in reversed(whole.items()) if name in keys}
+    rest = {name: None if name in keys else value for name, value in whole.items()}
+    packed = [pack(json.dumps(one).encode()) for one in (own, rest)]
+    assert list(merged(*packed).items()) == list(whole.items())
+    assert merged(pack(json.dumps(whole).encode()), None) == whole
+
+
+def fine_tunes(hub, count):
+    """So many models of two bases, each with the config of its own that training writes."""
+    for number in range(count):
+        files = healthy(number % 2)
+        config = {**json.loads(files["config.json"]), "_name_or_path": f"/runs/{number}"}
+        hub.add(f"sweep/m{number}", {**files, "config.json": json.dumps(config).encode()})
+
+
+def test_of_fine_tunes_the_headers_and_the_outcome_are_kept_once_a_base(at_hub, settings):
+    fine_tunes(at_hub, 12)
+    runner.sweep(settings(OURS), night="n1")
+    kept = contents(settings(OURS).output.store)
+    assert (len(kept["outcomes"]), len(kept["snapshots"])) == (12, 12)
+    used = {row["shared"] for name in ("outcomes", "snapshots") for row in kept[name]}
+    assert used == {row["digest"] for row in kept["contents"]}
+    assert len(used) == 4
+    for row in kept["contents"]:
+        assert digest_of(unpack(row["content"])) == row["digest"]
+
+
+def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeypatch):
+    fine_tunes(at_hub, 12)
+    runner.sweep(settings(OURS, processes=1), night="n1")
+    store = settings(OURS).output.store
+    before = contents(store)
+    newer = type(outcome_digest.versions())(auditor="9", catalogue="9")
+    monkeypatch.setattr("auditor.sweep.runner.versions", lambda: newer)
+    at_hub.reset_log()
+    runner.sweep(settings(OURS), night="n2")
+    assert {record.path for record in at_hub.log} == {"/api/models"}
+    after = contents(store)
+    assert (after["contents"], after["snapshots"]) == (before["contents"], before["snapshots"])
+    old, new = (
+        {row["model"]: row["content"] for row in after["outcomes"] if row["auditor"] == auditor}
+        for auditor in (before["outcomes"][0]["auditor"], "9")
+    )
+    assert old == new
+
+
+def test_what_could_not_be_audited_shares_nothing(at_hub, settings):
+    at_hub.add("sweep/bare", {"config.json": config_bytes(), "model.safetensors": b"no header"})
+    at_hub.add("sweep/odd", {**healthy(1), "config.json": b'{"model_type": "strange"}'})
+    runner.sweep(settings(OURS), night="n1")
+    rows = {row["model"]: row for row in contents(settings(OURS).output.store)["outcomes"]}
+    assert rows["sweep/odd"]["verdict"] == "unaudited"
+    assert rows["sweep/odd"]["shared"] is None
+
+
+@pytest.fixture
+def packed(monkeypatch):
+    """The lengths of the texts that are packed from here on."""
+    lengths = []
+
+    def counted(text):
+        lengths.append(len(text))
+        return pack(text)
+
+    for module in ("same_headers", "one_model"):
+        monkeypatch.setattr(f"auditor.sweep.workers.{module}.pack", counted)
+    return lengths
+
+
+def test_of_a_model_that_is_like_a_former_one_its_own_small_part_is_packed_and_no_more(packed):
+    config = {**TINY, "architectures": ["BertModel"], "dtype": "float32", "num_hidden_layers": 12}
+    auditor, head = Made(), head_of(config)
+    done = []
+    for name in ("o/base", "o/tuned"):
+        auditor.made[name] = snapshot(name, config, head)
+        packed.clear()
+        done.append(auditor.audit(Waiting(name, "a" * 40, None, None)))
+    assert len(packed) == 2
+    assert sum(packed) < 2_000 < head.length
+    base, tuned = done
+    assert base.snapshot.shared == tuned.snapshot.shared
+    assert base.recorded.kept.shared == tuned.recorded.kept.shared
+
+
+# --- what is remembered -------------------------------------------------------------------------
+
+
+@given(sizes=st.lists(st.integers(0, 60), max_size=30))
+def test_a_memory_holds_the_last_values_that_fit_and_none_that_is_too_large(sizes):
+    recent = Recent[int](100, 50)
+    for number, size in enumerate(sizes):
+        recent.put(bytes([number]), number, size)
+    held = [number for number in range(len(sizes)) if recent.get(bytes([number])) == number]
+    fitting = [number for number, size in enumerate(sizes) if size <= 50]
+    assert held == fitting[len(fitting) - len(held) :]
+    assert sum(sizes[number] for number in held) <= 100
+    if len(held) < len(fitting):
+        assert sum(sizes[number] for number in fitting[-len(held) - 1 :]) > 100
+
+
+def test_a_value_that_was_asked_for_stays_longer():
+    recent = Recent[str](2, 1)
+    recent.put(b"a", "a", 1)
+    recent.put(b"b", "b", 1)
+    assert recent.get(b"a") == "a"
+    recent.put(b"c", "c", 1)
+    assert [recent.get(digest) for digest in (b"a", b"b", b"c")] == ["a", None, "c"]
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+def ledger_of(path, *names):
+    ledger = StoreWriter.open(path, create=True)
+    night = ledger.begin("n1", "all", VERSIONS)
+    plan = ledger.new_plan("n1")
+    ledger.add(night, plan, [FoundModel(Planned(name, "a" * 40, name)) for name in names])
+    ledger.freeze("n1", plan)
+    return ledger, ledger.known("n1")
+
+
+def sharing(name, rest=b'{"verdict":"clean","model":null}'):
+    kept = Kept(pack(json.dumps({"model": name}).encode()), Shared(digest_of(rest), pack(rest)))
+    return recorded(plain(name))._replace(kept=kept)
+
+
+def test_an_outcome_and_what_it_shares_are_written_together_or_not_at_all(tmp_path):
+    path = tmp_path / "sweep.sqlite"
+    ledger, night = ledger_of(path, "o/a")
+    unwritable = Kept(b"own", Shared(b"digest", object()))
+    with ledger:
+        with pytest.raises(sqlite3.Error, match="not supported"):
+            ledger.record(night, "o/a", "a" * 40, sharing("o/a"), snapshot=unwritable)
+        assert ledger.left(night) == 1
+    assert contents(path)["contents"] == contents(path)["outcomes"] == []
+
+
+def test_a_failure_may_share_too(tmp_path):
+    path = tmp_path / "sweep.sqlite"
+    ledger, night = ledger_of(path, "o/a", "o/b")
+    with ledger:
+        ledger.record(night, "o/a", "a" * 40, sharing("o/a"))
+        ledger.fail(night, "o/b", "a" * 40, sharing("o/b"), passing=True)
+        outcomes = [one.outcome for one in ledger.results("n1")]
+    assert outcomes == [{"verdict": "clean", "model": name} for name in ("o/a", "o/b")]
+    assert len(contents(path)["contents"]) == 1
+
+
+def test_a_row_whose_shared_content_is_gone_is_damage_and_said_so(tmp_path):
+    path = tmp_path / "sweep.sqlite"
+    ledger, night = ledger_of(path, "o/a")
+    with ledger:
+        ledger.record(night, "o/a", "a" * 40, sharing("o/a"))
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DELETE FROM contents")
+        database.commit()
+    with pytest.raises(StoreError, match=r"the store '.*sweep.sqlite' is damaged: "):
+        write(path, wanted=Wanted(folder=tmp_path / "out"))

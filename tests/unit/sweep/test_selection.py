@@ -1,0 +1,177 @@
+"""Selections against a Hub on loopback: which models, at which commit, for how many requests."""
+
+import pytest
+from support.hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
+
+from auditor.errors import Reason, SourceError
+from auditor.sweep.policy import Policy
+from auditor.sweep.selection import FoundModel, ModelSelection, RefusedId, Selector
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.process_pool import CONTEXT
+
+FILES = {"config.json": b"{}"}
+
+
+@pytest.fixture
+def selector(at_hub):
+    del at_hub
+    with Selector(Policy(), None, Budget(CONTEXT)) as made:
+        yield made
+
+
+def chosen(selector, selection):
+    """(model, commit, requested) of what was found, and (model, reason) of what was not."""
+    pages = list(selector.pages(selection))
+    found = [tuple(one.planned) for page in pages for one in page.found]
+    refused = [(one.planned.model, one.outcome.reason) for page in pages for one in page.refused]
+    return found, refused
+
+
+def names(selector, **selection):
+    found, refused = chosen(selector, ModelSelection(**selection))
+    assert not refused
+    return [model for model, _, _ in found]
+
+
+def test_a_page_of_the_list_tells_commits_and_files_of_a_thousand_models(at_hub, selector):
+    commits = {f"o/m{n:04}": at_hub.add(f"o/m{n:04}", FILES) for n in range(1500)}
+    pages = list(selector.pages(ModelSelection(author="o")))
+    assert [len(page.found) for page in pages] == [1000, 500]
+    assert {one.planned.model: one.planned.commit_sha for p in pages for one in p.found} == commits
+    assert pages[0].found[0].siblings == [{"rfilename": "config.json"}]
+    assert len({record.query for record in at_hub.log}) == 2
+
+
+def test_models_are_chosen_as_the_list_api_chooses(at_hub, selector):
+    at_hub.add("a/bert", FILES, tags=["transformers", "zh"], downloads=3)
+    at_hub.add("a/gpt", FILES, tags=["transformers"], downloads=9)
+    at_hub.add("b/bert", FILES, tags=["flair"], downloads=5)
+    at_hub.add("b/secret", FILES, private=True)
+    assert names(selector, author="a") == ["a/bert", "a/gpt"]
+    assert names(selector, search="BERT") == ["a/bert", "b/bert"]
+    assert names(selector, filters=("transformers", "zh")) == ["a/bert"]
+    assert names(selector, sort="downloads") == ["a/gpt", "b/bert", "a/bert"]
+    assert names(selector, sort="downloads", top=2) == ["a/gpt", "b/bert"]
+    assert "limit=2" in at_hub.log[-1].query
+
+
+def test_top_crosses_pages(at_hub, selector):
+    for number in range(1100):
+        at_hub.add(f"o/m{number:04}", FILES)
+    assert len(names(selector, author="o", top=1050)) == 1050
+
+
+def test_an_id_is_told_by_one_request_with_its_newer_name_and_its_revision(at_hub, selector):
+    new = at_hub.add("google-bert/bert", FILES, aliases=["bert"], refs={"v1": {"x": b"1"}})
+    at_hub.reset_log()
+    found, refused = chosen(selector, ModelSelection(ids=("bert",)))
+    assert found == [("google-bert/bert", new, "bert")]
+    found, _ = chosen(selector, ModelSelection(ids=("google-bert/bert@v1",)))
+    assert found[0][1] != new
+    assert not refused
+    assert [record.status for record in at_hub.log] == [307, 200, 200]
+
+
+def test_an_id_of_which_the_hub_tells_nothing_is_refused_by_itself(at_hub, selector):
+    at_hub.add("o/here", FILES)
+    at_hub.add("o/private", FILES, private=True)
+    ids = ("o/here", "o/gone", "o/private", "o/here@nowhere", "no id/at all")
+    found, refused = chosen(selector, ModelSelection(ids=ids))
+    assert [model for model, _, _ in found] == ["o/here"]
+    assert refused == [
+        ("o/gone", Reason.NOT_FOUND),
+        ("o/private", Reason.NOT_FOUND),
+        ("o/here@nowhere", Reason.NO_REVISION),
+        ("no id/at all", Reason.BAD_REQUEST),
+    ]
+
+
+def test_many_ids_of_one_author_are_told_by_the_authors_pages(at_hub, selector):
+    for number in range(60):
+        at_hub.add(f"many/m{number:02}", FILES)
+        at_hub.add(f"few{number}/m", FILES)
+    ids = [f"many/m{number:02}" for number in range(0, 60, 2)]
+    at_hub.reset_log()
+    found, refused = chosen(selector, ModelSelection(ids=(*ids, "few1/m", "many/gone")))
+    assert sorted(model for model, _, _ in found) == sorted([*ids, "few1/m"])
+    assert refused == [("many/gone", Reason.NOT_FOUND)]
+    assert len(at_hub.log) == 3
+
+
+def test_an_entry_without_a_commit_is_asked_for_by_itself(at_hub, selector):
+    commit = at_hub.add("o/n", FILES)
+    at_hub.misbehave(path="/api/models", fault=WrongJson(value=[{"id": "o/n"}]))
+    assert chosen(selector, ModelSelection(author="o")) == ([("o/n", commit, "o/n")], [])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [None, 3, "o/n", {}, {"id": 3}, {"id": "../../etc"}, {"id": "a/b/c"}],
+    ids=repr,
+)
+def test_an_entry_that_names_no_model_is_passed_over(entry, at_hub, selector):
+    good = {"id": "o/n", "sha": "a" * 40, "siblings": []}
+    at_hub.misbehave(path="/api/models", fault=WrongJson(value=[entry, good]))
+    assert names(selector, author="o") == ["o/n"]
+
+
+@pytest.mark.parametrize("fault", [ServerError(), ShortBody(missing=3)], ids=["500", "short"])
+def test_a_page_that_fails_in_passing_is_asked_for_again(fault, at_hub, selector):
+    at_hub.add("o/n", FILES)
+    at_hub.misbehave(path="/api/models", fault=fault, times=1)
+    assert names(selector, author="o") == ["o/n"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (HtmlPage(), "the list of models is not a JSON list: is 'http://127.*' a Hub?"),
+        (WrongJson(value={"error": "no"}), "the list of models is not a JSON list"),
+    ],
+    ids=["page", "object"],
+)
+def test_a_list_that_is_none_ends_the_selection(fault, message, at_hub, selector):
+    at_hub.misbehave(path="/api/models", fault=fault)
+    with pytest.raises(SourceError, match=message):
+        chosen(selector, ModelSelection(author="o"))
+
+
+@pytest.mark.parametrize(
+    ("link", "message"),
+    [
+        ("<http://127.0.0.1:9/api/models>", "goes on at 'http://127.0.0.1:9/.*not of the Hub"),
+        ("<file:///etc/passwd>", "which is not of the Hub"),
+        ("<{own}>", "goes round in circles"),
+    ],
+    ids=["elsewhere", "file", "circle"],
+)
+def test_a_list_that_goes_on_elsewhere_is_not_followed(link, message, at_hub, selector):
+    for number in range(3):
+        at_hub.add(f"o/m{number}", FILES)
+    query = "author=o&limit=1000&expand=sha&expand=siblings"
+    link = link.replace("{own}", f"{at_hub.url}/api/models?{query}") + '; rel="next"'
+    at_hub.misbehave(path="/api/models", fault=Linked(value=link))
+    with pytest.raises(SourceError, match=message):
+        chosen(selector, ModelSelection(author="o"))
+
+
+class Linked(Header):
+    """A Link header, where there was none."""
+
+    def __init__(self, value):
+        super().__init__(name="Link", value=value)
+
+    def bites(self, request, answer):
+        del request, answer
+        return True
+
+
+def test_what_was_asked_for_is_described_without_its_ids():
+    selection = ModelSelection(ids=("a/b", "c/d"))
+    assert selection.described["ids"].startswith("2 ids, ")
+    assert ModelSelection(ids=("c/d", "a/b")).described != selection.described
+    assert ModelSelection(author="o", top=3).described == {"author": "o", "top": 3}
+
+
+def test_found_and_refused_are_told_apart_by_their_class():
+    assert not issubclass(RefusedId, FoundModel)

@@ -1,0 +1,28 @@
+"""Selects a long list into a store, and audits nothing: `python -m benching.selecting STORE`."""
+
+import sys
+from pathlib import Path
+
+from auditor.sweep.outcome_digest import versions
+from auditor.sweep.policy import Policy
+from auditor.sweep.selection import ModelSelection, Selector
+from auditor.sweep.store.ledger import StoreWriter
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.process_pool import CONTEXT
+
+
+def main() -> None:
+    with (
+        StoreWriter.open(Path(sys.argv[1]), create=True) as ledger,
+        Selector(Policy(), None, Budget(CONTEXT)) as selector,
+    ):
+        night = ledger.begin("n1", "[]", versions())
+        plan = ledger.new_plan(night.night)
+        for page in selector.pages(ModelSelection(author="bench")):
+            ledger.add(night, plan, page.found)
+        ledger.freeze(night.night, plan)
+        print(ledger.count(ledger.known(night.night)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The golden files of all formats: `make rewrite` writes them anew, and the documents with them."""
+
+from pathlib import Path
+
+from support.outcomes.examples import EXAMPLES
+
+from auditor.formats.registry import FORMATS
+from auditor.formats.view import View
+
+FOLDER = Path(__file__).parents[1] / "tests" / "data" / "golden"
+
+
+def golden() -> dict[str, str]:
+    """File name -> text, for every example in every format."""
+    view = View()
+    return {
+        f"{name}.{file}": text
+        for name, example in EXAMPLES.items()
+        for form in FORMATS.values()
+        for file, text in form([example()], view).items()
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in golden().items():
+        (FOLDER / name).write_text(text, encoding="utf-8", newline="")

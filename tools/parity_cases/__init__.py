@@ -1,0 +1,1 @@
+"""The checkpoints that `make parity` loads, and what is said of each."""

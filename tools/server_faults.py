@@ -1,0 +1,166 @@
+"""Servers that misbehave, each met by one `audit`.
+
+`PYTHONPATH=tests python tools/server_faults.py` prints of each kind the exit code, the seconds and
+the memory beyond that of a plain audit.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.hub import (
+    Drip,
+    EndlessBody,
+    EndlessHeaders,
+    Fault,
+    Gzipped,
+    HangUp,
+    Header,
+    HtmlPage,
+    Hub,
+    RedirectLoop,
+    RedirectTo,
+    Reset,
+    Says,
+    ServerError,
+    ShortBody,
+    Stall,
+    TooMany,
+    WholeFile,
+    WrongJson,
+    WrongRange,
+)
+from support.raw_server import raw_server
+from support.running import AUDIT
+from support.stopping import environment
+from support.sweep_models import healthy
+
+MODEL = "org/name"
+_API, _CONFIG, _WEIGHTS = "/api/*", "*config.json", "*safetensors"
+_DIGITS = "9" * 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A fault, where it is met, and the exit code that it ends with."""
+
+    fault: Fault
+    path: str = "*"
+    code: int = 3
+
+
+_OK = b"HTTP/1.1 200 OK\r\n"
+FAULTS: Mapping[str, Case] = {
+    "busy without end": Case(fault=ServerError(status=503)),
+    "busy, with a page of 50 MB": Case(fault=ServerError(status=500, size=50_000_000)),
+    "too many requests, and no word of when": Case(fault=TooMany()),
+    "too many requests until next year": Case(fault=TooMany(retry_after=31_536_000)),
+    "too many requests, in 20 digits": Case(fault=TooMany(reset=10**19)),
+    "a limit of 5,000 digits": Case(
+        fault=Says(status=429, headers=(("RateLimit", f'"api";r=0;t={_DIGITS}'),))
+    ),
+    "a limit of 5,000 digits, and all is well": Case(
+        fault=Header(name="RateLimit", value=f'"api";r={_DIGITS};t=1'), code=0
+    ),
+    "connections are reset": Case(fault=Reset()),
+    "bodies break off": Case(fault=HangUp(after=5)),
+    "bodies are too short": Case(fault=ShortBody(missing=3)),
+    "silence before the headers": Case(fault=Stall()),
+    "silence in the body": Case(fault=Stall(after=3)),
+    "a drip in the weights": Case(fault=Drip(seconds=0.5), path=_WEIGHTS),
+    "ranges are ignored": Case(fault=WholeFile(), code=0),
+    "another range": Case(fault=WrongRange(shift=7)),
+    "a range of another file": Case(fault=WrongRange(total=10**18)),
+    "a redirect in circles": Case(fault=RedirectLoop()),
+    "a redirect to a file": Case(fault=RedirectTo(location="file:///etc/passwd")),
+    "a redirect with a body of 50 MB": Case(
+        fault=RedirectTo(size=50_000_000), path=_WEIGHTS, code=0
+    ),
+    "a listing without end": Case(fault=EndlessBody(), path=_API),
+    "a config without end": Case(fault=EndlessBody(chunked=True), path=_CONFIG),
+    "headers without end": Case(fault=EndlessHeaders()),
+    "a sign-in page": Case(fault=HtmlPage()),
+    "JSON of another kind": Case(fault=WrongJson(value=[[]] * 9), path=_API),
+    "a packed body": Case(fault=Gzipped()),
+    "no commit": Case(fault=Header(name="X-Repo-Commit", value=None)),
+    "a teapot": Case(fault=Says(status=418)),
+}
+
+Pieces = Callable[[], Iterable[bytes | None]]
+RAW: Mapping[str, Pieces] = {
+    "another protocol": lambda: (b"HTTP/1.1 101 X\r\nUpgrade: y\r\n\r\n", None),
+    "100 Continue without end": lambda: itertools.repeat(b"HTTP/1.1 100 X\r\n\r\n" * 1000),
+    "a length and chunks": lambda: (
+        _OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        None,
+    ),
+    "no HTTP": lambda: (b"SSH-2.0-OpenSSH_9.2\r\n", None),
+    "nothing": lambda: (None,),
+    "chunks of a byte without end": lambda: itertools.chain(
+        (_OK + b"Transfer-Encoding: chunked\r\n\r\n",), itertools.repeat(b"1\r\n{\r\n" * 1000)
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Met:
+    """What came of one audit."""
+
+    code: int
+    said: str
+    seconds: float
+    memory: int  # bytes, at most
+
+
+def met(name: str, folder: Path, **env: str) -> Met:
+    """One audit of a server with that fault; "" is one with none."""
+    if name in RAW:
+        with raw_server() as server:
+            server.pieces[""] = RAW[name]
+            return _audited(f"http://127.0.0.1:{server.server_address[1]}", folder, env)
+    with Hub() as hub:
+        hub.add(MODEL, healthy(1))
+        if name:
+            hub.misbehave(fault=FAULTS[name].fault, path=FAULTS[name].path)
+        return _audited(hub.url, folder, env)
+
+
+def expected_code(name: str) -> int:
+    return FAULTS[name].code if name in FAULTS else 3
+
+
+def _audited(url: str, folder: Path, env: Mapping[str, str]) -> Met:
+    since = time.monotonic()
+    with (folder / "said").open("w+b") as said:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            (AUDIT, MODEL, "--source", "hub"),
+            env={**environment(url, folder), **env},
+            stdout=said,
+            stderr=said,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read().decode()
+    seconds = time.monotonic() - since
+    return Met(code=process.returncode, said=text, seconds=seconds, memory=1024 * used.ru_maxrss)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plain = met("", folder).memory
+        for fault in (*FAULTS, *RAW):
+            found = met(fault, folder)
+            more = (found.memory - plain) / 2**20
+            sys.stdout.write(f"{fault:42}{found.code:3}{found.seconds:7.1f} s{more:7.1f} MiB\n")
+
+
+if __name__ == "__main__":
+    main()
