@@ -28,7 +28,7 @@ Verdict = Literal["clean", "findings", "unaudited"]
 class Expected:
     """What the config implies for the target class."""
 
-    origin: Literal["closed-form", "oracle"]
+    by: Literal["closed-form", "oracle"]
     tensors: int
     parameters: int
     formula: str
@@ -140,7 +140,7 @@ def expected_side(expectation: Expectation) -> Expected:
     """The report's summary of an expectation."""
     learned = sum(tensor.role is Role.PARAMETER for tensor in expectation.tensors)
     return Expected(
-        origin=expectation.origin,
+        by=expectation.by,
         tensors=learned,
         parameters=expectation.parameters,
         formula=expectation.formula,

@@ -93,7 +93,7 @@ def test_every_model_module_and_finding_of_the_night_has_its_row(tmp_path):
 def test_findings_of_a_component_are_the_repositorys(tmp_path):
     report, folder = written(tmp_path, {THIRD: [outcome_of(pipeline())]})
     found = [(row["component"], row["kind"]) for row in table(folder / "changes.csv")]
-    assert found == [("", "absent"), ("text_encoder", "unexpected")]
+    assert found == [("", "missing-component"), ("text_encoder", "unexpected")]
     assert [row["component"] for row in table(folder / "models.csv")] == [
         "",
         "text_encoder",

@@ -28,7 +28,7 @@ _FLOATS = frozenset(("share",))
 _TEXTS = frozenset(
     (
         *("requested", "model", "commit", "source", "target", "model_type", "verdict", "reason"),
-        *("detail", "unchecked", "from", "formula", "origin", "prefix", "status", "kind"),
+        *("detail", "unchecked", "expected_by", "formula", "origin", "prefix", "status", "kind"),
         *("severity", "folded", "ignored", "file", "change", "before", "after", "accepted"),
         *("commit_before", "component"),
     )

@@ -40,7 +40,7 @@ def model_row(outcome: Outcome) -> Row:
         "unchecked": "; ".join(outcome.get("unchecked", ())),
         "requests": fetched.get("requests"),
         "fetched_bytes": fetched.get("bytes"),
-        "from": expected.get("from"),
+        "expected_by": expected.get("by"),
         "formula": expected.get("formula"),
     }
 
