@@ -105,7 +105,7 @@ class _Outcome:
         import pandas as pd  # noqa: PLC0415 - takes half a second; only who asks for it pays
 
         rows = [(self.model, self.commit, *row) for row in self.modules]
-        names = ("model", "commit", *ModuleRow._fields)
+        names = ("model", "commit_sha", *ModuleRow._fields)
         frame = pd.DataFrame(rows, columns=list(names))
         return frame.astype(dict.fromkeys(_COUNTS, "Int64"))
 

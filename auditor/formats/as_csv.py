@@ -19,7 +19,7 @@ _Cell = str | int | float | None
 MODELS = (
     "requested",
     "model",
-    "commit",
+    "commit_sha",
     "source",
     "target",
     "model_type",
@@ -49,7 +49,7 @@ MODELS = (
 )
 MODULES = (
     "model",
-    "commit",
+    "commit_sha",
     "prefix",
     "depth",
     "tensors",
@@ -66,7 +66,7 @@ MODULES = (
 )
 FINDINGS = (
     "model",
-    "commit",
+    "commit_sha",
     "kind",
     "severity",
     "count",
@@ -121,7 +121,7 @@ def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
     return {
         "requested": outcome.requested,
         "model": outcome.model,
-        "commit": outcome.commit,
+        "commit_sha": outcome.commit,
         "source": outcome.source,
         "target": outcome.target,
         "model_type": outcome.model_type,
@@ -155,7 +155,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
     for row in outcome.modules:
         yield {
             "model": outcome.model,
-            "commit": outcome.commit,
+            "commit_sha": outcome.commit,
             "prefix": row.prefix,
             "depth": row.depth,
             "tensors": row.tensors,
@@ -177,7 +177,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
     for at, finding in enumerate((*outcome.findings, *outcome.ignored)):
         yield {
             "model": outcome.model,
-            "commit": outcome.commit,
+            "commit_sha": outcome.commit,
             "kind": finding.kind,
             "severity": finding.severity,
             "count": count_of(finding),

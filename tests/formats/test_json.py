@@ -1,6 +1,7 @@
 """The JSON of outcomes against its schema, and the schema against the classes."""
 
 import json
+import keyword
 from importlib.resources import files
 from typing import get_args
 
@@ -25,6 +26,21 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 
 def test_the_schema_is_one():
     Draft202012Validator.check_schema(SCHEMA)
+
+
+def named(node):
+    """Every key that the schema, or a schema within it, gives a name to."""
+    if isinstance(node, dict):
+        yield from node.get("properties", ())
+    for child in node.values() if isinstance(node, dict) else node if type(node) is list else ():
+        yield from named(child)
+
+
+def test_no_key_is_a_keyword_of_python():
+    keys = {*named(SCHEMA)}
+    assert {"schema", "by", "load_report", "mismatched_keys", "tied_to", "hidden"} <= keys
+    assert not keys & {*keyword.kwlist}
+    assert all(map(str.isidentifier, keys))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import keyword
 import sqlite3
 import sys
 import zlib
@@ -53,6 +54,20 @@ def as_text(name, rows):
     sink.add(rows)
     sink.finish()
     return file.getvalue().decode()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_column_is_a_keyword_of_python_or_of_sql(name):
+    """Unquoted, each column is a name: in SQLite, which reserves more words, too."""
+    columns = TABLES[name]
+    reserved = {"select", "from", "where", "group", "order", "by"}
+    assert not {*columns} & {*keyword.kwlist, *reserved}
+    listed = ", ".join(columns)
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute(f"CREATE TABLE {name} ({listed})")
+        database.execute(f"SELECT {listed} FROM {name} ORDER BY {listed}")  # noqa: S608 - ours
+        found = database.execute(f"PRAGMA table_info({name})").fetchall()
+    assert [column for _, column, *_ in found] == [*columns]
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
@@ -111,7 +126,7 @@ def test_modules_go_as_deep_as_asked_for(tmp_path):
 def test_a_model_that_is_not_audited_yet_is_pending(tmp_path):
     report, folder = written(tmp_path, {THIRD: [plain("o/a", verdict=None)]})
     [row] = table(folder / "models.csv")
-    assert (row["model"], row["commit"], row["verdict"]) == ("o/a", COMMIT, "")
+    assert (row["model"], row["commit_sha"], row["verdict"]) == ("o/a", COMMIT, "")
     assert report.summary["states"]["pending"] == 1
     assert report.alarms.unaudited == 1
 
