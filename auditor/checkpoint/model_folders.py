@@ -44,7 +44,7 @@ def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
 
 
 def torch_copies_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
-    """The torch files of the folder that hold the same weights; () beside torch files."""
+    """The copy in torch files of the folder's safetensors; () where torch files are audited."""
     name = found.weights or found.index or ""
     return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 

@@ -1,4 +1,4 @@
-"""The same weights once more, as torch files beside the safetensors that are audited."""
+"""A copy in torch files of the safetensors that are audited: where the two differ."""
 
 from collections.abc import Iterator, Mapping
 
@@ -42,7 +42,7 @@ def uncompared(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
 
 
 def unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
-    """Torch files beside audited safetensors that were not read."""
+    """Torch files that hold a copy of the audited safetensors, and that were not read."""
     name = next((head.name for head in snapshot.heads), "")
     if not name.endswith(".safetensors") or variant_of(name):
         return ()
