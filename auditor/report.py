@@ -28,7 +28,7 @@ Verdict = Literal["clean", "findings", "unaudited"]
 class Expected:
     """What the config implies for the target class."""
 
-    origin: Literal["closed-form", "oracle"]
+    by: Literal["closed-form", "oracle"]
     tensors: int
     parameters: int
     formula: str
@@ -115,7 +115,7 @@ class Outcome:
         import pandas as pd  # noqa: PLC0415 - takes half a second; only who asks for it pays
 
         rows = [(self.model, self.commit, *row) for row in self.modules]
-        names = ("model", "commit", *ModuleRow._fields)
+        names = ("model", "commit_sha", *ModuleRow._fields)
         frame = pd.DataFrame(rows, columns=list(names))
         return frame.astype(dict.fromkeys(_COUNTS, "Int64"))
 
@@ -150,7 +150,7 @@ def expected_side(expectation: Expectation) -> Expected:
     """The report's summary of an expectation."""
     learned = sum(tensor.role is Role.PARAMETER for tensor in expectation.tensors)
     return Expected(
-        origin=expectation.origin,
+        by=expectation.by,
         tensors=learned,
         parameters=expectation.parameters,
         formula=expectation.formula,

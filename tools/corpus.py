@@ -269,7 +269,9 @@ def rows(judged: Judged, said: str) -> Iterator[str]:
     kinds: Counter[str] = Counter()
     for finding in outcome.findings:
         kinds[finding.kind] += len(finding.names)
-    counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items() if kind != "beside")
+    counted = ", ".join(
+        f"{kind} {count}" for kind, count in kinds.items() if kind != "other-weights"
+    )
     mark = "  " if not failures(judged) else "!!"
     yield f"{mark} {judged.entry:35.35} {outcome.model_type or '-':18.18} {verdict:21} {counted}"
     if judged.arithmetic:

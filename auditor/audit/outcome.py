@@ -25,11 +25,11 @@ from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, judged
 from auditor.reconciler.module_rows import compared, expected_only, stored_only
 from auditor.reconciler.other_model import other_model_rule, other_names_note
-from auditor.reconciler.other_weights import besides
+from auditor.reconciler.other_weights import other_weights
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.status import Fate
-from auditor.reconciler.torch_copies import twin_findings, uncompared, unread_twins
+from auditor.reconciler.torch_copies import torch_copy_findings, uncompared, unread_torch_copies
 from auditor.reconciler.weight_memory import weights
 from auditor.report import (
     Outcome,
@@ -152,8 +152,8 @@ def report(
         *_dtypes(found, dtype, reconciled, walked),
         *index.findings,
         *_other_model(case, reconciled, expectation),
-        *twin_findings(case.snapshot, found),
-        *besides(case.snapshot),
+        *torch_copy_findings(case.snapshot, found),
+        *other_weights(case.snapshot),
     )
     stand, left_out = split(findings, case.options.ignore)
     case.add_notes(*index.notes)
@@ -168,7 +168,7 @@ def report(
         ignored=in_order(left_out),
         unchecked=(
             *_unchecked(found, dtype, unpacked, index.unchecked),
-            *_twins(case.snapshot, found),
+            *_torch_copies(case.snapshot, found),
             *opinion.unchecked,
             *loads.unchecked,
         ),
@@ -232,9 +232,10 @@ def _unchecked(
         yield "what packed tensors lack: a file that could not be read may hold it"
 
 
-def _twins(snapshot: Snapshot, found: Contents) -> Iterator[str]:
-    if files := unread_twins(snapshot):
-        yield f"{listed(files)}: not compared with the audited files (audit with --twins to do so)"
+def _torch_copies(snapshot: Snapshot, found: Contents) -> Iterator[str]:
+    if files := unread_torch_copies(snapshot):
+        how = "not compared with the audited files (audit with --torch-copies to do so)"
+        yield f"{listed(files)}: {how}"
     if files := uncompared(snapshot, found):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 
@@ -277,8 +278,8 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from found.findings
     yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
     yield from by_files(found, snapshot, walked.total)
-    yield from twin_findings(snapshot, found)
-    yield from besides(snapshot)
+    yield from torch_copy_findings(snapshot, found)
+    yield from other_weights(snapshot)
 
 
 def _add_stored(case: ModelAudit) -> Walk:

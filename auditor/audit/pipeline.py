@@ -9,7 +9,7 @@ from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.checkpoint.filenames import checked_variant
-from auditor.checkpoint.selecting import describing, select, with_twins
+from auditor.checkpoint.selecting import describing, select, with_torch_copies
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
@@ -27,7 +27,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     depth: int | None = None,
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
-    twins: bool = False,
+    torch_copies: bool = False,
     variant: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
@@ -37,10 +37,10 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     audit for, config.architectures[0] if None; `source` one of "auto", "hub", "cache" and
     "bundled" (a local path is read where it is); `token` a Hugging Face access token, the stored
     one if None; `depth` how deep the report's module rows go, all the way if None; `oracle` asks
-    transformers for a second opinion of the closed form; `twins` reads the torch files beside
-    safetensors of the Hub too, as is always done in a folder; `variant` ("fp16") the weights that
-    from_pretrained loads where it is given one; `say` gets a line where the work waits or falls
-    back.
+    transformers for a second opinion of the closed form; `torch_copies` compares safetensors with
+    their copy in torch files on the Hub too, as is always done in a folder; `variant` ("fp16") the
+    weights that from_pretrained loads where it is given one; `say` gets a line where the work waits
+    or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
@@ -54,8 +54,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     choose: Chooser = select
     if variant is not None:
         choose = partial(select, variant=checked_variant(variant))
-    if twins:
-        choose = partial(with_twins, choose=choose)
+    if torch_copies:
+        choose = partial(with_torch_copies, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
     options = Options(requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle)
     return _outcome(options, fetched, examine)

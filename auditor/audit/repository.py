@@ -123,7 +123,7 @@ def _expected(parts: tuple[Report | Unaudited, ...]) -> Expected | None:
         return None
     libraries = [one.library for one in every if one.library]
     return Expected(
-        origin="oracle" if any(one.origin == "oracle" for one in every) else "closed-form",
+        by="oracle" if any(one.by == "oracle" for one in every) else "closed-form",
         tensors=sum(one.tensors for one in every),
         parameters=sum(one.parameters for one in every),
         formula=" + ".join(str(one.parameters) for one in every),

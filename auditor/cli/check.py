@@ -93,9 +93,12 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Hold the closed form to transformers as well; needs hf-audit\\[oracle].",
         ),
     ] = False,
-    twins: Annotated[
+    torch_copies: Annotated[
         bool,
-        typer.Option("--twins", help="Compare torch files that stand beside safetensors, too."),
+        typer.Option(
+            "--torch-copies",
+            help="On the Hub, too, compare safetensors with their copy in torch files.",
+        ),
     ] = False,
     variant: Annotated[
         str | None,
@@ -133,7 +136,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     depth=rows,
                     ignore=ignored,
                     oracle=oracle,
-                    twins=twins,
+                    torch_copies=torch_copies,
                     variant=variant,
                     say=tell,
                 )

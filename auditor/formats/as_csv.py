@@ -20,7 +20,7 @@ _Cell = str | int | float | None
 MODELS = (
     "requested",
     "model",
-    "commit",
+    "commit_sha",
     "source",
     "target",
     "model_type",
@@ -43,14 +43,14 @@ MODELS = (
     "requests",
     "fetched_bytes",
     "trainable",
-    "from",
+    "expected_by",
     "formula",
     "origin",
     "component",
 )
 MODULES = (
     "model",
-    "commit",
+    "commit_sha",
     "prefix",
     "depth",
     "tensors",
@@ -67,7 +67,7 @@ MODULES = (
 )
 FINDINGS = (
     "model",
-    "commit",
+    "commit_sha",
     "kind",
     "severity",
     "count",
@@ -122,7 +122,7 @@ def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
     return {
         "requested": outcome.requested,
         "model": outcome.model,
-        "commit": outcome.commit,
+        "commit_sha": outcome.commit,
         "source": outcome.source,
         "target": outcome.target,
         "model_type": outcome.model_type,
@@ -145,7 +145,7 @@ def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
         "requests": outcome.fetched.requests,
         "fetched_bytes": outcome.fetched.bytes,
         "trainable": observed.trainable if observed else None,
-        "from": expected.origin if expected else None,
+        "expected_by": expected.by if expected else None,
         "formula": expected.formula if expected else None,
         "origin": outcome.origin,
         "component": outcome.component,
@@ -156,7 +156,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
     for row in outcome.modules:
         yield {
             "model": outcome.model,
-            "commit": outcome.commit,
+            "commit_sha": outcome.commit,
             "prefix": row.prefix,
             "depth": row.depth,
             "tensors": row.tensors,
@@ -178,7 +178,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
     for at, finding in enumerate((*outcome.findings, *outcome.ignored)):
         yield {
             "model": outcome.model,
-            "commit": outcome.commit,
+            "commit_sha": outcome.commit,
             "kind": finding.kind,
             "severity": finding.severity,
             "count": count_of(finding),

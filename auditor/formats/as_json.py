@@ -117,10 +117,10 @@ def _kv_cache(cache: KVCache | None) -> dict[str, Any] | None:
 
 def _expected(expected: Expected | None) -> dict[str, Any]:
     if expected is None:
-        unknown = dict.fromkeys(("from", "parameters", "formula", "tensors"))
+        unknown = dict.fromkeys(("by", "parameters", "formula", "tensors"))
         return {**unknown, "legend": [], "active": None, "library": None}
     return {
-        "from": expected.origin,
+        "by": expected.by,
         "parameters": expected.parameters,
         "formula": expected.formula,
         "tensors": expected.tensors,

@@ -167,9 +167,9 @@ def _stored(observed: Observed) -> str:
 
 def _expected(expected: Expected) -> str:
     tensors = _counted(expected.tensors, "tensor")
-    origin = expected.origin.replace("-", " ")
+    by = expected.by.replace("-", " ")
     library = f" ({expected.library})" if expected.library else ""
-    return f"{_counted(expected.parameters, 'parameter')} in {tensors}, by the {origin}{library}"
+    return f"{_counted(expected.parameters, 'parameter')} in {tensors}, by the {by}{library}"
 
 
 def _modules(
@@ -184,7 +184,7 @@ def _modules(
 
 def _facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
     expected, observed = outcome.expected, outcome.observed
-    if expected and expected.origin != "oracle":  # whose formula is the total once more
+    if expected and expected.by != "oracle":  # whose formula is the total once more
         yield "formula", expected.formula
     if expected and expected.legend:
         letters = (

@@ -56,7 +56,7 @@ class Alike:
         outcome = examine(snapshot, Options(requested=snapshot.model))
         record = recorded(outcome)
         shared = record.kept.shared
-        if key and shared and outcome.expected and outcome.expected.origin == "closed-form":
+        if key and shared and outcome.expected and outcome.expected.by == "closed-form":
             template = _Template(shared, record.summary)
             self._known.put(key, template, len(shared.content))
         return record, outcome

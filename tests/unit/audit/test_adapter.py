@@ -310,7 +310,7 @@ def test_a_base_without_a_closed_form_is_asked_of_the_oracle(at_hub, tmp_path):
     }
     settings = {**LORA, "target_modules": ["q_proj", "embed_tokens"]}
     report = clean(auditor.audit(folder_of(tmp_path / "a", files(settings, tensors))))
-    assert report.expected.origin == "oracle"
+    assert report.expected.by == "oracle"
     assert "which layers of the base are embeddings: their names alone tell" in report.unchecked
 
 

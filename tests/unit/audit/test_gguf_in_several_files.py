@@ -68,7 +68,7 @@ def test_a_shard_stands_for_its_model(tmp_path, name):
     (tmp_path / "m-Q4_0.gguf").write_bytes(b"of another model")
     report = audit(str(tmp_path / name))
     assert report.observed.files == 3
-    assert [finding.kind for finding in report.findings] == ["beside"]
+    assert [finding.kind for finding in report.findings] == ["other-weights"]
 
 
 def test_shards_of_other_names_are_other_models(tmp_path):
