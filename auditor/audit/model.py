@@ -34,7 +34,7 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.layouts import unknown, unpack, written
+from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, apart
@@ -192,14 +192,14 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
         files = () if declared else case.snapshot.files
         sizes = listed_size_rule(files, expected, config.dtype)
         return no_weights(case, expected, detail, *found.opinion.findings, *sizes)
-    packer = unknown(declared) if declared is not None else None
+    packer = unknown_quantization(declared) if declared is not None else None
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
     unseen, shapes = case.found.unseen, shapes_of(expected)
     tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
     try:
-        unpacked = unpack(tensors, declared, shapes)
+        unpacked = unpack_tensors(tensors, declared, shapes)
         packed = declared.method if declared else None
         packed = packed if unpacked is PLAIN else unpacked.layout
         if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
@@ -207,7 +207,7 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
     except CheckpointError as error:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
+    told = written_tensors(tensors, declared, shapes) if unseen or case.found.names_only else {}
     packing = PackedWeights(apart(unpacked, unseen, blind=case.found.blind), told, packed)
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
     implied = found.implied if packed else _as_stored(case, found.implied, names)

@@ -178,7 +178,7 @@ def _place(tensor: StoredTensor) -> tuple[str, str]:
     return tensor.name, tensor.file
 
 
-def below(module: str, last: str = "weight") -> str:
+def tensor_name(module: str, last: str = "weight") -> str:
     """The name of what a module calls `last`; the module "" is the model itself."""
     return f"{module}.{last}" if module else last
 
