@@ -19,7 +19,7 @@ from auditor.analytic.ties import heads_apart, untied
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.reconciler.findings import FormulaDisputed
-from auditor.reconciler.formula_disputed import disputes
+from auditor.reconciler.formula_disputed import formula_disputes
 from auditor.reconciler.reconcile import FamilyExpectations
 
 if TYPE_CHECKING:
@@ -223,4 +223,4 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     except (CheckpointError, SourceError) as error:
         return Opinion(unchecked=(f"a second opinion: {error}",))
     second = untied(second, heads_apart(config, second, lambda: _parameters(expectation)))
-    return Opinion(findings=tuple(disputes(expectation, second)))
+    return Opinion(findings=tuple(formula_disputes(expectation, second)))

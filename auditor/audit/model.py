@@ -37,14 +37,14 @@ from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared, apart
+from auditor.layouts.packing import PLAIN, Declared, split_off_unread
 from auditor.reconciler.contents import contents
 from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
-from auditor.reconciler.stored_form import as_stored
-from auditor.reconciler.unusual_names import piece, unindexed
+from auditor.reconciler.stored_form import expected_as_stored
+from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
 
 
@@ -161,7 +161,7 @@ def _unindexed(snapshot: Snapshot, says: Declaration) -> tuple[BadIndex, ...]:
     """That several files have no index; asked of the few models of which it may be true."""
     if snapshot.index is not None or len(snapshot.heads) == 1:
         return ()
-    return tuple(unindexed(snapshot, says.declared or _declared(says.config, snapshot)))
+    return tuple(unindexed_files(snapshot, says.declared or _declared(says.config, snapshot)))
 
 
 def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
@@ -208,7 +208,9 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
     told = written_tensors(tensors, declared, shapes) if unseen or case.found.names_only else {}
-    packing = PackedWeights(apart(unpacked, unseen, blind=case.found.blind), told, packed)
+    packing = PackedWeights(
+        split_off_unread(unpacked, unseen, blind=case.found.blind), told, packed
+    )
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
     implied = found.implied if packed else _as_stored(case, found.implied, names)
     return report(case, config.dtype, implied, packing, found.opinion)
@@ -218,12 +220,12 @@ def _as_stored(case: ModelAudit, implied: Implied, names: Collection[str]) -> Im
     """The same in the form in which the tensors of these names are stored, disk's or memory's."""
     if not implied.expectation.loading.converters:
         return implied
-    expectation, family = as_stored(implied.expectation, names), implied.family
+    expectation, family = expected_as_stored(implied.expectation, names), implied.family
     if expectation is implied.expectation:
         return implied
     case.know(expected=expected_side(expectation))
     whole = family.declared is implied.expectation
-    declared = expectation if whole else as_stored(family.declared, names)
+    declared = expectation if whole else expected_as_stored(family.declared, names)
     return Implied(expectation, replace(family, declared=declared))
 
 
@@ -251,7 +253,7 @@ def _unsaid(case: ModelAudit) -> Report | Unaudited:
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
-    if name := piece(case.snapshot):
+    if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited(
             case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"

@@ -13,22 +13,26 @@ from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason
 from auditor.layouts import learned
-from auditor.layouts.packing import PLAIN, Apart, Unpacked, WrittenTensor, apart
+from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.duplicates import once
+from auditor.reconciler.duplicates import counted_once
 from auditor.reconciler.file_rules import dtype_rule
 from auditor.reconciler.findings import BadConfig, Finding
 from auditor.reconciler.ignore import Ignore, split
-from auditor.reconciler.index_rules import by_files, judged
-from auditor.reconciler.module_rows import compared, expected_only, stored_only
+from auditor.reconciler.index_rules import by_files, index_judgement
+from auditor.reconciler.module_rows import compared_rows, expected_rows, stored_rows
 from auditor.reconciler.other_model import other_model_rule, other_names_note
-from auditor.reconciler.other_weights import besides
+from auditor.reconciler.other_weights import other_weights_findings
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.status import Fate
-from auditor.reconciler.torch_copies import twin_findings, uncompared, unread_twins
-from auditor.reconciler.weight_memory import weights
+from auditor.reconciler.torch_copies import (
+    torch_copy_findings,
+    uncompared_torch_copies,
+    unread_torch_copies,
+)
+from auditor.reconciler.weight_memory import weights_by_dtype
 from auditor.report import Report, Unaudited, in_order, observed_side, residual
 from auditor.walker import Shallow, Walk, depth_within, walk
 
@@ -41,12 +45,12 @@ MOST_STRANGE_MODULES = 10_000
 class PackedWeights(NamedTuple):
     """How the weights are packed."""
 
-    apart: Apart
+    apart: ReadAndHidden
     written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
     method: str | None = None  # by what they are packed; None: what is stored is the model's
 
 
-UNPACKED = PackedWeights(apart(PLAIN, ()), MappingProxyType({}))
+UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
 
 
 class ModelAudit(NamedTuple):
@@ -97,7 +101,7 @@ def report(
     names = (one.tensor.name for one in reconciled.strangers if one.fate & foreign)
     shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)
     walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
-    index = judged(
+    index = index_judgement(
         found,
         case.snapshot,
         walked.total,
@@ -107,7 +111,7 @@ def report(
         parameters=expectation.parameters,
     )
     layout = None if unpacked is PLAIN else unpacked.layout
-    rows = weights(reconciled, walked) if shapes else ()
+    rows = weights_by_dtype(reconciled, walked) if shapes else ()
     observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=rows)
     findings = (
         *found.findings,
@@ -117,8 +121,8 @@ def report(
         *_dtypes(found, dtype, reconciled, walked),
         *index.findings,
         *_other_model(case, reconciled, expectation),
-        *twin_findings(case.snapshot, found),
-        *besides(case.snapshot),
+        *torch_copy_findings(case.snapshot, found),
+        *other_weights_findings(case.snapshot),
     )
     stand, left_out = split(findings, case.ignore)
     case.know(notes=(*case.shared.get("notes", ()), *index.notes))
@@ -127,7 +131,7 @@ def report(
         observed=observed,
         load_report=loads.report,
         in_memory=loads.in_memory,
-        modules=compared(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
+        modules=compared_rows(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
         findings=in_order(stand),
         ignored=in_order(left_out),
         unchecked=(
@@ -198,9 +202,9 @@ def _unchecked(
 
 
 def _twins(snapshot: Snapshot, found: Contents) -> Iterator[str]:
-    if files := unread_twins(snapshot):
+    if files := unread_torch_copies(snapshot):
         yield f"{listed(files)}: not compared with the audited files (audit with --twins to do so)"
-    if files := uncompared(snapshot, found):
+    if files := uncompared_torch_copies(snapshot, found):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 
 
@@ -211,7 +215,7 @@ def no_weights(
     case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
 ) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
-    case.know(modules=expected_only(expectation, depth=case.depth))
+    case.know(modules=expected_rows(expectation, depth=case.depth))
     _know_findings(case, *contradictions(case), *findings)
     return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **case.shared)
 
@@ -240,8 +244,8 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from found.findings
     yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
     yield from by_files(found, snapshot, walked.total)
-    yield from twin_findings(snapshot, found)
-    yield from besides(snapshot)
+    yield from torch_copy_findings(snapshot, found)
+    yield from other_weights_findings(snapshot)
 
 
 def _know_stored(case: ModelAudit) -> Walk:
@@ -249,11 +253,11 @@ def _know_stored(case: ModelAudit) -> Walk:
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
     shallow = _shallow(case, (tensor.name for tensor in found.tensors), None, MOST_MODULES)
-    walked = walk(once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
+    walked = walk(counted_once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
     if not found.empty:
         shapes = not found.names_only
         case.know(
             observed=observed_side(walked, case.snapshot, shapes=shapes),
-            modules=stored_only(walked, shapes=shapes),
+            modules=stored_rows(walked, shapes=shapes),
         )
     return walked

@@ -8,7 +8,7 @@ from auditor.audit.expected import require, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.checkpoint.filenames import checked_variant
-from auditor.checkpoint.selecting import describing, select, with_twins
+from auditor.checkpoint.selecting import select, select_describing, with_torch_copies
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
@@ -54,7 +54,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     if variant is not None:
         choose = partial(select, variant=checked_variant(variant))
     if twins:
-        choose = partial(with_twins, choose=choose)
+        choose = partial(with_torch_copies, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
     examined = partial(
         examine, requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle
@@ -104,7 +104,7 @@ def explain(
         alone = replace(snapshot, manifest=None, components=())
         return examine_model(alone, requested=model, target=target, weights=False)
 
-    fetched = partial(fetch, model, source=source, token=token, say=say, choose=describing)
+    fetched = partial(fetch, model, source=source, token=token, say=say, choose=select_describing)
     return _outcome(model, target, fetched, examined)
 
 

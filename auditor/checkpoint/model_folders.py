@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from auditor.checkpoint.filenames import FoundWeights, standard, variants
+from auditor.checkpoint.filenames import FoundWeights, standard_weights, variants
 from auditor.checkpoint.selection import CONFIG, FileSelection, SelectedComponent
 from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
 
@@ -37,19 +37,19 @@ def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent
 
 def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
     """The weights of one folder: of the variant, else without, else the only variant there is."""
-    found = standard(names, variant) or standard(names)
+    found = standard_weights(names, variant) or standard_weights(names)
     if found is None and len(only := variants(names)) == 1:
-        found = standard(names, only[0])
+        found = standard_weights(names, only[0])
     return found
 
 
-def twins_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
+def torch_copies_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
     """The torch files of the folder that hold the same weights; () beside torch files."""
     name = found.weights or found.index or ""
-    return torch_twins(names) if re.fullmatch(_SAFE, name) else ()
+    return complete_torch_files(names) if re.fullmatch(_SAFE, name) else ()
 
 
-def torch_twins(names: Iterable[str]) -> tuple[str, ...]:
+def complete_torch_files(names: Iterable[str]) -> tuple[str, ...]:
     """The torch files of a folder that hold a whole model: the one, or else all its shards."""
     found = set(names)
     for one in _TORCH:
@@ -58,14 +58,14 @@ def torch_twins(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if re.fullmatch(_TORCH_SHARD, name)))
 
 
-def with_part_twins(selection: FileSelection, names: Iterable[str]) -> FileSelection:
+def with_component_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
     """The selection, whose parts are compared with the torch files in their folders."""
     inside = _by_folder(names)
     parts = (_with_twins(part, inside[part.folder]) for part in selection.parts)
     return replace(selection, parts=tuple(parts))
 
 
-def below(name: str, folder: str) -> bool:
+def is_in_folder(name: str, folder: str) -> bool:
     """Whether a file is in a folder, however deep; all are in ""."""
     return not folder or name.startswith(f"{folder}/")
 
@@ -103,7 +103,7 @@ def _with_twins(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
         for name in (part.selection.weights, part.selection.index)
     )
     found = FoundWeights(weights=weights, index=index)
-    twins = tuple(f"{part.folder}/{name}" for name in twins_in(inside, found))
+    twins = tuple(f"{part.folder}/{name}" for name in torch_copies_in(inside, found))
     return part._replace(selection=replace(part.selection, twins=twins))
 
 

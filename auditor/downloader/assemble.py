@@ -11,7 +11,7 @@ from auditor.checkpoint.filenames import variant_of
 from auditor.checkpoint.named_files import based_weights, named_weights
 from auditor.checkpoint.selection import FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Component, RepoFile, TextFile, WeightHeader
-from auditor.checkpoint.unindexed_files import named_as_model, unnamed
+from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, bounded
@@ -164,7 +164,7 @@ def _with_shards(
         if shard in listing
     )
     absent = tuple(shard for shard in first if shard not in listing)
-    others = unnamed(index.name, first, listing) if absent else ()
+    others = files_not_in_index(index.name, first, listing) if absent else ()
     extra = {name: reads.submit(_head, reader, listing[name]) for name in others}
     doubtful = (extra[name] for name in others if not named_as_model(index.name, first, name))
     return replace(

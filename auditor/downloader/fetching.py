@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from auditor.checkpoint.selecting import config_alone, select, select_tagged
+from auditor.checkpoint.selecting import select, select_config, select_tagged
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import bundled, huggingface_cache, local_folder, reference_configs
@@ -66,14 +66,14 @@ def fetch(
         found = local_folder.read(target, requested, choose)
     else:
         found = of_model(target, choose=choose)
-    from_path = partial(local_folder.read, choose=config_alone)
-    return with_base(found, from_path, partial(of_model, choose=config_alone))
+    from_path = partial(local_folder.read, choose=select_config)
+    return with_base(found, from_path, partial(of_model, choose=select_config))
 
 
 def _of_model(
     target: HubModel, *, source: str, token: str | None, say: Say, choose: Chooser
 ) -> Snapshot:
-    if target.tag is not None and choose is not config_alone:
+    if target.tag is not None and choose is not select_config:
         choose = partial(select_tagged, tag=target.tag)
     paper = reference_configs.read(target)
     if paper is not None:

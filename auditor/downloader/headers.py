@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import WeightHeader
-from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, joined
+from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, merged_parts
 from auditor.containers.safetensors import header_span
 from auditor.containers.weight_formats import Parse, Table, parser
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -146,7 +146,7 @@ def read_parts(name: str, size: int | None, read: Read, parse: Parse) -> WeightH
         span = _ahead(found, seen)
         if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
             break
-        parts = joined((*parts, FilePart(span.start, read(span, _as_asked).data)))
+        parts = merged_parts((*parts, FilePart(span.start, read(span, _as_asked).data)))
     return WeightHeader(name=name, size=size, parts=seen.used())
 
 

@@ -36,7 +36,7 @@ class StateDictLoad(NamedTuple):
     missing: Iterable[str]  # the names in memory that are there only if one of these fills them
 
 
-class Routed(NamedTuple):
+class Destination(NamedTuple):
     """Where a stored name leads to."""
 
     name: str  # in memory; of a conversion the first that it makes
@@ -53,7 +53,7 @@ class _Found(NamedTuple):
     source: str
 
 
-def report(load: StateDictLoad) -> LoadReport:
+def simulate_load(load: StateDictLoad) -> LoadReport:
     """Raises UnknownOperationError if loading takes a conversion that is not known here."""
     target, shapes = load.target, load.target.shapes
     missing, unexpected = dict.fromkeys(load.missing), set[str]()
@@ -87,7 +87,7 @@ def report(load: StateDictLoad) -> LoadReport:
 # --- where a name leads to --------------------------------------------------------------------
 
 
-def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Routed:
+def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Destination:
     """`awake` are the paired rules whose first source was seen, and grows; None: all of them."""
     loading, shapes = target.loading, target.shapes
     name = _renamed(stored, loading, awake)
@@ -100,8 +100,8 @@ def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Routed
             break
     name = _shifted(name, target.prefix, shapes)
     if name not in shapes and stored in shapes:
-        return Routed(_shifted(stored, target.prefix, shapes), None, stored)
-    return Routed(name, rule, source)
+        return Destination(_shifted(stored, target.prefix, shapes), None, stored)
+    return Destination(name, rule, source)
 
 
 def _renamed(name: str, loading: Loading, awake: set[Rule] | None) -> str:

@@ -23,7 +23,7 @@ def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateD
     return StateDictLoad(stored, target, missing=shapes)
 
 
-def touched(
+def load_of_differences(
     expectation: Expectation, stored: Mapping[str, _Shape], whole: Collection[str]
 ) -> StateDictLoad:
     """The part of a load that has the report of all of it.

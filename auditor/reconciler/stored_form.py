@@ -16,7 +16,7 @@ from auditor.analytic.loading import Loading
 from auditor.reconciler.matching import places
 
 
-def as_stored(expectation: Expectation, stored: Iterable[str]) -> Expectation:
+def expected_as_stored(expectation: Expectation, stored: Iterable[str]) -> Expectation:
     """The same with those groups in memory's form that are stored so; the very same without any."""
     loading = expectation.loading
     if not loading.converters:

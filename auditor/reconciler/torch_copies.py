@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Mapping
 
 from auditor.checkpoint.filenames import variant_of
-from auditor.checkpoint.model_folders import torch_twins
+from auditor.checkpoint.model_folders import complete_torch_files
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
 from auditor.layouts import learned
 from auditor.messages import listed, named
-from auditor.reconciler.contents import Contents, told
+from auditor.reconciler.contents import Contents, table_findings
 from auditor.reconciler.findings import CopyDiffers, Finding
 from auditor.tensors import StoredTensor, natural_key
 
 
-def twin_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
+def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
     """What torch files that were read say of themselves, and where they differ from the audited.
 
     A tensor that only they have is no difference where it shares its bytes with one that both
@@ -24,7 +24,7 @@ def twin_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
         return
     tables = [head.parsed for head in snapshot.twins if isinstance(head.parsed, Table)]
     for table in tables:
-        yield from told(table)
+        yield from table_findings(table)
     first = snapshot.twins[0].name
     broken = [fault for head in snapshot.twins if (fault := _fault(head.parsed))]
     if broken:
@@ -35,13 +35,13 @@ def twin_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
         yield from _differences(first, found, tables)
 
 
-def uncompared(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
+def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
     """Torch files that were read, and could not be compared with audited files not all read."""
     lacking = found.unread or found.names_only
     return tuple(head.name for head in snapshot.twins) if lacking else ()
 
 
-def unread_twins(snapshot: Snapshot) -> tuple[str, ...]:
+def unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
     """Torch files beside audited safetensors that were not read."""
     name = next((head.name for head in snapshot.heads), "")
     if not name.endswith(".safetensors") or variant_of(name):
@@ -49,7 +49,9 @@ def unread_twins(snapshot: Snapshot) -> tuple[str, ...]:
     read = {head.name for head in snapshot.twins}
     folder = name[: name.rfind("/") + 1]
     files = (file.name for file in snapshot.files)
-    inside = torch_twins(one.removeprefix(folder) for one in files if one.startswith(folder))
+    inside = complete_torch_files(
+        one.removeprefix(folder) for one in files if one.startswith(folder)
+    )
     return tuple(path for twin in inside if (path := f"{folder}{twin}") not in read)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from auditor.checkpoint.filenames import FoundWeights, standard, variant_of, variants
+from auditor.checkpoint.filenames import FoundWeights, standard_weights, variant_of, variants
 from auditor.checkpoint.model_folders import components, found_in, models
-from auditor.checkpoint.selecting import FileSelection, select, with_twins
+from auditor.checkpoint.selecting import FileSelection, select, with_torch_copies
 from auditor.checkpoint.selection import SelectedComponent
 from auditor.containers.manifest import MODULES, PIPELINE
 from auditor.errors import Reason, SourceError
@@ -38,7 +38,7 @@ CONFIG = "config.json"
     ],
 )
 def test_safetensors_come_first_and_a_variant_only_where_it_is_asked_for(names, variant, expected):
-    assert standard(names, variant) == expected
+    assert standard_weights(names, variant) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,6 @@ def test_a_flat_pipeline_is_taken_for_the_one_model_that_it_is():
 
 def test_parts_have_the_twins_of_their_own_folders():
     names = [*PIPE, "vae/diffusion_pytorch_model.bin", TORCH]
-    chosen = with_twins(names, "x")
+    chosen = with_torch_copies(names, "x")
     assert chosen.twins == ()
     assert chosen.parts[0].selection.twins == ("vae/diffusion_pytorch_model.bin",)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from auditor.checkpoint.selecting import (
     FileSelection,
-    beside,
     is_weights,
     name_fault,
     select,
-    with_twins,
+    unaudited_weights,
+    with_torch_copies,
 )
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.errors import Reason, SourceError
@@ -61,7 +61,7 @@ def test_what_from_pretrained_would_load_is_audited(names, expected):
     ],
 )
 def test_only_safetensors_have_twins_and_those_are_one_torch_file_or_all_shards(names, expected):
-    chosen = with_twins(names, "org/name")
+    chosen = with_torch_copies(names, "org/name")
     assert chosen.twins == expected
     assert replace(chosen, twins=()) == select(names, "org/name")
 
@@ -141,10 +141,10 @@ def test_what_is_not_read_stands_beside():
         heads=(WeightHeader(name="a.safetensors", size=1, head=b""),),
         unopened=("c.safetensors",),
     )
-    assert beside(sharded) == ("b.safetensors", "old.bin")
+    assert unaudited_weights(sharded) == ("b.safetensors", "old.bin")
     single = snapshot(*names, heads=(WeightHeader(name="a.safetensors", size=1, head=b""),))
-    assert beside(single) == ("b.safetensors", INDEX, "old.bin")
+    assert unaudited_weights(single) == ("b.safetensors", INDEX, "old.bin")
 
 
 def test_nothing_stands_beside_a_bare_config():
-    assert beside(snapshot(CONFIG, "old.bin")) == ()
+    assert unaudited_weights(snapshot(CONFIG, "old.bin")) == ()

@@ -14,7 +14,7 @@ from torch_files import legacy_bytes, lengths, read, state, torch_bytes, write_l
 
 from auditor import audit
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.selecting import with_twins
+from auditor.checkpoint.selecting import with_torch_copies
 from auditor.checkpoint.snapshot import Source, WeightHeader
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
@@ -262,7 +262,7 @@ def test_on_the_hub_twins_are_read_where_that_is_asked(at_hub):
     assert fetch("org/name").twins == ()
     unasked = audit("org/name")
     assert any("pytorch_model.bin" in line for line in unasked.unchecked)
-    assert [head.name for head in fetch("org/name", choose=with_twins).twins] == [WEIGHTS]
+    assert [head.name for head in fetch("org/name", choose=with_torch_copies).twins] == [WEIGHTS]
     report = audit("org/name", twins=True)
     assert (report.verdict, report.findings) == ("clean", ())
     assert not any("pytorch_model.bin" in line for line in report.unchecked)

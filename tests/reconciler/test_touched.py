@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.in_memory import memory
-from auditor.reconciler.from_pretrained import report
+from auditor.reconciler.from_pretrained import simulate_load
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.partial_load import touched, whole_load
+from auditor.reconciler.partial_load import load_of_differences, whole_load
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.tensors import StoredTensor
 
@@ -42,7 +42,9 @@ def parts(expectation: Expectation, tensors: list[StoredTensor]) -> tuple[LoadRe
     result = reconcile(tensors, expectation, family, indexed={})
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     whole = {name for name, one in result.plain.items() if one.name == name}
-    return report(touched(expectation, shapes, whole)), report(whole_load(expectation, shapes))
+    return simulate_load(load_of_differences(expectation, shapes, whole)), simulate_load(
+        whole_load(expectation, shapes)
+    )
 
 
 @given(spoilt())
@@ -95,6 +97,6 @@ def test_of_a_whole_checkpoint_nothing_is_touched(target: str) -> None:
     expectation = catalogue.expect(config_of(**CLASSES[target]), target)
     roles = {Role.PARAMETER, Role.BUFFER}
     shapes = {one.name: one.shape for one in expectation.tensors if one.role in roles}
-    load = touched(expectation, shapes, shapes)
+    load = load_of_differences(expectation, shapes, shapes)
     assert not load.stored
-    assert report(load) == LoadReport()
+    assert simulate_load(load) == LoadReport()

@@ -21,7 +21,7 @@ from auditor.sweep.settings import REPORTS
 from auditor.sweep.store.nights import Nights
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
-from auditor.writing import beside
+from auditor.writing import replacing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def _written(
         tables = tuple(_tables(stack, folder, wanted))
         sarif = None
         if wanted.sarif:
-            sarif = Sarif(stack.enter_context(beside(wanted.sarif)), night, previous)
+            sarif = Sarif(stack.enter_context(replacing(wanted.sarif)), night, previous)
         for compared in nights.compared(night, previous):
             one = judged(compared, baseline, first=previous is None)
             summary.add(one)
@@ -95,9 +95,9 @@ def _written(
         for sink in (*(table for _, table in tables), *((sarif,) if sarif else ())):
             sink.finish()
         content = summary.content(night, previous, baseline if wanted.baseline else None)
-        page.write(stack.enter_context(beside(folder / "index.html")), content)
+        page.write(stack.enter_context(replacing(folder / "index.html")), content)
         lines = f"{json.dumps(content, indent=2)}\n"
-        stack.enter_context(beside(folder / "summary.json")).write(lines.encode())
+        stack.enter_context(replacing(folder / "summary.json")).write(lines.encode())
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
 
 
@@ -107,7 +107,7 @@ def _tables(stack: ExitStack, folder: Path, wanted: Wanted) -> Iterator[tuple[st
     forms += [(Parquet, "parquet")] if wanted.parquet else []
     for form, ending in forms:
         for name in TABLES:
-            yield name, form(stack.enter_context(beside(folder / f"{name}.{ending}")), name)
+            yield name, form(stack.enter_context(replacing(folder / f"{name}.{ending}")), name)
 
 
 def _add(tables: Iterable[tuple[str, Csv | Parquet]], name: str, found: Iterable[Row]) -> None:

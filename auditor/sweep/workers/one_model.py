@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from huggingface_hub import constants
 
 from auditor.audit.guard import outcome_of
-from auditor.checkpoint.selecting import INDEX, WEIGHTS, config_alone
+from auditor.checkpoint.selecting import INDEX, WEIGHTS, select_config
 from auditor.checkpoint.snapshot import Snapshot, Source
-from auditor.checkpoint.snapshot_reader import joined, load
+from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprint
 from auditor.downloader import hub, local_folder
 from auditor.downloader.base_models import with_base
@@ -132,7 +132,7 @@ class Auditor:
     def _config_of(self, model: HubModel, *, allowance: Allowance) -> Snapshot:
         """An adapter's base, which takes of what the adapter is allowed."""
         session = self._session(model, allowance)
-        return hub.read_listed(model, hub.listed(model, session), session, config_alone, _Here())
+        return hub.read_listed(model, hub.listed(model, session), session, select_config, _Here())
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:
         silence = self._policy.deadline  # a sweep is not watched: what passes is waited for
@@ -174,7 +174,7 @@ def _stored(waiting: Waiting) -> Snapshot:
     content, name = unpack(waiting.snapshot or b""), f"the stored {waiting.model}"
     if waiting.shared is None:
         return replace(load(content, name), source=Source.HUB)
-    return replace(joined(content, unpack(waiting.shared), name), source=Source.HUB)
+    return replace(load_own_and_shared(content, unpack(waiting.shared), name), source=Source.HUB)
 
 
 def _listing(waiting: Waiting) -> hub.Listing | None:
