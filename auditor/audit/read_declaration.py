@@ -62,7 +62,7 @@ def _with_custom_class(says: Declaration) -> Declaration:
     custom = custom_class(config, asked)
     if custom is None:
         return says
-    if catalogue.took_over(custom.rpartition(".")[2], config.model_type or ""):
+    if catalogue.is_taken_over(custom.rpartition(".")[2], config.model_type or ""):
         note = f"auto_map names {quoted(custom)}, which transformers took over under that name"
         return says._replace(notes=(*says.notes, note))
     return says._replace(custom_class=custom)

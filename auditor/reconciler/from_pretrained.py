@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.analytic.conversions import Conversion, ConversionError, Shapes, converted
+from auditor.analytic.conversions import Conversion, ConversionError, Shapes, converted_tensors
 from auditor.analytic.loading import Loading
-from auditor.analytic.renaming_rules import Rule, rewritten
+from auditor.analytic.renaming_rules import Rule, rewritten_name
 from auditor.reconciler.load_report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]
@@ -93,7 +93,7 @@ def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Destin
     name = _renamed(stored, loading, awake)
     rule, source = None, stored
     for each in loading.converters:
-        found = rewritten(each, name)
+        found = rewritten_name(each, name)
         if found is not None:
             name, source = found.name, each.sources[found.source]
             rule = _last_of(loading, source)
@@ -106,7 +106,7 @@ def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Destin
 
 def _renamed(name: str, loading: Loading, awake: set[Rule] | None) -> str:
     for rule in loading.renames:
-        found = rewritten(rule, name)
+        found = rewritten_name(rule, name)
         if found is None:
             continue
         if rule.paired and awake is not None:
@@ -165,7 +165,7 @@ def _loaded(first: str, found: list[_Found], shapes: Shapes) -> Iterator[tuple[s
     collected: dict[str, list[_Shape]] = {}
     for one in found:
         collected.setdefault(one.source, []).append(one.shape)
-    yield from converted(Conversion(rule, first, shapes), collected)
+    yield from converted_tensors(Conversion(rule, first, shapes), collected)
 
 
 def _settle(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None:

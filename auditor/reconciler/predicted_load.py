@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from auditor.analytic import Expectation, Role
-from auditor.analytic.config_classes import worded
+from auditor.analytic.config_classes import fault_sentence
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, of_tensors
 from auditor.reconciler.load_report import LoadReport, Predicted
@@ -31,7 +31,7 @@ def predict(
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(found.tensors, expectation, findings)
     if expectation.faults:  # then it raises before it looks at a name
-        reason = worded(expectation.faults[0], expectation.target)
+        reason = fault_sentence(expectation.faults[0], expectation.target)
         return Predicted(LoadReport(raises=reason), in_memory)
     if (reasons := _untold(found)) is not None:
         return Predicted(in_memory=in_memory, unchecked=reasons)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.in_memory import ConvertedGroup, grouped, in_model
+from auditor.analytic.in_memory import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.reconciler.findings import Severity
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.reconciler.stored_form import expected_as_stored
@@ -41,7 +41,9 @@ def expect(values: dict[str, Any], target: str) -> Expectation:
 
 
 def groups(expectation: Expectation) -> list[ConvertedGroup]:
-    return list(grouped(in_model(expectation), expectation.loading).values())
+    return list(
+        converted_groups(tensors_before_conversion(expectation), expectation.loading).values()
+    )
 
 
 def needed(expectation: Expectation) -> dict[str, tuple[int, ...]]:

@@ -7,6 +7,7 @@ from builders import safetensors_bytes
 from checkpoints import config_bytes, expect, stored_by
 
 from auditor import audit
+from auditor.audit import outcome
 from auditor.formats import FORMATS, View
 from auditor.reconciler import unexpected as module
 from auditor.reconciler.findings import Unexpected, count_of
@@ -64,7 +65,7 @@ def test_what_is_not_named_is_ignored_by_a_star_and_by_nothing_less(folder):
 
 
 def test_modules_that_nothing_expects_are_listed_in_outline(folder, monkeypatch):
-    monkeypatch.setattr("auditor.audit.outcome.MOST_STRANGE_MODULES", 3)
+    monkeypatch.setattr(outcome, "MOST_STRANGE_MODULES", 3)
     report = audit(folder)
     rows = {row.prefix: row for row in report.modules}
     assert rows["x"].tensors == 12
