@@ -28,8 +28,8 @@ MODEL_TYPES = [each for each in catalogue.model_types() if each not in PAPERS]
 MOST_SILENT = 0.02
 _SECONDS = 20  # for one config, of which those that are built take a tenth of one
 _COMMAND = (  # what takes long for reasons of its own is imported before the first question
-    "import torch, transformers; from auditor.oracle import serving; serving.MOST_SECONDS = {}; "
-    "transformers.AutoModel; serving.serve()"
+    "import torch, transformers; from auditor.oracle import server; server.MOST_SECONDS = {}; "
+    "transformers.AutoModel; server.serve()"
 )
 
 
