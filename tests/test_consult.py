@@ -12,7 +12,7 @@ from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.client import Oracle, Process
 from auditor.oracle.transformers_classes import InstalledLibrary
 
-# As `build_expectation` of auditor.oracle.build does, without a library that takes seconds to import.
+# As `build_expectation` of auditor.oracle.build does, but without the import of a slow library.
 PRETENCE = """
 import sys
 from auditor.oracle import build, server

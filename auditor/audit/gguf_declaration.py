@@ -22,7 +22,7 @@ _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII | re.IGNORECASE)
 _METHOD = "gguf"
 
 
-def said(snapshot: Snapshot) -> Declaration | None:
+def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
     """None: the snapshot has no GGUF file that can be read.
 
     Raises CheckpointError and SourceError as `reconstructed` does.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from auditor.analytic import Config
 from auditor.analytic.kv_cache import kv_cache
 from auditor.analytic.target import Refusal
-from auditor.audit.custom_code import custom_code, judged
+from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration
 from auditor.audit.expected import (
     Implied,
@@ -29,7 +29,7 @@ from auditor.audit.outcome import (
     unaudited,
     without_expectation,
 )
-from auditor.audit.read_declaration import is_gguf, module_of, said, where
+from auditor.audit.read_declaration import declared_by, is_gguf, module_of, where
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
@@ -87,7 +87,7 @@ def _model(
     module = module_of(entry)
     custom: str | None = None
     try:
-        says = said(case.snapshot, entry)
+        says = declared_by(case.snapshot, entry)
         if says is None:
             return _unsaid(case)
         custom = None if target else says.custom_class
@@ -100,7 +100,11 @@ def _model(
     if isinstance(found, Refusal):
         return _without(case, SourceError(found.reason, found.detail), custom)
     outcome = _compared(case, found)
-    return outcome if custom is None else judged(case, outcome, found.implied.expectation, custom)
+    return (
+        outcome
+        if custom is None
+        else if_comparable(case, outcome, found.implied.expectation, custom)
+    )
 
 
 def _without(

@@ -23,7 +23,7 @@ from auditor.reconciler.ignore import Ignore, split
 from auditor.reconciler.index_rules import by_files, index_judgement
 from auditor.reconciler.module_rows import compared_rows, expected_rows, stored_rows
 from auditor.reconciler.other_model import other_model_rule, other_names_note
-from auditor.reconciler.other_weights import other_weights_findings
+from auditor.reconciler.other_weights import other_weights
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.status import Fate
@@ -122,7 +122,7 @@ def report(
         *index.findings,
         *_other_model(case, reconciled, expectation),
         *torch_copy_findings(case.snapshot, found),
-        *other_weights_findings(case.snapshot),
+        *other_weights(case.snapshot),
     )
     stand, left_out = split(findings, case.ignore)
     case.know(notes=(*case.shared.get("notes", ()), *index.notes))
@@ -245,7 +245,7 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
     yield from by_files(found, snapshot, walked.total)
     yield from torch_copy_findings(snapshot, found)
-    yield from other_weights_findings(snapshot)
+    yield from other_weights(snapshot)
 
 
 def _know_stored(case: ModelAudit) -> Walk:

@@ -46,10 +46,10 @@ def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
 def torch_copies_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
     """The torch files of the folder that hold the same weights; () beside torch files."""
     name = found.weights or found.index or ""
-    return complete_torch_files(names) if re.fullmatch(_SAFE, name) else ()
+    return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 
 
-def complete_torch_files(names: Iterable[str]) -> tuple[str, ...]:
+def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
     """The torch files of a folder that hold a whole model: the one, or else all its shards."""
     found = set(names)
     for one in _TORCH:
@@ -58,7 +58,7 @@ def complete_torch_files(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if re.fullmatch(_TORCH_SHARD, name)))
 
 
-def with_component_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
+def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
     """The selection, whose parts are compared with the torch files in their folders."""
     inside = _by_folder(names)
     parts = (_with_twins(part, inside[part.folder]) for part in selection.parts)

@@ -10,7 +10,7 @@ from auditor.checkpoint.model_folders import (
     components,
     models,
     torch_copies_in,
-    with_component_copies,
+    with_part_torch_copies,
 )
 from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Snapshot
@@ -186,7 +186,7 @@ def _twinned(selection: FileSelection, names: Collection[str]) -> FileSelection:
         selection = replace(selection, otherwise=_twinned(selection.otherwise, names))
     root = FoundWeights(weights=selection.weights, index=selection.index)
     inside = (name for name in names if "/" not in name)
-    return with_component_copies(replace(selection, twins=torch_copies_in(inside, root)), names)
+    return with_part_torch_copies(replace(selection, twins=torch_copies_in(inside, root)), names)
 
 
 def select_config(names: Collection[str], where: str) -> FileSelection:
@@ -220,7 +220,7 @@ def is_readable(name: str) -> bool:
     return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
 
 
-def unaudited_weights(snapshot: Snapshot) -> tuple[str, ...]:
+def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
     """The weight files of the repository that are no part of the audited set, sorted."""
     if snapshot.index is None and not snapshot.heads:
         return ()  # a bare config: no set to stand beside

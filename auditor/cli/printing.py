@@ -10,7 +10,7 @@ from auditor.audit.guard import outcome_of
 from auditor.cli.console import say, terminal, write
 from auditor.errors import Reason, UsageError
 from auditor.formats import FORMATS, View
-from auditor.formats.printable import printable
+from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 

@@ -1,4 +1,7 @@
-"""Formats: pure functions of reports. Names come from strangers, and each format escapes them."""
+"""Formats: pure functions of reports. Names come from strangers, and each format escapes them.
+
+A module whose format is one text has a function `render`, which returns that text.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

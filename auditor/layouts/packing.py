@@ -110,7 +110,11 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """One way of storing weights."""
+    """One way of storing weights.
+
+    The module of a layout has functions of the names of these fields: `recognises` and `unpack`
+    always, `stores_plain`, `unread` and `writes` where it needs them. No other module has.
+    """
 
     name: str  # for people
     methods: tuple[str, ...]  # values of quant_method (Declared.method) that stand for it

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from auditor.checkpoint.filenames import variant_of
-from auditor.checkpoint.model_folders import complete_torch_files
+from auditor.checkpoint.model_folders import torch_model_files
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
@@ -49,9 +49,7 @@ def unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
     read = {head.name for head in snapshot.twins}
     folder = name[: name.rfind("/") + 1]
     files = (file.name for file in snapshot.files)
-    inside = complete_torch_files(
-        one.removeprefix(folder) for one in files if one.startswith(folder)
-    )
+    inside = torch_model_files(one.removeprefix(folder) for one in files if one.startswith(folder))
     return tuple(path for twin in inside if (path := f"{folder}{twin}") not in read)
 
 

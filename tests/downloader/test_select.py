@@ -10,8 +10,8 @@ from auditor.checkpoint.selecting import (
     FileSelection,
     is_weights,
     name_fault,
+    other_weight_files,
     select,
-    unaudited_weights,
     with_torch_copies,
 )
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
@@ -141,10 +141,10 @@ def test_what_is_not_read_stands_beside():
         heads=(WeightHeader(name="a.safetensors", size=1, head=b""),),
         unopened=("c.safetensors",),
     )
-    assert unaudited_weights(sharded) == ("b.safetensors", "old.bin")
+    assert other_weight_files(sharded) == ("b.safetensors", "old.bin")
     single = snapshot(*names, heads=(WeightHeader(name="a.safetensors", size=1, head=b""),))
-    assert unaudited_weights(single) == ("b.safetensors", INDEX, "old.bin")
+    assert other_weight_files(single) == ("b.safetensors", INDEX, "old.bin")
 
 
 def test_nothing_stands_beside_a_bare_config():
-    assert unaudited_weights(snapshot(CONFIG, "old.bin")) == ()
+    assert other_weight_files(snapshot(CONFIG, "old.bin")) == ()

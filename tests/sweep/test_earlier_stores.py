@@ -14,7 +14,7 @@ from nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, unaudited
 
 from auditor.errors import StoreError
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
-from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
+from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Planned, Store, Versions
 from auditor.sweep.store.schema import VERSION
 
@@ -107,7 +107,7 @@ def test_its_snapshots_are_handed_out_whole_to_a_new_version(earlier):
         ledger.add(night, plan, [FoundModel(Planned("o/clean", COMMIT, "o/clean"))])
         ledger.freeze("n2", plan)
         (waiting,) = ledger.waiting(ledger.known("n2"))
-    assert (unpack(waiting.snapshot), waiting.shared) == (SNAPSHOT, None)
+    assert (decompress_text(waiting.snapshot), waiting.shared) == (SNAPSHOT, None)
 
 
 def test_its_components_that_are_not_audited_count_from_then_on(earlier):
@@ -119,9 +119,9 @@ def test_its_components_that_are_not_audited_count_from_then_on(earlier):
 
 def test_it_goes_on_with_rows_that_share(earlier):
     rest = b'{"verdict":"clean","model":null}'
-    shared = Shared(digest_of(rest), pack(rest))
+    shared = Shared(digest_of(rest), compress_text(rest))
     with StoreWriter.open(earlier) as ledger:
-        record = recorded(FAILURE)._replace(kept=Kept(pack(b'{"model":"o/late"}'), shared))
+        record = recorded(FAILURE)._replace(kept=Kept(compress_text(b'{"model":"o/late"}'), shared))
         ledger.record(ledger.known("n1"), "o/late", COMMIT, record)
         assert ledger.result("n1", "o/late").outcome == {"verdict": "clean", "model": "o/late"}
         assert ledger.result("n1", "o/found").outcome == OUTCOMES[1]
