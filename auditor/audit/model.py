@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from auditor.analytic import Config
 from auditor.analytic.target import Refusal
-from auditor.audit.custom_code import custom_code, judged
+from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration
 from auditor.audit.expected import (
     Implied,
@@ -30,20 +30,20 @@ from auditor.audit.outcome import (
     unaudited,
     without_expectation,
 )
-from auditor.audit.read_declaration import is_gguf, module_of, said, where
+from auditor.audit.read_declaration import declared_by, is_gguf, module_of, where
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.layouts import unknown, unpack, written
+from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared, apart
+from auditor.layouts.packing import PLAIN, Declared, split_off_unread
 from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
-from auditor.reconciler.stored_form import as_stored
-from auditor.reconciler.unusual_names import piece, unindexed
+from auditor.reconciler.stored_form import expected_as_stored
+from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
 
 
@@ -62,7 +62,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     module = module_of(entry)
     custom: str | None = None
     try:
-        says = said(case.snapshot, entry)
+        says = declared_by(case.snapshot, entry)
         if says is None:
             return _unsaid(case)
         custom = None if case.options.target else says.custom_class
@@ -75,7 +75,11 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     if isinstance(found, Refusal):
         return _without(case, SourceError(found.reason, found.detail), custom)
     outcome = _compared(case, found)
-    return outcome if custom is None else judged(case, outcome, found.implied.expectation, custom)
+    return (
+        outcome
+        if custom is None
+        else if_comparable(case, outcome, found.implied.expectation, custom)
+    )
 
 
 def _without(
@@ -135,7 +139,7 @@ def _unindexed(snapshot: Snapshot, says: Declaration) -> tuple[BadIndex, ...]:
     """That several files have no index; asked of the few models of which it may be true."""
     if snapshot.index is not None or len(snapshot.heads) == 1:
         return ()
-    return tuple(unindexed(snapshot, says.declared or _declared(says.config, snapshot)))
+    return tuple(unindexed_files(snapshot, says.declared or _declared(says.config, snapshot)))
 
 
 def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
@@ -166,14 +170,14 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
         files = () if declared else case.snapshot.files
         sizes = listed_size_rule(files, expected, config.dtype)
         return no_weights(case, expected, detail, *found.opinion.findings, *sizes)
-    packer = unknown(declared) if declared is not None else None
+    packer = unknown_quantization(declared) if declared is not None else None
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
     unseen, shapes = case.found.unseen, shapes_of(expected)
     tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
     try:
-        unpacked = unpack(tensors, declared, shapes)
+        unpacked = unpack_tensors(tensors, declared, shapes)
         packed = declared.method if declared else None
         packed = packed if unpacked is PLAIN else unpacked.layout
         if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
@@ -181,8 +185,10 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
     except CheckpointError as error:
         file = declared.where if declared else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
-    packing = PackedWeights(apart(unpacked, unseen, blind=case.found.blind), told, packed)
+    told = written_tensors(tensors, declared, shapes) if unseen or case.found.names_only else {}
+    packing = PackedWeights(
+        split_off_unread(unpacked, unseen, blind=case.found.blind), told, packed
+    )
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
     implied = found.implied if packed else _as_stored(case, found.implied, names)
     return report(case, config.dtype, implied, packing, found.opinion)
@@ -192,12 +198,12 @@ def _as_stored(case: ModelAudit, implied: Implied, names: Collection[str]) -> Im
     """The same in the form in which the tensors of these names are stored, disk's or memory's."""
     if not implied.expectation.loading.converters:
         return implied
-    expectation, family = as_stored(implied.expectation, names), implied.family
+    expectation, family = expected_as_stored(implied.expectation, names), implied.family
     if expectation is implied.expectation:
         return implied
     case.known = replace(case.known, expected=expected_side(expectation))
     whole = family.declared is implied.expectation
-    declared = expectation if whole else as_stored(family.declared, names)
+    declared = expectation if whole else expected_as_stored(family.declared, names)
     return Implied(expectation, replace(family, declared=declared))
 
 
@@ -230,7 +236,7 @@ def _unsaid(case: ModelAudit) -> Report | Unaudited:
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
-    if name := piece(case.snapshot):
+    if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited(
             case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"

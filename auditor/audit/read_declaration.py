@@ -35,7 +35,7 @@ def module_of(entry: ManifestEntry | None) -> str | None:
     return entry.kind
 
 
-def said(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
+def declared_by(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
     """None: no file says it, or none that can be read.
 
     `entry` is what the manifest of a repository of several models says of this one.
@@ -45,7 +45,7 @@ def said(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration 
     if is_gguf(snapshot):
         from auditor.audit import gguf_declaration  # noqa: PLC0415 - most audits have none
 
-        return gguf_declaration.said(snapshot)
+        return gguf_declaration.declared_by_gguf(snapshot)
     if snapshot.config is None:
         return None
     config = read_config(snapshot.config.name, snapshot.config.content)
@@ -62,7 +62,7 @@ def _with_custom_class(says: Declaration) -> Declaration:
     custom = custom_class(config, asked)
     if custom is None:
         return says
-    if catalogue.took_over(custom.rpartition(".")[2], config.model_type or ""):
+    if catalogue.is_taken_over(custom.rpartition(".")[2], config.model_type or ""):
         note = f"auto_map names {quoted(custom)}, which transformers took over under that name"
         return says._replace(notes=(*says.notes, note))
     return says._replace(custom_class=custom)
