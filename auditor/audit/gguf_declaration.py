@@ -42,7 +42,7 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
     return Declaration(
         config=Config(values=MappingProxyType(values), checked=False),
         target=target,
-        declared=Declared(method=_METHOD, settings=settings, where=where),
+        quantization=Declared(method=_METHOD, settings=settings, where=where),
         notes=(note,),
         findings=tuple(_shard_findings(headers, len(snapshot.heads))),
     )

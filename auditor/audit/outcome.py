@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from auditor.analytic import Expectation
 from auditor.analytic.kv_cache import kv_cache
 from auditor.analytic.target import TargetChoice
+from auditor.audit.declaration import where
 from auditor.audit.expected import Implied, Opinion
 from auditor.audit.options import Options
-from auditor.audit.read_declaration import where
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason
