@@ -17,8 +17,8 @@ from auditor.analytic.config_classes.faults import FaultyConfigError, one_per_ca
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
-from auditor.analytic.families._loading import INSIDE
 from auditor.analytic.family import Family
+from auditor.analytic.family_loading import loading_facts
 from auditor.analytic.inventory import inventory
 from auditor.analytic.loading import PLAIN, Inside, Loading, loading_of_class
 from auditor.analytic.lookup import NameLookup
@@ -157,7 +157,7 @@ def is_taken_over(name: str, model_type: str) -> bool:
 
 def inside(model_type: str) -> Mapping[str, str]:
     """The configs inside a model type's own: key -> the model type of one that does not say."""
-    return {key: otherwise for _, key, otherwise in INSIDE.get(current_type(model_type), ())}
+    return {key: otherwise for _, key, otherwise in loading_facts(_loaded(model_type)).inside}
 
 
 def _loaded(model_type: str) -> str:
@@ -267,7 +267,7 @@ def block_tree(config: Config, target: str) -> Module:
 def _loading(family: Family, completed: Config, target: str) -> Loading:
     inside = (
         _inside(path, completed.nested(key), otherwise)
-        for path, key, otherwise in INSIDE.get(family.model_type, ())
+        for path, key, otherwise in loading_facts(family.model_type).inside
         if completed.states(key) or family.defaults.get(key, key) is not None
     )
     return loading_of_class(family, target, tuple(inside), family.unread(completed))

@@ -7,9 +7,8 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from auditor.analytic.families import _loading as facts
-from auditor.analytic.families import _silence as silence
 from auditor.analytic.family import Family
+from auditor.analytic.family_loading import Rules, loading_facts
 from auditor.analytic.renaming_rules import Rule, rewritten_name, words_of
 
 # As transformers 5 applies them to every key after the class's own, in this order, each once;
@@ -140,50 +139,52 @@ def loading_of_class(
 
     `unread` are the patterns of names that loading leaves out because the config says so.
     """
-    if target in facts.ONLY:
-        inside = tuple(each for each in inside if each.path in facts.ONLY[target])
+    own, of_type = loading_facts(target), loading_facts(family.model_type)
+    if own.only is not None:
+        inside = tuple(each for each in inside if each.path in own.only)
     kinds = [(target, family), *((each.family.base, each.family) for each in inside)]
     rules = tuple(_rules(family, target, inside))
+    silent = (
+        pattern
+        for name, each in kinds
+        for key in (each.model_type, name)
+        for pattern in loading_facts(key).silent
+    )
+    taken = of_type.taken if own.taken is None else own.taken
     return Loading(
         renames=tuple(rule for rule in rules if not rule.operations),
         converters=tuple(rule for rule in rules if rule.operations),
-        silent=tuple(
-            dict.fromkeys(
-                pattern
-                for name, each in kinds
-                for key in (each.model_type, name)
-                for pattern in silence.SILENT.get(key, ())
-            )
-            | dict.fromkeys(chain(unread, *(each.unread for each in inside)))
-        ),
+        silent=tuple(dict.fromkeys(chain(silent, unread, *(each.unread for each in inside)))),
         buffers=tuple(dict.fromkeys(p for _, each in kinds for p in _buffers(each.model_type))),
-        unmissed=silence.UNMISSED.get(target, ()),
-        taken=silence.TAKEN.get(target, silence.TAKEN.get(family.model_type, ())),
-        reports=family.model_type not in silence.OF_NO_LIBRARY,
+        unmissed=own.unmissed,
+        taken=taken or (),
+        reports=of_type.of_library,
     )
 
 
 def _rules(family: Family, target: str, inside: tuple[Inside, ...]) -> Iterator[Rule]:
     """The class's own; then its base model's, and those of the models inside that."""
-    by_class, by_type = facts.RULES.get(target), facts.RULES.get(family.model_type, ())
+    own = loading_facts(target)
+    by_class, by_type = own.rules, loading_facts(family.model_type).rules or ()
     yield from _scoped(by_type if by_class is None else by_class, ("",))
-    path = facts.BASES.get(target, family.prefix)
+    path = own.path_of_base(family.prefix)
     if target != family.base and path is not None:
         rest = by_type if by_class is not None else ()  # else they are the class's own already
-        yield from _below(path, facts.RULES.get(family.base, rest), family.prefix)
+        of_base = loading_facts(family.base).rules
+        yield from _below(path, rest if of_base is None else of_base, family.prefix)
     for each in inside:
         yield from _below(each.path, _own(each.family), family.prefix)
 
 
-def _own(family: Family) -> facts.Rules:
-    return facts.RULES.get(family.base) or facts.RULES.get(family.model_type, ())
+def _own(family: Family) -> Rules:
+    return loading_facts(family.base).rules or loading_facts(family.model_type).rules or ()
 
 
-def _below(path: str, rules: facts.Rules, prefix: str) -> Iterator[Rule]:
+def _below(path: str, rules: Rules, prefix: str) -> Iterator[Rule]:
     return _scoped(rules, _heads(path, prefix))
 
 
-def _scoped(rules: facts.Rules, heads: tuple[str, ...]) -> Iterator[Rule]:
+def _scoped(rules: Rules, heads: tuple[str, ...]) -> Iterator[Rule]:
     for rule in rules:
         if isinstance(rule, Rule):
             yield rule._replace(heads=heads)
@@ -200,9 +201,10 @@ def _heads(path: str, prefix: str) -> tuple[str, ...]:
 
 
 def _buffers(model_type: str) -> Iterator[str]:
-    if model_type in silence.ROTARY:
+    facts = loading_facts(model_type)
+    if facts.rotary:
         yield r"rotary_emb\.inv_freq"
-    if model_type in silence.POSITIONS:
+    if facts.positions:
         yield r"(^|\.)position_ids$"
 
 

@@ -26,6 +26,7 @@ from auditor.analytic.families._decoder import attention, decoder, head_dim, lay
 from auditor.analytic.families._drafting import drafting_aside
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_vl import tower
+from auditor.analytic.family_loading import Renames
 from auditor.analytic.parts import depthwise, generates, scaled
 from auditor.analytic.rotation import partial_frequencies
 from auditor.errors import CheckpointError
@@ -138,3 +139,5 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 
 
 config_rules("Qwen3_5TextConfig", "Qwen3_5MoeTextConfig", first=first)
+
+TEXT_RENAMES: Renames = ((r"^model\.language_model\.(.+)", r"model.\1"),)

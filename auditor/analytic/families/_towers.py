@@ -13,6 +13,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
+from auditor.analytic.family_loading import Renames
 from auditor.analytic.parts import activation, shares
 
 
@@ -65,3 +66,7 @@ def mlp(c: Config) -> Module:
 def classifier(c: Config, vision: Config) -> Module | None:
     labels = c.num_labels
     return Linear(vision.dim("hidden_size"), labels) if labels.value > 0 else None
+
+
+TEXT_TOWER_RENAMES: Renames = ((r"^text_model\.(.+)", r"\1"),)
+VISION_TOWER_RENAMES: Renames = ((r"^vision_model\.(.+)", r"\1"),)

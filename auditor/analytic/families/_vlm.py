@@ -2,6 +2,7 @@
 
 from auditor.analytic.blocks import Linear, Module, Submodel, Tied, Unbuildable, module
 from auditor.analytic.config import Config
+from auditor.analytic.family_loading import Renames
 from auditor.errors import CheckpointError
 
 
@@ -36,3 +37,12 @@ def llava_head(text: Config, model: Module, *, tied: bool) -> Module:
             "embed_tokens that its head could share"
         )
     return lm_head(text, tied="language_model.model.embed_tokens.weight" if tied else None)
+
+
+LLAVA_RENAMES: Renames = (
+    ("^language_model.lm_head", "lm_head"),
+    ("^language_model", "model.language_model"),
+    ("^vision_tower", "model.vision_tower"),
+    ("^multi_modal_projector", "model.multi_modal_projector"),
+)
+LLAVA_MODEL_RENAMES: Renames = (("^language_model.model", "language_model"),)

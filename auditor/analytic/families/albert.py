@@ -8,6 +8,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import answers, choice, dropped, heads, labelled
 from auditor.analytic.families.bert import embeddings
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 
 ALBERT = Family(
@@ -123,3 +124,5 @@ heads(
     TokenClassification=dropped(labelled, "classifier_dropout_prob", "hidden_dropout_prob"),
     QuestionAnswering=answers,
 )
+
+loads("albert", LoadingFacts(positions=True))

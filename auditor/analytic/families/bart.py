@@ -11,6 +11,7 @@ from auditor.analytic.families._seq2seq import (
     register,
     register_classifiers,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 BART = family("bart", "BartModel", num_labels=3)
 
@@ -26,3 +27,9 @@ config_rules("BartConfig", first=first)
 
 register(BART, "Bart", STYLE)
 register_classifiers(BART, "Bart", STYLE)
+
+loads("bart", LoadingFacts(silent=("encoder.version", "decoder.version")))
+loads(
+    "BartForConditionalGeneration",
+    LoadingFacts(taken=("^final_logits_bias$",), unmissed=("final_logits_bias",)),
+)

@@ -17,6 +17,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families import bert
 from auditor.analytic.families._towers import mlp, patches
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import dropout, generates, shares
 
 TEXT = Family(
@@ -156,3 +157,6 @@ def text_decoder(c: Config, text: Config, vision: Config) -> Submodel:
     """A language model; its head is tied where either config says so."""
     head = bert.predictions(text, tie=c.flag("tie_word_embeddings"))
     return Submodel(module(bert=text_model(text, vision), cls=module(predictions=head)))
+
+
+loads("blip", LoadingFacts(positions=True))

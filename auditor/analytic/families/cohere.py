@@ -20,6 +20,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 COHERE = Family(
@@ -87,3 +88,6 @@ config_rules(
 
 register(COHERE, "Cohere", cohere_model, heads=HEADS[:1])
 register(COHERE2, "Cohere2", cohere2_model, heads=HEADS[:1])
+
+loads("cohere", LoadingFacts(rotary=True))
+loads("cohere2", LoadingFacts(rotary=True))

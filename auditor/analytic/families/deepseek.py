@@ -27,6 +27,8 @@ from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
 from auditor.analytic.families._drafting import drafting
+from auditor.analytic.families._fused_experts import FUSED_EXPERTS
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import groups, known_activation, refused, scaled
 from auditor.analytic.rotation import mscale
 
@@ -187,3 +189,8 @@ config_rules("DeepseekV3Config", first=first)
 
 register(DEEPSEEK_V2, "DeepseekV2", deepseek_v2_model, heads=HEADS[:2])
 register(DEEPSEEK_V3, "DeepseekV3", deepseek_v3_model, heads=HEADS[:3])
+
+loads("deepseek_v2", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))
+loads(
+    "deepseek_v3", LoadingFacts(rules=FUSED_EXPERTS, silent=(r"model\.layers\.61.*",), rotary=True)
+)

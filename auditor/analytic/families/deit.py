@@ -4,7 +4,8 @@ from auditor.analytic.blocks import Module, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._vision import classifier, pixels
-from auditor.analytic.families.vit import VIT, vit_model
+from auditor.analytic.families.vit import VIT, VIT_RENAMES, vit_model
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 DEIT = Family(model_type="deit", prefix="deit", base="DeiTModel", defaults=VIT.defaults)
 
@@ -32,3 +33,6 @@ def for_image_classification_with_teacher(c: Config) -> Module:
 def for_masked_image_modelling(c: Config) -> Module:
     decoder = pixels(c, c.dim("hidden_size"))
     return module(deit=deit_model(c, pooler=False, mask=True), decoder=decoder)
+
+
+loads("DeiTModel", LoadingFacts(rules=VIT_RENAMES))

@@ -26,6 +26,7 @@ from auditor.analytic.families._seq2seq import SYNONYMS, Side, Style, layer, lea
 from auditor.analytic.families._timm import frozen_resnet
 from auditor.analytic.families._vision import by_stage, handed_on
 from auditor.analytic.families.resnet import RESNET, resnet_model
+from auditor.analytic.family_loading import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, refused, shares
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
@@ -195,3 +196,36 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 
 
 config_rules("DetrConfig", first=first)
+
+_RENAMES: Renames = (
+    ("backbone.conv_encoder", "backbone"),
+    ("out_proj", "o_proj"),
+    (r"layers.(\d+).fc1", r"layers.\1.mlp.fc1"),
+    (r"layers.(\d+).fc2", r"layers.\1.mlp.fc2"),
+)
+_RENAMES_OF_MASKS: Renames = (
+    ("bbox_attention.q_linear", "bbox_attention.q_proj"),
+    ("bbox_attention.k_linear", "bbox_attention.k_proj"),
+    ("mask_head.lay1", "mask_head.conv1.conv"),
+    ("mask_head.gn1", "mask_head.conv1.norm"),
+    ("mask_head.lay2", "mask_head.conv2.conv"),
+    ("mask_head.gn2", "mask_head.conv2.norm"),
+    ("mask_head.adapter1", "mask_head.fpn_stages.0.fpn_adapter"),
+    ("mask_head.lay3", "mask_head.fpn_stages.0.refine.conv"),
+    ("mask_head.gn3", "mask_head.fpn_stages.0.refine.norm"),
+    ("mask_head.adapter2", "mask_head.fpn_stages.1.fpn_adapter"),
+    ("mask_head.lay4", "mask_head.fpn_stages.1.refine.conv"),
+    ("mask_head.gn4", "mask_head.fpn_stages.1.refine.norm"),
+    ("mask_head.adapter3", "mask_head.fpn_stages.2.fpn_adapter"),
+    ("mask_head.lay5", "mask_head.fpn_stages.2.refine.conv"),
+    ("mask_head.gn5", "mask_head.fpn_stages.2.refine.norm"),
+    ("mask_head.out_lay", "mask_head.output_conv"),
+)
+loads(
+    "detr",
+    LoadingFacts(
+        silent=(r"detr\.model\.backbone\.model\.layer\d+\.0\.downsample\.1\.num_batches_tracked",),
+    ),
+)
+loads("DetrForSegmentation", LoadingFacts(rules=_RENAMES_OF_MASKS, base_path="detr.model"))
+loads("DetrModel", LoadingFacts(rules=_RENAMES))

@@ -9,7 +9,9 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import backbones, config_rules
 from auditor.analytic.families._vision import classifier, patches, projection
 from auditor.analytic.families.vit import attention
+from auditor.analytic.family_loading import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, dropout
+from auditor.analytic.renaming_rules import Operation, Rule
 
 DINOV2 = Family(
     model_type="dinov2",
@@ -82,3 +84,22 @@ def for_image_classification(c: Config) -> Module:
 
 
 config_rules("Dinov2Config", first=backbones.by_layers)
+
+_RENAMES: Renames = (
+    ("attention.attention.query", "attention.q_proj"),
+    ("attention.attention.key", "attention.k_proj"),
+    ("attention.attention.value", "attention.v_proj"),
+    ("attention.output.dense", "attention.o_proj"),
+    ("mlp.weights_out", "mlp.down_proj"),
+)
+_HALVES = Operation("Chunk")
+_SWIGLU = tuple(
+    Rule(
+        (f"mlp.weights_in.{kind}",),
+        (f"mlp.gate_proj.{kind}", f"mlp.up_proj.{kind}"),
+        operations=(_HALVES,),
+    )
+    for kind in ("weight", "bias")
+)
+loads("Dinov2Backbone", LoadingFacts(rules=(*_RENAMES, *_SWIGLU), base_path=None))
+loads("Dinov2Model", LoadingFacts(rules=(*_RENAMES, *_SWIGLU)))

@@ -16,6 +16,7 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import answers, dropped, heads, labelled
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, padding, refused, shares
 
 DISTILBERT = Family(
@@ -120,3 +121,5 @@ heads(
     QuestionAnswering=dropped(question_answering, "qa_dropout"),
     MultipleChoice=dropped(multiple_choice, "seq_classif_dropout"),
 )
+
+loads("distilbert", LoadingFacts(positions=True))

@@ -15,6 +15,7 @@ from auditor.analytic.families._heads import (
     summary,
 )
 from auditor.analytic.families.bert import BERT, embeddings, encoder, encoder_layer, own_dropout
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation
 
 ELECTRA = Family(
@@ -80,3 +81,5 @@ heads(
     QuestionAnswering=answers,
     MultipleChoice=summarized_choice,
 )
+
+loads("electra", LoadingFacts(positions=True))

@@ -18,6 +18,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.families._heads import dense_labelled, heads, labelled
 from auditor.analytic.families.bert import crossing, pooled
 from auditor.analytic.families.roberta import layers_dropout, lm_head
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import dropout, padding, shares
 
 ESM = Family(
@@ -127,4 +128,21 @@ heads(
     MaskedLM=lm_head(ESM.prefix, decoder_bias=False),
     SequenceClassification=layers_dropout(dense_labelled),
     TokenClassification=layers_dropout(labelled),
+)
+
+loads(
+    "esm",
+    LoadingFacts(
+        rules=(
+            (
+                "encoder.layer.*.attention.self.rotary_embeddings.inv_freq",
+                "rotary_embeddings.inv_freq",
+            ),
+            ("LayerNorm.gamma", "LayerNorm.weight"),
+            ("LayerNorm.beta", "LayerNorm.bias"),
+        ),
+        silent=("position_embeddings.weight",),
+        taken=(r"(^|\.)attention\.self\.rotary_embeddings\.inv_freq$",),
+        positions=True,
+    ),
 )

@@ -17,6 +17,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 GEMMA = Family(
@@ -63,3 +64,5 @@ config_rules("GemmaConfig", first=first)
 
 
 register(GEMMA, "Gemma", gemma_model, heads=HEADS[:3])
+
+loads("gemma", LoadingFacts(rotary=True))

@@ -10,6 +10,7 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
 from auditor.analytic.families.gemma import GEMMA, gemma_attention
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 GEMMA2 = Family(
@@ -49,3 +50,5 @@ config_rules("Gemma2Config", first=_configs.every(2), architecture=_configs.even
 
 
 register(GEMMA2, "Gemma2", gemma2_model, heads=HEADS[:3])
+
+loads("gemma2", LoadingFacts(rotary=True))

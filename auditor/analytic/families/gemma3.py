@@ -19,8 +19,9 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
-from auditor.analytic.families._vlm import llava, llava_head
+from auditor.analytic.families._vlm import LLAVA_MODEL_RENAMES, LLAVA_RENAMES, llava, llava_head
 from auditor.analytic.families.gemma2 import GEMMA2, NORMS
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import generates, refused, scaled
 from auditor.analytic.rotation import kinds_of_layers
 
@@ -127,3 +128,15 @@ rotation_of = rope.rope_by_layer_kind(_BASES, scaled=("full_attention",))
 config_rules(
     "Gemma3TextConfig", first=first, rotation=rotation_of, architecture=_configs.even_heads
 )
+
+loads(
+    "gemma3",
+    LoadingFacts(
+        rules=LLAVA_RENAMES,
+        inside=(
+            ("vision_tower", "vision_config", "siglip_vision_model"),
+            ("language_model", "text_config", "gemma3_text"),
+        ),
+    ),
+)
+loads("Gemma3Model", LoadingFacts(rules=LLAVA_MODEL_RENAMES))

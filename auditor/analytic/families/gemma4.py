@@ -10,6 +10,7 @@ from auditor.analytic.families._gemma4_text import TEXT, text_model
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.gemma4_audio import AUDIO, audio_model
 from auditor.analytic.families.gemma4_vision import VISION, vision_model
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import generates
 
 GEMMA4 = Family(
@@ -45,3 +46,14 @@ def for_conditional_generation(c: Config) -> Module:
     tied = "model.language_model.embed_tokens.weight" if c.flag("tie_word_embeddings") else None
     head = lm_head(c.nested("text_config", TEXT), tied=tied)
     return module(model=gemma4_model(c), lm_head=head, generation=generates(c))
+
+
+loads(
+    "gemma4",
+    LoadingFacts(
+        inside=(
+            ("vision_tower", "vision_config", "gemma4_vision"),
+            ("language_model", "text_config", "gemma4_text"),
+        ),
+    ),
+)

@@ -9,6 +9,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._decoder import head_dim, layer
 from auditor.analytic.families.gemma2 import NORMS
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, groups
 from auditor.analytic.rotation import axial_rotation
 
@@ -86,3 +87,6 @@ def vision_mlp(c: Config) -> Module:
     gate, down = clipped(c, D, F), clipped(c, F, D)
     act = activation(c, "hidden_activation")
     return module(gate_proj=gate, up_proj=gate, down_proj=down, act_fn=act)
+
+
+loads("gemma4_vision", LoadingFacts(rotary=True))

@@ -17,6 +17,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 from auditor.analytic.rotation import partial_frequencies
 
@@ -62,3 +63,5 @@ config_rules("Glm4Config", first=_configs.partly_turned(0.5))
 
 
 register(GLM4, "Glm4", glm4_model, heads=HEADS[:3])
+
+loads("glm4", LoadingFacts(rotary=True))

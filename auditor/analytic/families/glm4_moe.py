@@ -18,7 +18,9 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.families._drafting import drafting
+from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.families.deepseek import sparse_mlp
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 from auditor.analytic.rotation import partial_frequencies
 
@@ -73,3 +75,12 @@ config_rules("Glm4MoeConfig", first=_configs.partly_turned(0.5))
 
 
 register(GLM4_MOE, "Glm4Moe", glm4_moe_model, heads=HEADS[:1])
+
+loads(
+    "glm4_moe",
+    LoadingFacts(
+        rules=FUSED_EXPERTS,
+        silent=(r"model\.layers\.92.*", r"model\.layers\.46.*"),
+        rotary=True,
+    ),
+)

@@ -15,6 +15,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._gpt import causal_mask, language_model, score, span
 from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 
 GPT2 = Family(
@@ -98,3 +99,5 @@ heads(
     ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
     ForQuestionAnswering=span,
 )
+
+loads("gpt2", LoadingFacts(silent=("attn.bias", "crossattention.bias")))

@@ -17,6 +17,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 GRANITE = Family(
     model_type="granite",
@@ -57,3 +58,5 @@ config_rules("GraniteConfig", "GraniteMoeConfig", first=_configs.key_value_heads
 
 
 register(GRANITE, "Granite", granite_model, heads=HEADS[:1])
+
+loads("granite", LoadingFacts(rotary=True))

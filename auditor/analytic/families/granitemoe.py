@@ -8,6 +8,7 @@ from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.families._decoder import HEADS, decoder, layer, register
 from auditor.analytic.families.granite import granite_attention
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import known_activation
 
 GRANITEMOE = Family(
@@ -53,3 +54,15 @@ def block(c: Config) -> Module:
 
 
 register(GRANITEMOE, "GraniteMoe", granitemoe_model, heads=HEADS[:1])
+
+loads(
+    "granitemoe",
+    LoadingFacts(
+        rules=(
+            (r"block_sparse_moe\.input_linear\.weight", "block_sparse_moe.experts.gate_up_proj"),
+            (r"block_sparse_moe\.output_linear\.weight", "block_sparse_moe.experts.down_proj"),
+            (r"block_sparse_moe\.router\.layer\.weight", "block_sparse_moe.router.weight"),
+        ),
+        rotary=True,
+    ),
+)

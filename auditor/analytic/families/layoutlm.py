@@ -16,6 +16,7 @@ from auditor.analytic.families.bert import (
     predictions,
 )
 from auditor.analytic.families.roberta import layers_dropout
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 LAYOUTLM = Family(
     model_type="layoutlm",
@@ -55,3 +56,5 @@ heads(
     TokenClassification=layers_dropout(labelled),
     QuestionAnswering=answers,
 )
+
+loads("layoutlm", LoadingFacts(positions=True))

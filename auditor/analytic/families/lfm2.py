@@ -27,6 +27,7 @@ from auditor.analytic.families._decoder import (
     layer_types,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import depthwise, groups, padding, scaled
 from auditor.analytic.rotation import plain_frequencies, rotation
 
@@ -163,3 +164,5 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 config_rules("Lfm2Config", first=first)
 
 register(LFM2, "Lfm2", lfm2_model, heads=HEADS[:1])
+
+loads("lfm2", LoadingFacts(rotary=True))

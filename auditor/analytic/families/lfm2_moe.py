@@ -8,7 +8,9 @@ from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families._decoder import HEADS, experts, register, types_of_layers
+from auditor.analytic.families._fused_experts import fused_experts
 from auditor.analytic.families.lfm2 import decoder, gated_mlp, layer, older_keys
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 LFM2_MOE = Family(
     model_type="lfm2_moe",
@@ -62,3 +64,5 @@ def lfm2_moe_model(c: Config) -> Module:
 config_rules("Lfm2MoeConfig", first=older_keys)
 
 register(LFM2_MOE, "Lfm2Moe", lfm2_moe_model, heads=HEADS[:1])
+
+loads("lfm2_moe", LoadingFacts(rules=fused_experts("w1", "w3", "w2", "feed_forward.experts")))

@@ -17,6 +17,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 LLAMA = Family(
@@ -62,3 +63,5 @@ config_rules(
 )
 
 register(LLAMA, "Llama", llama_model, qa=replace(LLAMA, prefix="transformer"))
+
+loads("llama", LoadingFacts(rotary=True))

@@ -7,7 +7,8 @@ from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family, architecture, base_model, completed_config
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.families._vlm import llava, llava_head
+from auditor.analytic.families._vlm import LLAVA_MODEL_RENAMES, LLAVA_RENAMES, llava, llava_head
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, generates
 
 LLAVA = Family(
@@ -75,3 +76,15 @@ def last(config: Settled, others: dict[str, Any]) -> None:
 
 
 config_rules("LlavaConfig", last=last)
+
+loads(
+    "llava",
+    LoadingFacts(
+        rules=LLAVA_RENAMES,
+        inside=(
+            ("vision_tower", "vision_config", "clip_vision_model"),
+            ("language_model", "text_config", "llama"),
+        ),
+    ),
+)
+loads("LlavaModel", LoadingFacts(rules=LLAVA_MODEL_RENAMES))

@@ -19,6 +19,7 @@ from auditor.analytic.families._seq2seq import (
     tower,
     words,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import unstored
 
 MARIAN = family(
@@ -68,3 +69,13 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 
 
 config_rules("MarianConfig", first=first)
+
+_SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+loads(
+    "MarianMTModel",
+    LoadingFacts(
+        taken=("^final_logits_bias$", r"coder\.embed_positions\.weight$"),
+        unmissed=("final_logits_bias", *_SINUSOIDS),
+    ),
+)
+loads("MarianModel", LoadingFacts(unmissed=_SINUSOIDS))

@@ -7,6 +7,7 @@ from auditor.analytic.families._seq2seq import (
     register,
     register_classifiers,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 MBART = family("mbart", "MBartModel")
 
@@ -14,3 +15,8 @@ STYLE = Style(positions=learned_positions, embedding_norm=True, final_norm=True)
 
 register(MBART, "MBart", STYLE)
 register_classifiers(MBART, "MBart", STYLE)
+
+loads(
+    "MBartForConditionalGeneration",
+    LoadingFacts(taken=("^final_logits_bias$",), unmissed=("final_logits_bias",)),
+)

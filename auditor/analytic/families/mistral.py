@@ -16,6 +16,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 MISTRAL = Family(
@@ -50,3 +51,5 @@ config_rules("MistralConfig", first=_configs.each(_configs.head_dim, _configs.ke
 
 
 register(MISTRAL, "Mistral", mistral_model)
+
+loads("mistral", LoadingFacts(rotary=True))

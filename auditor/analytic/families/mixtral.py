@@ -16,7 +16,9 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.families._fused_experts import fused_experts
 from auditor.analytic.families.mistral import MISTRAL
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
 
 MIXTRAL = Family(
@@ -60,3 +62,11 @@ config_rules("MixtralConfig", first=_configs.key_value_heads)
 
 
 register(MIXTRAL, "Mixtral", mixtral_model)
+
+loads(
+    "mixtral",
+    LoadingFacts(
+        rules=((".block_sparse_moe.", ".mlp."), *fused_experts("w1", "w3", "w2", ".experts")),
+        rotary=True,
+    ),
+)

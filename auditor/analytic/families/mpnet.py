@@ -16,6 +16,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.families._heads import choice, heads
 from auditor.analytic.families.bert import dense_output, embeddings, pooled
 from auditor.analytic.families.roberta import beside, layers_dropout
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 
 MPNET = Family(
@@ -77,3 +78,5 @@ def mpnet_model(c: Config) -> Module:
 
 heads(MPNET, "MPNet", bare, **beside(MPNET.prefix, layers_dropout))
 heads(MPNET, "MPNet", mpnet_model, ForMultipleChoice=layers_dropout(choice))
+
+loads("mpnet", LoadingFacts(positions=True))

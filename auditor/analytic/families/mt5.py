@@ -3,7 +3,8 @@
 from dataclasses import replace
 from types import MappingProxyType
 
-from auditor.analytic.families.t5 import T5, register
+from auditor.analytic.families.t5 import CROSS_BIAS, T5, register
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 MT5 = replace(
     T5,
@@ -22,3 +23,8 @@ MT5 = replace(
 )
 
 register(MT5, "MT5")
+
+loads("MT5ForConditionalGeneration", LoadingFacts(silent=CROSS_BIAS))
+loads("MT5ForQuestionAnswering", LoadingFacts(silent=CROSS_BIAS))
+loads("MT5ForSequenceClassification", LoadingFacts(silent=CROSS_BIAS))
+loads("MT5Model", LoadingFacts(silent=CROSS_BIAS))

@@ -18,6 +18,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 OLMO2 = Family(
@@ -71,3 +72,5 @@ config_rules("Olmo2Config", first=_configs.key_value_heads)
 
 
 register(OLMO2, "Olmo2", olmo2_model, heads=HEADS[:2])
+
+loads("olmo2", LoadingFacts(rotary=True))

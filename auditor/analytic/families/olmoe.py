@@ -18,6 +18,8 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.families._fused_experts import FUSED_EXPERTS
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
 
 OLMOE = Family(
@@ -75,3 +77,5 @@ config_rules("OlmoeConfig", first=_configs.key_value_heads)
 
 
 register(OLMOE, "Olmoe", olmoe_model, heads=HEADS[:1])
+
+loads("olmoe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))

@@ -19,6 +19,7 @@ from auditor.analytic.families._decoder import (
     lm_head,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, groups, padding, scaled
 from auditor.analytic.rotation import rotation, turning
 
@@ -98,3 +99,6 @@ register(PHI, "Phi", phi_model, heads=HEADS[1:3])
 @architecture("PhiForCausalLM", PHI)
 def for_causal_lm(c: Config) -> Module:
     return module(model=phi_model(c), lm_head=lm_head(c, bias=True))
+
+
+loads("phi", LoadingFacts(rotary=True))

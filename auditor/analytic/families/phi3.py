@@ -18,6 +18,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import dropout, groups, scaled
 from auditor.analytic.rotation import partial_frequencies
 from auditor.messages import described
@@ -112,3 +113,5 @@ config_rules(
 
 
 register(PHI3, "Phi3", phi3_model, heads=HEADS[:3])
+
+loads("phi3", LoadingFacts(rotary=True))

@@ -20,6 +20,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 QWEN2 = Family(
@@ -58,3 +59,5 @@ config_rules(
 
 
 register(QWEN2, "Qwen2", qwen2_model, qa=replace(QWEN2, prefix="transformer"))
+
+loads("qwen2", LoadingFacts(rotary=True))

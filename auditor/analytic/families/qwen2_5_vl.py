@@ -9,7 +9,15 @@ from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.families import qwen2_vl
 from auditor.analytic.families._decoder import gated_mlp
-from auditor.analytic.families.qwen2_vl import merged, merger, register, tower
+from auditor.analytic.families.qwen2_vl import (
+    QWEN2_VL_MODEL_RENAMES,
+    QWEN2_VL_RENAMES,
+    merged,
+    merger,
+    register,
+    tower,
+)
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 TEXT = replace(qwen2_vl.TEXT, model_type="qwen2_5_vl_text", base="Qwen2_5_VLTextModel")
 VISION = Family(
@@ -43,3 +51,8 @@ def visual(c: Config) -> Module:
 
 
 register(QWEN2_5_VL, TEXT, VISION, visual)
+
+loads("qwen2_5_vl", LoadingFacts(inside=(("language_model", "text_config", "qwen2_5_vl_text"),)))
+loads("qwen2_5_vl_text", LoadingFacts(rotary=True))
+loads("Qwen2_5_VLForConditionalGeneration", LoadingFacts(rules=QWEN2_VL_RENAMES))
+loads("Qwen2_5_VLModel", LoadingFacts(rules=QWEN2_VL_MODEL_RENAMES))

@@ -18,6 +18,8 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.families._fused_experts import FUSED_EXPERTS
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
 from auditor.errors import CheckpointError
 
@@ -108,3 +110,5 @@ config_rules("Qwen2MoeConfig", first=first)
 
 
 register(QWEN2_MOE, "Qwen2Moe", qwen2_moe_model)
+
+loads("qwen2_moe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))

@@ -30,6 +30,7 @@ from auditor.analytic.dims import Dim
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import attention, decoder, gated_mlp, layer
 from auditor.analytic.families._vlm import lm_head
+from auditor.analytic.family_loading import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, generates, shares
 from auditor.analytic.rotation import axial_rotation
 
@@ -213,3 +214,15 @@ config_rules(
 )
 
 register(QWEN2_VL, TEXT, VISION, visual)
+
+QWEN2_VL_RENAMES: Renames = (
+    ("^visual", "model.visual"),
+    (r"^model(?!\.(language_model|visual))", "model.language_model"),
+)
+QWEN2_VL_MODEL_RENAMES: Renames = (
+    (r"^model\.(?:(?!language_model\.))(.+)", r"model.language_model.\1"),
+)
+loads("qwen2_vl", LoadingFacts(inside=(("language_model", "text_config", "qwen2_vl_text"),)))
+loads("qwen2_vl_text", LoadingFacts(rotary=True))
+loads("Qwen2VLForConditionalGeneration", LoadingFacts(rules=QWEN2_VL_RENAMES))
+loads("Qwen2VLModel", LoadingFacts(rules=QWEN2_VL_MODEL_RENAMES))

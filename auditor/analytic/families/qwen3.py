@@ -18,6 +18,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.families.qwen2 import QWEN2
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 QWEN3 = Family(
@@ -50,3 +51,5 @@ config_rules(
 
 
 register(QWEN3, "Qwen3", qwen3_model, qa=replace(QWEN3, prefix="transformer"))
+
+loads("qwen3", LoadingFacts(rotary=True))

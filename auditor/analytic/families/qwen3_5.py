@@ -12,7 +12,8 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families import qwen3_vl
 from auditor.analytic.families._decoder import gated_mlp
-from auditor.analytic.families._qwen3_5 import register, text_model
+from auditor.analytic.families._qwen3_5 import TEXT_RENAMES, register, text_model
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 TEXT = Family(
     model_type="qwen3_5_text",
@@ -64,3 +65,12 @@ def for_token_classification(c: Config) -> Module:
 
 def score(c: Config, text: Config, *, bias: bool) -> Module:
     return Linear(text.dim("hidden_size"), c.num_labels, bias=bias)
+
+
+loads(
+    "qwen3_5",
+    LoadingFacts(inside=(("language_model", "text_config", "qwen3_5_text"),), silent=("^mtp.*",)),
+)
+loads("qwen3_5_text", LoadingFacts(rules=TEXT_RENAMES, silent=("^mtp.*",), rotary=True))
+loads("qwen3_5_vision", LoadingFacts(silent=("^mtp.*",)))
+loads("Qwen3_5ForCausalLM", LoadingFacts(silent=("^model.visual.*",)))

@@ -5,8 +5,10 @@ from types import MappingProxyType
 
 from auditor.analytic.catalogue import Family
 from auditor.analytic.families import qwen3_5
-from auditor.analytic.families._qwen3_5 import register
+from auditor.analytic.families._fused_experts import FUSED_EXPERTS
+from auditor.analytic.families._qwen3_5 import TEXT_RENAMES, register
 from auditor.analytic.families.qwen2_moe import QWEN2_MOE, shared_and_sparse_mlp
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 TEXT = Family(
     model_type="qwen3_5_moe_text",
@@ -30,3 +32,17 @@ VISION = replace(qwen3_5.VISION, model_type="qwen3_5_moe_vision", base="Qwen3_5M
 QWEN3_5_MOE = replace(qwen3_5.QWEN3_5, model_type="qwen3_5_moe", base="Qwen3_5MoeModel")
 
 register(QWEN3_5_MOE, TEXT, VISION, shared_and_sparse_mlp)
+
+loads(
+    "qwen3_5_moe",
+    LoadingFacts(
+        inside=(("language_model", "text_config", "qwen3_5_moe_text"),),
+        silent=("^mtp.*",),
+    ),
+)
+loads(
+    "qwen3_5_moe_text",
+    LoadingFacts(rules=(*TEXT_RENAMES, *FUSED_EXPERTS), silent=("^mtp.*",), rotary=True),
+)
+loads("qwen3_5_moe_vision", LoadingFacts(silent=("^mtp.*",)))
+loads("Qwen3_5MoeForCausalLM", LoadingFacts(silent=("^model.visual.*",)))

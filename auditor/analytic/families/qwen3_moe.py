@@ -15,7 +15,9 @@ from auditor.analytic.families._decoder import (
     head_dim,
     register,
 )
+from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.families.qwen2_moe import sparse_layers
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
 
 QWEN3_MOE = Family(
@@ -74,3 +76,5 @@ config_rules("Qwen3MoeConfig", first=first)
 
 
 register(QWEN3_MOE, "Qwen3Moe", qwen3_moe_model, qa=replace(QWEN3_MOE, prefix="transformer"))
+
+loads("qwen3_moe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))

@@ -17,6 +17,7 @@ from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_5_vl import VISION as OLDER
 from auditor.analytic.families.qwen2_vl import merged, tower
 from auditor.analytic.families.qwen3 import QWEN3, qwen3_model
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, generates
 
 TEXT = replace(QWEN3, model_type="qwen3_vl_text", base="Qwen3VLTextModel")
@@ -88,3 +89,7 @@ def merger(c: Config, norm: Module) -> Module:
     return module(
         norm=norm, linear_fc1=Linear(wide, wide), linear_fc2=Linear(wide, c.dim("out_hidden_size"))
     )
+
+
+loads("qwen3_vl", LoadingFacts(inside=(("language_model", "text_config", "qwen3_vl_text"),)))
+loads("qwen3_vl_text", LoadingFacts(rotary=True))

@@ -21,6 +21,7 @@ from auditor.analytic.families._heads import (
     labelled,
 )
 from auditor.analytic.families.bert import BERT, bert_model, own_dropout
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 ROBERTA = Family(
     model_type="roberta",
@@ -77,3 +78,7 @@ for family, stem in ((ROBERTA, "Roberta"), (XLM_ROBERTA, "XLMRoberta"), (CAMEMBE
     architecture(family.base, family)(roberta_model)
     heads(family, stem, bare, ForCausalLM=lm_head(family.prefix), **own)
     heads(family, stem, roberta_model, ForMultipleChoice=layers_dropout(choice))
+
+loads("camembert", LoadingFacts(positions=True))
+loads("roberta", LoadingFacts(positions=True))
+loads("xlm-roberta", LoadingFacts(positions=True))

@@ -17,6 +17,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import by_stage, dropped_paths
+from auditor.analytic.family_loading import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, depthwise, dropout, shares
 
 SEGFORMER = Family(
@@ -134,3 +135,27 @@ def for_semantic_segmentation(c: Config) -> Module:
         classifier=Conv(D, c.num_labels, kernel=(1, 1)),
     )
     return module(segformer=segformer_model(c), decode_head=head)
+
+
+_RENAMES: Renames = (
+    (r"encoder.patch_embeddings.(\d+).", r"stages.\1.patch_embeddings."),
+    (r"encoder.block.(\d+).", r"stages.\1.blocks."),
+    (r"encoder.layer_norm.(\d+)", r"stages.\1.layer_norm"),
+    ("attention.self.query", "attention.q_proj"),
+    ("attention.self.key", "attention.k_proj"),
+    ("attention.self.value", "attention.v_proj"),
+    ("attention.self.sr", "attention.sequence_reduction.sequence_reduction"),
+    ("attention.self.layer_norm", "attention.sequence_reduction.layer_norm"),
+    ("attention.output.dense", "attention.o_proj"),
+    ("mlp.dense1", "mlp.fc1"),
+    ("mlp.dense2", "mlp.fc2"),
+    ("layer_norm_1", "layernorm_before"),
+    ("layer_norm_2", "layernorm_after"),
+)
+loads(
+    "SegformerForSemanticSegmentation",
+    LoadingFacts(
+        rules=(("decode_head.linear_c", "decode_head.linear_projections"),),
+    ),
+)
+loads("SegformerModel", LoadingFacts(rules=_RENAMES))

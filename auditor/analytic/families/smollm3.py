@@ -12,6 +12,7 @@ from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import decoder, gated_mlp, head_dim, layer, register
 from auditor.analytic.families.granite import granite_attention
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import refused, scaled
 
 SMOLLM3 = Family(
@@ -72,3 +73,5 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 config_rules("SmolLM3Config", first=first)
 
 register(SMOLLM3, "SmolLM3", smollm3_model, qa=replace(SMOLLM3, prefix="transformer"))
+
+loads("smollm3", LoadingFacts(rotary=True))

@@ -17,6 +17,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import dropout, shares
 from auditor.analytic.rotation import partial_frequencies
 
@@ -76,3 +77,5 @@ config_rules("StableLmConfig", first=_configs.partly_turned(0.25))
 
 
 register(STABLELM, "StableLm", stablelm_model, heads=HEADS[:3])
+
+loads("stablelm", LoadingFacts(rotary=True))

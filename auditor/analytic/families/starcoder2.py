@@ -14,6 +14,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, scaled
 
 STARCODER2 = Family(
@@ -57,3 +58,5 @@ def block(c: Config) -> Module:
 
 
 register(STARCODER2, "Starcoder2", starcoder2_model, heads=HEADS[:3])
+
+loads("starcoder2", LoadingFacts(rotary=True))

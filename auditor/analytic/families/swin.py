@@ -27,6 +27,7 @@ from auditor.analytic.families._vision import (
     pixels,
     projection,
 )
+from auditor.analytic.family_loading import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, dropout, shares, unstored
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described
@@ -187,3 +188,33 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 
 
 config_rules("SwinConfig", first=first)
+
+_RENAMES: Renames = (
+    ("attention.self.query", "attention.q_proj"),
+    ("attention.self.key", "attention.k_proj"),
+    ("attention.self.value", "attention.v_proj"),
+    (
+        "attention.self.relative_position_bias_table",
+        "attention.relative_position_bias.relative_position_bias_table",
+    ),
+    ("attention.output.dense", "attention.o_proj"),
+    ("intermediate.dense", "mlp.fc1"),
+    ("output.dense", "mlp.fc2"),
+)
+loads(
+    "swin",
+    LoadingFacts(
+        rules=_RENAMES,
+        silent=(
+            r"attention\.self\.relative_position_index",
+            r"attention\.relative_position_bias\.relative_position_index",
+        ),
+    ),
+)
+loads(
+    "SwinBackbone",
+    LoadingFacts(
+        rules=((r"^encoder\.", "swin.encoder."), (r"^embeddings\.", "swin.embeddings.")),
+        unmissed=("swin.layernorm.*",),
+    ),
+)

@@ -24,6 +24,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import answers, dropped, labelled
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout
 from auditor.messages import described
 
@@ -189,3 +190,11 @@ def register(family: Family, stem: str) -> None:
 
 
 register(T5, "T5")
+
+CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
+loads("T5EncoderModel", LoadingFacts(silent=("decoder",)))
+loads("T5ForConditionalGeneration", LoadingFacts(silent=CROSS_BIAS))
+loads("T5ForQuestionAnswering", LoadingFacts(silent=CROSS_BIAS))
+loads("T5ForSequenceClassification", LoadingFacts(silent=CROSS_BIAS))
+loads("T5ForTokenClassification", LoadingFacts(silent=("decoder",)))
+loads("T5Model", LoadingFacts(silent=CROSS_BIAS))

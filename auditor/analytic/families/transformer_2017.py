@@ -10,6 +10,7 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Repeat, Tied, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.family_loading import LoadingFacts, loads
 
 TRANSFORMER_2017 = Family(
     model_type="transformer-2017",
@@ -68,3 +69,6 @@ def attention(c: Config) -> Module:
         value=Linear(D, values, bias=False),
         output=Linear(values, D, bias=False),
     )
+
+
+loads("transformer-2017", LoadingFacts(of_library=False))

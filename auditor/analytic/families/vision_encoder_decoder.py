@@ -14,6 +14,7 @@ from auditor.analytic.catalogue import (
     completed_config,
 )
 from auditor.analytic.config import Config
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import generates, refused
 from auditor.messages import described
 
@@ -52,3 +53,8 @@ def bridge(encoder: Config, decoder: Config) -> Module | None:
 
 
 _ACROSS = "cross_attention_hidden_size"
+
+loads(
+    "vision-encoder-decoder",
+    LoadingFacts(inside=(("encoder", "encoder", "vit"), ("decoder", "decoder", "bert"))),
+)

@@ -17,6 +17,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._decoder import head_dim
 from auditor.analytic.families._vision import classifier, patches, pixels, projection
+from auditor.analytic.family_loading import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, dropout, scaled
 
 VIT = Family(
@@ -116,3 +117,14 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 
 
 config_rules("ViTConfig", "DeiTConfig", first=first)
+
+VIT_RENAMES: Renames = (
+    (r"encoder\.layer\.", "layers."),
+    ("attention.query", "q_proj"),
+    ("attention.key", "k_proj"),
+    ("attention.value", "v_proj"),
+    ("attention.output.dense", "attention.o_proj"),
+    ("intermediate.dense", "mlp.fc1"),
+    ("output.dense", "mlp.fc2"),
+)
+loads("ViTModel", LoadingFacts(rules=VIT_RENAMES))
