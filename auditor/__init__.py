@@ -9,6 +9,7 @@
 kind, see auditor.reconciler.findings) and `modules_frame()`, a pandas DataFrame.
 """
 
+from auditor.audit.options import Options
 from auditor.audit.pipeline import audit, examine, explain
 from auditor.errors import AuditError, CheckpointError, Reason, SourceError, UsageError
 from auditor.reconciler import Finding, ModuleRow, Severity
@@ -21,6 +22,7 @@ __all__ = [
     "Finding",
     "ModuleRow",
     "Observed",
+    "Options",
     "Reason",
     "Report",
     "Severity",

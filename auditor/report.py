@@ -28,7 +28,7 @@ Verdict = Literal["clean", "findings", "unaudited"]
 class Expected:
     """What the config implies for the target class."""
 
-    origin: Literal["closed-form", "oracle"]
+    by: Literal["closed-form", "oracle"]
     tensors: int
     parameters: int
     formula: str
@@ -65,7 +65,9 @@ class Observed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Outcome:
+class Outcome:
+    """What Report and Unaudited have in common."""
+
     requested: str  # as the user wrote it
     model: str | None = None  # the Hub id after renames, or the path
     commit: str | None = None
@@ -89,6 +91,14 @@ class _Outcome:
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
     parts: tuple["Report | Unaudited", ...] = ()  # of several models in one repository, by folder
 
+    def as_report(self, residual: int | None) -> "Report":
+        """All that is known, as the outcome of an audit."""
+        return Report(residual=residual, **vars(self))
+
+    def as_unaudited(self, reason: Reason, detail: str) -> "Unaudited":
+        """All that is known, where there was no audit."""
+        return Unaudited(reason=reason, detail=detail, **vars(self))
+
     @property
     def every(self) -> tuple["Report | Unaudited", ...]:
         """The outcome and its parts: whose findings together say all that there is to say."""
@@ -105,13 +115,13 @@ class _Outcome:
         import pandas as pd  # noqa: PLC0415 - takes half a second; only who asks for it pays
 
         rows = [(self.model, self.commit, *row) for row in self.modules]
-        names = ("model", "commit", *ModuleRow._fields)
+        names = ("model", "commit_sha", *ModuleRow._fields)
         frame = pd.DataFrame(rows, columns=list(names))
         return frame.astype(dict.fromkeys(_COUNTS, "Int64"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(_Outcome):
+class Report(Outcome):
     """The checkpoint was audited: every tensor is accounted for, or named in a finding."""
 
     residual: int | None  # what no finding explains; None: there was nothing to subtract
@@ -125,7 +135,7 @@ class Report(_Outcome):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unaudited(_Outcome):
+class Unaudited(Outcome):
     """The checkpoint could not be audited, and why. Never a clean bill."""
 
     reason: Reason
@@ -140,7 +150,7 @@ def expected_side(expectation: Expectation) -> Expected:
     """The report's summary of an expectation."""
     learned = sum(tensor.role is Role.PARAMETER for tensor in expectation.tensors)
     return Expected(
-        origin=expectation.origin,
+        by=expectation.by,
         tensors=learned,
         parameters=expectation.parameters,
         formula=expectation.formula,

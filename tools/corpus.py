@@ -16,6 +16,7 @@ from pathlib import Path
 
 from auditor import Reason, Report, Unaudited
 from auditor.analytic import read_config
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import (
@@ -202,7 +203,7 @@ class Judged:
 
 def judge(folder: Path) -> Judged:
     shot = snapshot(folder)
-    outcome = examine(shot, requested=folder.name)
+    outcome = examine(shot, Options(requested=folder.name))
     arithmetic, closes = _closing(shot, outcome)
     return Judged(
         entry=folder.name,
@@ -268,7 +269,9 @@ def rows(judged: Judged, said: str) -> Iterator[str]:
     kinds: Counter[str] = Counter()
     for finding in outcome.findings:
         kinds[finding.kind] += len(finding.names)
-    counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items() if kind != "beside")
+    counted = ", ".join(
+        f"{kind} {count}" for kind, count in kinds.items() if kind != "other-weights"
+    )
     mark = "  " if not failures(judged) else "!!"
     yield f"{mark} {judged.entry:35.35} {outcome.model_type or '-':18.18} {verdict:21} {counted}"
     if judged.arithmetic:

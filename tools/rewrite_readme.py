@@ -1,14 +1,19 @@
-"""Rewrite what the README shows of commands: `python tools/rewrite_readme.py`.
+"""Rewrite what the README shows of commands and of findings: `python tools/rewrite_readme.py`.
 
-test_readme.py holds the README to the same commands.
+test_readme.py holds the README to the same commands and to the same classes.
 """
 
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
+
+from auditor.reconciler.findings import Finding, Severity
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 AUDIT = Path(sys.executable).parent / "audit"
@@ -25,8 +30,37 @@ def printed(command: str) -> str:
     ).stdout
 
 
+KINDS = re.compile(r"(<!-- kinds -->\n).*?(<!-- end of kinds -->)", re.DOTALL)
+TO_DO = "To do: "
+
+
+def meaning_and_to_do(kind: type) -> tuple[str, str]:
+    """What the docstring of a kind of findings says: its first line, and its paragraph `To do:`."""
+    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
+    steps = [" ".join(text.split()) for text in paragraphs if text.startswith(TO_DO)]
+    return paragraphs[0], steps[0].removeprefix(TO_DO) if steps else ""
+
+
+def table_of_kinds() -> str:
+    """A table for each severity: kind, what it means, what to do."""
+    return "\n".join(("", *_rows_of_kinds(), ""))
+
+
+def _rows_of_kinds() -> Iterator[str]:
+    for severity in Severity:
+        if severity is not Severity.ERROR:
+            yield ""
+        yield f"| {severity} | what it means | what to do |"
+        yield "|---|---|---|"
+        for kind in get_args(Finding):
+            if kind.severity is severity:
+                meaning, to_do = meaning_and_to_do(kind)
+                yield f"| `{kind.kind}` | {meaning} | {to_do} |"
+
+
 def rewritten(text: str) -> str:
-    """The README with every console block and the table of architectures as they are now."""
+    """The README with its console blocks and its tables as they are now."""
+    text = KINDS.sub(lambda block: f"{block[1]}{table_of_kinds()}\n{block[2]}", text)
     text = re.sub(
         r"(```console\n\$ (audit [^\n]*)\n).*?```",
         lambda block: f"{block[1]}{printed(block[2])}```",

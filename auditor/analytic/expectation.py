@@ -71,7 +71,7 @@ class Expectation:
     target: str  # e.g. "BertForMaskedLM"
     model_type: str  # e.g. "bert"
     prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
-    origin: Literal["closed-form", "oracle"]
+    by: Literal["closed-form", "oracle"]
     library: str | None = None  # whom the oracle asked: "transformers 5.23.0"
     tensors: tuple[ExpectedTensor, ...]  # in the model's order; of every role
     parameters: int  # tied ones counted once

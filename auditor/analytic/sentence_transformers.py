@@ -49,7 +49,7 @@ def expect(config: Config, kind: str) -> Expectation:
         target=kind,
         model_type=MODEL_TYPE,
         prefix="",
-        origin="closed-form",
+        by="closed-form",
         tensors=listed.tensors,
         parameters=total.parameters,
         formula=total.formula,

@@ -147,7 +147,7 @@ def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
     if isinstance(found, Refusal):
         raise SourceError(found.reason, f"the base of this adapter: {found.detail}")
     expectation = found.expectation
-    if expectation.origin == "oracle":
+    if expectation.by == "oracle":
         return forms(expectation, None)
     return forms(expectation, catalogue.tree(chosen[-1].kind.config, expectation.target))
 

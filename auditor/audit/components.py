@@ -71,7 +71,7 @@ def pieces(snapshot: Snapshot) -> ComponentAudits:
     return ComponentAudits(
         pieces=kept,
         target=manifest.target if manifest else None,
-        findings=(*bad, *_beside(snapshot, kept), *(() if partial else absent)),
+        findings=(*bad, *_other_weights(snapshot, kept), *(() if partial else absent)),
         unchecked=tuple(one.reason for one in absent) if partial else (),
     )
 
@@ -92,7 +92,7 @@ def _at_the_top(snapshot: Snapshot) -> Component:
         config=snapshot.config,
         index=snapshot.index,
         heads=snapshot.heads,
-        twins=snapshot.twins,
+        torch_copies=snapshot.torch_copies,
         unopened=snapshot.unopened,
         settings=snapshot.settings,
     )
@@ -113,7 +113,7 @@ def _own(
         config=of.config,
         index=of.index,
         heads=of.heads,
-        twins=of.twins,
+        torch_copies=of.torch_copies,
         unopened=of.unopened,
         settings=of.settings,
         manifest=None,
@@ -127,7 +127,7 @@ def _outside(files: Iterable[RepoFile], folders: Iterable[str]) -> Iterator[Repo
     return (file for file in files if not file.name.startswith(starts))
 
 
-def _beside(snapshot: Snapshot, kept: Iterable[ComponentAudit]) -> Iterator[OtherWeights]:
+def _other_weights(snapshot: Snapshot, kept: Iterable[ComponentAudit]) -> Iterator[OtherWeights]:
     """Weights that no piece answers for; where the root is one, it answers for all the rest."""
     folders = [piece.folder for piece in kept]
     if "" not in folders:

@@ -38,7 +38,8 @@ def custom_code(
     case: ModelAudit, custom: str, why: str, reason: Reason = Reason.CUSTOM_CODE
 ) -> Unaudited:
     """The expectation of a repository's own class is not known: what is stored is tallied."""
-    case.know(target=custom.rpartition(".")[2], expected=None, kv_cache=None)
+    target = custom.rpartition(".")[2]
+    case.known = replace(case.known, target=target, expected=None, kv_cache=None)
     detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
     return unaudited(case, reason, f"{detail} run; {why}")
 

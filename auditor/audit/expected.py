@@ -216,7 +216,7 @@ class Opinion(NamedTuple):
 def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     """The oracle's, of a closed form."""
     oracle = _oracle()
-    if oracle is None or expectation.origin == "oracle":
+    if oracle is None or expectation.by == "oracle":
         return Opinion(unchecked=("a second opinion: there is only one to be had",))
     try:
         second = oracle.expect(config, expectation.target)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import NamedTuple
 
 from auditor.analytic import Config
-from auditor.analytic.kv_cache import kv_cache
 from auditor.analytic.target import Refusal
 from auditor.audit.custom_code import custom_code, judged
 from auditor.audit.declaration import Declaration
@@ -20,10 +19,12 @@ from auditor.audit.expected import (
     said_of,
     second_opinion,
 )
+from auditor.audit.options import Options
 from auditor.audit.outcome import (
     UNPACKED,
     ModelAudit,
     PackedWeights,
+    begun,
     no_weights,
     report,
     unaudited,
@@ -38,9 +39,7 @@ from auditor.layouts import unknown, unpack, written
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, apart
-from auditor.reconciler.contents import contents
 from auditor.reconciler.findings import BadConfig, BadIndex
-from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
 from auditor.reconciler.stored_form import as_stored
@@ -48,41 +47,17 @@ from auditor.reconciler.unusual_names import piece, unindexed
 from auditor.report import Report, Unaudited, expected_side
 
 
-def examine_model(  # noqa: PLR0913 - one keyword for each choice a caller has
-    snapshot: Snapshot,
-    *,
-    requested: str,
-    target: str | None = None,
-    entry: ManifestEntry | None = None,
-    depth: int | None = None,
-    ignore: tuple[Ignore, ...] = (),
-    oracle: bool = False,
-    weights: bool = True,
+def examine_model(
+    snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
-    """Audit one model; `entry` is what the manifest of a repository of several says of it.
-
-    Without `weights` it is taken for a config alone.
-    """
-    held = snapshot if weights else replace(snapshot, heads=(), index=None, unopened=())
-    case = ModelAudit(snapshot, contents(held), depth, ignore, {}, [])
-    case.know(
-        requested=requested,
-        model=snapshot.model,
-        commit=snapshot.commit,
-        source=snapshot.source,
-        origin=snapshot.origin,
-        fetched=snapshot.fetched,
-        target=target or module_of(entry),
-        notes=case.found.notes,
-    )
+    """Audit one model; `entry` is what the manifest of a repository of several says of it."""
+    case = begun(snapshot, options, options.target or module_of(entry))
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
-        return _adapter(case, target)
-    return _model(case, target, entry, oracle=oracle)
+        return _adapter(case)
+    return _model(case, entry)
 
 
-def _model(
-    case: ModelAudit, target: str | None, entry: ManifestEntry | None, *, oracle: bool
-) -> Report | Unaudited:
+def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     """A model of transformers, or a module of sentence-transformers."""
     module = module_of(entry)
     custom: str | None = None
@@ -90,11 +65,11 @@ def _model(
         says = said(case.snapshot, entry)
         if says is None:
             return _unsaid(case)
-        custom = None if target else says.custom_class
+        custom = None if case.options.target else says.custom_class
         if custom is not None:  # what transformers' own config class refuses is no matter to it
             says = says._replace(config=replace(says.config, checked=False))
-        case = case.knowing((*says.findings, *_unindexed(case.snapshot, says)))
-        found = _expected(case, says, target, module, oracle=oracle and not module)
+        case.add_findings((*says.findings, *_unindexed(case.snapshot, says)))
+        found = _expected(case, says, module)
     except (CheckpointError, SourceError) as error:
         return _without(case, error, custom)
     if isinstance(found, Refusal):
@@ -126,34 +101,33 @@ class _Expected(NamedTuple):
     opinion: Opinion
 
 
-def _expected(
-    case: ModelAudit, says: Declaration, target: str | None, module: str | None, *, oracle: bool
-) -> _Expected | Refusal:
+def _expected(case: ModelAudit, says: Declaration, module: str | None) -> _Expected | Refusal:
     """Raises CheckpointError for a config from which nothing follows."""
     config, snapshot = says.config, case.snapshot
     drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
     notes = (*case.found.notes, *says.notes, *drafts)
-    case.know(declared=config.architectures, model_type=config.model_type, notes=notes)
+    declares, model_type = config.architectures, config.model_type
+    case.known = replace(case.known, declared=declares, model_type=model_type, notes=notes)
     if module:
         found = of_module(config, module)
     else:
-        chosen = partial(case.know_choice, said=notes)
         found = _of_diffusers(case, config) or implied(
             config,
-            target or says.target,
-            chosen,
+            case.options.target or says.target,
+            partial(case.set_choice, notes=notes),
             loader=says.loader,
-            depth=case.depth,
+            depth=case.options.depth,
             stored=partial(_stored_names, case),
         )
     if isinstance(found, Refusal):
         return found
     expectation = found.expectation
-    case.contradictions.extend(said_of(expectation))
-    opinion = second_opinion(config, expectation) if oracle else Opinion()
+    case.contradictions += said_of(expectation)
+    asked = case.options.oracle and not module
+    opinion = second_opinion(config, expectation) if asked else Opinion()
     declared = says.declared or _declared(config, snapshot)
     _ = config.dtype  # raises here, and not later, if the value is not a dtype
-    case.know(expected=expected_side(expectation), kv_cache=kv_cache(expectation, config.values))
+    case.set_expected(expectation, config.values)
     return _Expected(config, found, declared, opinion)
 
 
@@ -180,7 +154,7 @@ def _stored_names(case: ModelAudit) -> Collection[str] | None:
 def _of_diffusers(case: ModelAudit, config: Config) -> Refusal | None:
     found = of_diffusers(config)
     if found is not None:
-        case.know(target=str(config.values["_class_name"]))
+        case.known = replace(case.known, target=str(config.values["_class_name"]))
     return found
 
 
@@ -221,25 +195,30 @@ def _as_stored(case: ModelAudit, implied: Implied, names: Collection[str]) -> Im
     expectation, family = as_stored(implied.expectation, names), implied.family
     if expectation is implied.expectation:
         return implied
-    case.know(expected=expected_side(expectation))
+    case.known = replace(case.known, expected=expected_side(expectation))
     whole = family.declared is implied.expectation
     declared = expectation if whole else as_stored(family.declared, names)
     return Implied(expectation, replace(family, declared=declared))
 
 
-def _adapter(case: ModelAudit, target: str | None) -> Report | Unaudited:
+def _adapter(case: ModelAudit) -> Report | Unaudited:
     """The same of an adapter: what it should hold follows from its config and its base's."""
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
     try:
-        found = adapted(case.snapshot, case.found.tensors, target)
+        found = adapted(case.snapshot, case.found.tensors, case.options.target)
     except CheckpointError as error:
         return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
     if isinstance(found, Refusal):
         return unaudited(case, found.reason, found.detail)
     expectation = found.implied.expectation
-    case.know(target=expectation.target, model_type=expectation.model_type)
-    case.know(notes=(*case.found.notes, *found.notes), expected=expected_side(expectation))
+    case.known = replace(
+        case.known,
+        target=expectation.target,
+        model_type=expectation.model_type,
+        expected=expected_side(expectation),
+    )
+    case.add_notes(*found.notes)
     if case.found.empty:
         detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
         return no_weights(case, expectation, detail)

@@ -1,13 +1,15 @@
 """One model under examination, and the ways in which that ends."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from auditor.analytic import Expectation
+from auditor.analytic.kv_cache import kv_cache
 from auditor.analytic.target import TargetChoice
 from auditor.audit.expected import Implied, Opinion
+from auditor.audit.options import Options
 from auditor.audit.read_declaration import where
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.snapshot import Snapshot
@@ -15,21 +17,29 @@ from auditor.errors import Reason
 from auditor.layouts import learned
 from auditor.layouts.packing import PLAIN, Apart, Unpacked, WrittenTensor, apart
 from auditor.messages import listed
-from auditor.reconciler.contents import Contents
+from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.duplicates import once
 from auditor.reconciler.file_rules import dtype_rule
 from auditor.reconciler.findings import BadConfig, Finding
-from auditor.reconciler.ignore import Ignore, split
+from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, judged
 from auditor.reconciler.module_rows import compared, expected_only, stored_only
 from auditor.reconciler.other_model import other_model_rule, other_names_note
-from auditor.reconciler.other_weights import besides
+from auditor.reconciler.other_weights import other_weights
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.status import Fate
-from auditor.reconciler.torch_copies import twin_findings, uncompared, unread_twins
+from auditor.reconciler.torch_copies import torch_copy_findings, uncompared, unread_torch_copies
 from auditor.reconciler.weight_memory import weights
-from auditor.report import Report, Unaudited, in_order, observed_side, residual
+from auditor.report import (
+    Outcome,
+    Report,
+    Unaudited,
+    expected_side,
+    in_order,
+    observed_side,
+    residual,
+)
 from auditor.walker import Shallow, Walk, depth_within, walk
 
 # Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
@@ -49,29 +59,54 @@ class PackedWeights(NamedTuple):
 UNPACKED = PackedWeights(apart(PLAIN, ()), MappingProxyType({}))
 
 
-class ModelAudit(NamedTuple):
-    """One snapshot under examination."""
+@dataclass(kw_only=True)
+class ModelAudit:
+    """One snapshot under audit: what is known of it grows until it is an outcome."""
 
     snapshot: Snapshot
+    options: Options
     found: Contents
-    depth: int | None
-    ignore: tuple[Ignore, ...]
-    shared: dict[str, Any]  # fields of the outcome that are known so far
-    contradictions: list[str]  # of the config with itself, where its shapes follow all the same
+    known: Outcome
+    contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
 
-    def know(self, **fields: Any) -> None:
-        self.shared.update(fields)
+    def add_findings(self, findings: tuple[Finding, ...]) -> None:
+        """More that was found of its files."""
+        self.found = replace(self.found, findings=(*self.found.findings, *findings))
 
-    def knowing(self, findings: tuple[Finding, ...]) -> "ModelAudit":
-        """The case with more that was found of its files."""
-        found = replace(self.found, findings=(*self.found.findings, *findings))
-        return self._replace(found=found) if findings else self
+    def add_notes(self, *notes: str) -> None:
+        self.known = replace(self.known, notes=(*self.known.notes, *notes))
 
-    def know_choice(self, choice: TargetChoice, said: tuple[str, ...]) -> None:
-        notes = (*said, *choice.notes)
-        self.know(target=choice.target, model_type=choice.model_type, notes=notes)
+    def set_choice(self, choice: TargetChoice, notes: tuple[str, ...]) -> None:
+        """The class that the audit is for; `notes` are all those before it was chosen."""
+        self.known = replace(
+            self.known,
+            target=choice.target,
+            model_type=choice.model_type,
+            notes=(*notes, *choice.notes),
+        )
         if choice.contradiction:
-            self.contradictions.append(choice.contradiction)
+            self.contradictions += (choice.contradiction,)
+
+    def set_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> None:
+        cache = kv_cache(expectation, config)
+        self.known = replace(self.known, expected=expected_side(expectation), kv_cache=cache)
+
+
+def begun(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
+    """What is known of a snapshot before its config is read."""
+    without = replace(snapshot, heads=(), index=None, unopened=())
+    found = contents(snapshot if options.weights else without)
+    known = Outcome(
+        requested=options.requested,
+        model=snapshot.model,
+        commit=snapshot.commit,
+        source=snapshot.source,
+        origin=snapshot.origin,
+        fetched=snapshot.fetched,
+        target=target,
+        notes=found.notes,
+    )
+    return ModelAudit(snapshot=snapshot, options=options, found=found, known=known)
 
 
 # --- it is compared ---------------------------------------------------------------------------
@@ -96,7 +131,7 @@ def report(
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
     names = (one.tensor.name for one in reconciled.strangers if one.fate & foreign)
     shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)
-    walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
+    walked = walk(reconciled.counted, depth=case.options.depth, shallow=shallow)
     index = judged(
         found,
         case.snapshot,
@@ -117,28 +152,28 @@ def report(
         *_dtypes(found, dtype, reconciled, walked),
         *index.findings,
         *_other_model(case, reconciled, expectation),
-        *twin_findings(case.snapshot, found),
-        *besides(case.snapshot),
+        *torch_copy_findings(case.snapshot, found),
+        *other_weights(case.snapshot),
     )
-    stand, left_out = split(findings, case.ignore)
-    case.know(notes=(*case.shared.get("notes", ()), *index.notes))
+    stand, left_out = split(findings, case.options.ignore)
+    case.add_notes(*index.notes)
     loads = predict(found, expectation, reconciled, findings, packing.method)
-    return Report(
+    known = replace(
+        case.known,
         observed=observed,
         load_report=loads.report,
         in_memory=loads.in_memory,
-        modules=compared(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
+        modules=compared(reconciled, expectation, walked, depth=case.options.depth, shapes=shapes),
         findings=in_order(stand),
         ignored=in_order(left_out),
         unchecked=(
             *_unchecked(found, dtype, unpacked, index.unchecked),
-            *_twins(case.snapshot, found),
+            *_torch_copies(case.snapshot, found),
             *opinion.unchecked,
             *loads.unchecked,
         ),
-        residual=residual(observed, expectation.parameters, findings),
-        **case.shared,
     )
+    return known.as_report(residual(observed, expectation.parameters, findings))
 
 
 def _shallow(
@@ -150,7 +185,7 @@ def _shallow(
         return None
     whose = "of tensors that nothing expects " if fates else ""
     note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
-    case.know(notes=(*case.shared.get("notes", ()), note))
+    case.add_notes(note)
     return Shallow(fates, depth)
 
 
@@ -175,7 +210,7 @@ def _other_model(
 ) -> Iterator[Finding]:
     total = case.found.index.total_size if case.found.index else None
     if note := other_names_note(reconciled, expectation, total):
-        case.know(notes=(*case.shared.get("notes", ()), note))
+        case.add_notes(note)
     if case.snapshot.config is not None:
         file = case.snapshot.config.name
         yield from other_model_rule(reconciled, expectation, file, total)
@@ -197,9 +232,10 @@ def _unchecked(
         yield "what packed tensors lack: a file that could not be read may hold it"
 
 
-def _twins(snapshot: Snapshot, found: Contents) -> Iterator[str]:
-    if files := unread_twins(snapshot):
-        yield f"{listed(files)}: not compared with the audited files (audit with --twins to do so)"
+def _torch_copies(snapshot: Snapshot, found: Contents) -> Iterator[str]:
+    if files := unread_torch_copies(snapshot):
+        how = "not compared with the audited files (audit with --torch-copies to do so)"
+        yield f"{listed(files)}: {how}"
     if files := uncompared(snapshot, found):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 
@@ -211,27 +247,29 @@ def no_weights(
     case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
 ) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
-    case.know(modules=expected_only(expectation, depth=case.depth))
-    _know_findings(case, *contradictions(case), *findings)
-    return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **case.shared)
+    modules = expected_only(expectation, depth=case.options.depth)
+    known = replace(_with_findings(case, *contradictions(case), *findings), modules=modules)
+    return known.as_unaudited(Reason.NO_WEIGHTS, detail)
 
 
 def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
     """The config is broken: what is stored is tallied, and compared with nothing."""
-    _know_findings(case, *bad, *contradictions(case), *_of_files(case, _know_stored(case)))
+    walked = _add_stored(case)
+    known = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
     unchecked = ("everything: the config does not say what to expect",)
-    return Report(unchecked=unchecked, residual=None, **case.shared)
+    return replace(known, unchecked=unchecked).as_report(None)
 
 
 def unaudited(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
     """Nothing can be expected; what is stored is tallied all the same."""
-    _know_findings(case, *contradictions(case), *_of_files(case, _know_stored(case)))
-    return Unaudited(reason=reason, detail=detail, **case.shared)
+    walked = _add_stored(case)
+    known = _with_findings(case, *contradictions(case), *_of_files(case, walked))
+    return known.as_unaudited(reason, detail)
 
 
-def _know_findings(case: ModelAudit, *findings: Finding) -> None:
-    stand, left_out = split(findings, case.ignore)
-    case.know(findings=in_order(stand), ignored=in_order(left_out))
+def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
+    stand, left_out = split(findings, case.options.ignore)
+    return replace(case.known, findings=in_order(stand), ignored=in_order(left_out))
 
 
 def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
@@ -240,19 +278,20 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from found.findings
     yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
     yield from by_files(found, snapshot, walked.total)
-    yield from twin_findings(snapshot, found)
-    yield from besides(snapshot)
+    yield from torch_copy_findings(snapshot, found)
+    yield from other_weights(snapshot)
 
 
-def _know_stored(case: ModelAudit) -> Walk:
+def _add_stored(case: ModelAudit) -> Walk:
     """What is stored, as far as headers tell what is learned."""
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
     shallow = _shallow(case, (tensor.name for tensor in found.tensors), None, MOST_MODULES)
-    walked = walk(once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
+    walked = walk(once(tuple(counted), found.shared), depth=case.options.depth, shallow=shallow)
     if not found.empty:
         shapes = not found.names_only
-        case.know(
+        case.known = replace(
+            case.known,
             observed=observed_side(walked, case.snapshot, shapes=shapes),
             modules=stored_only(walked, shapes=shapes),
         )

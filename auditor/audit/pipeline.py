@@ -7,14 +7,15 @@ from functools import partial
 from auditor.audit.expected import require, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
+from auditor.audit.options import Options
 from auditor.checkpoint.filenames import checked_variant
-from auditor.checkpoint.selecting import describing, select, with_twins
+from auditor.checkpoint.selecting import describing, select, with_torch_copies
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.reconciler.ignore import Ignore
-from auditor.report import Report, Unaudited
+from auditor.report import Outcome, Report, Unaudited
 
 
 def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
@@ -26,7 +27,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     depth: int | None = None,
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
-    twins: bool = False,
+    torch_copies: bool = False,
     variant: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
@@ -36,10 +37,10 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     audit for, config.architectures[0] if None; `source` one of "auto", "hub", "cache" and
     "bundled" (a local path is read where it is); `token` a Hugging Face access token, the stored
     one if None; `depth` how deep the report's module rows go, all the way if None; `oracle` asks
-    transformers for a second opinion of the closed form; `twins` reads the torch files beside
-    safetensors of the Hub too, as is always done in a folder; `variant` ("fp16") the weights that
-    from_pretrained loads where it is given one; `say` gets a line where the work waits or falls
-    back.
+    transformers for a second opinion of the closed form; `torch_copies` compares safetensors with
+    their copy in torch files on the Hub too, as is always done in a folder; `variant` ("fp16") the
+    weights that from_pretrained loads where it is given one; `say` gets a line where the work waits
+    or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
@@ -53,32 +54,30 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     choose: Chooser = select
     if variant is not None:
         choose = partial(select, variant=checked_variant(variant))
-    if twins:
-        choose = partial(with_twins, choose=choose)
+    if torch_copies:
+        choose = partial(with_torch_copies, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
-    examined = partial(
-        examine, requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle
-    )
-    return _outcome(model, target, fetched, examined)
+    options = Options(requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle)
+    return _outcome(options, fetched, examine)
 
 
 def _outcome(
-    model: str,
-    target: str | None,
+    options: Options,
     fetched: Callable[[], Snapshot],
-    examined: Callable[[Snapshot], Report | Unaudited],
+    examined: Callable[[Snapshot, Options], Report | Unaudited],
 ) -> Report | Unaudited:
     """What comes of fetching a model and examining it, whatever happens on the way."""
+    nothing = Outcome(requested=options.requested, target=options.target)
 
     def work() -> Report | Unaudited:
         try:
             snapshot = fetched()
         except SourceError as error:
-            return Unaudited(requested=model, target=target, reason=error.reason, detail=str(error))
-        return examined(snapshot)
+            return nothing.as_unaudited(error.reason, str(error))
+        return examined(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:
-        return Unaudited(requested=model, target=target, reason=Reason.CRASHED, detail=detail)
+        return nothing.as_unaudited(Reason.CRASHED, detail)
 
     return outcome_of(work, crashed, UsageError)
 
@@ -100,27 +99,18 @@ def explain(
     if target is not None:
         require(target)
 
-    def examined(snapshot: Snapshot) -> Report | Unaudited:
-        alone = replace(snapshot, manifest=None, components=())
-        return examine_model(alone, requested=model, target=target, weights=False)
+    def examined(snapshot: Snapshot, options: Options) -> Report | Unaudited:
+        return examine_model(replace(snapshot, manifest=None, components=()), options)
 
+    options = Options(requested=model, target=target, weights=False)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=describing)
-    return _outcome(model, target, fetched, examined)
+    return _outcome(options, fetched, examined)
 
 
-def examine(  # noqa: PLR0913 - as above
-    snapshot: Snapshot,
-    *,
-    requested: str,
-    target: str | None = None,
-    depth: int | None = None,
-    ignore: tuple[Ignore, ...] = (),
-    oracle: bool = False,
-) -> Report | Unaudited:
+def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
     """Audit what was fetched; a function of the snapshot alone, and of transformers if asked."""
-    single = partial(examine_model, requested=requested, depth=depth, ignore=ignore, oracle=oracle)
     if not (snapshot.manifest or snapshot.components):
-        return single(snapshot, target=target)
+        return examine_model(snapshot, options)
     from auditor.audit.repository import examine_repository  # noqa: PLC0415 - most hold one model
 
-    return examine_repository(snapshot, single, requested=requested, target=target, ignore=ignore)
+    return examine_repository(snapshot, options)

@@ -1,87 +1,68 @@
 """The outcome of a repository that holds several models, made of the outcomes of each."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from auditor.audit.components import ROOT, ComponentAudit, ComponentAudits, pieces
 from auditor.audit.guard import outcome_of
+from auditor.audit.model import examine_model
+from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason, UsageError
 from auditor.messages import listed
-from auditor.reconciler.ignore import Ignore, split
+from auditor.reconciler.ignore import split
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.reconciler.weight_memory import Weights
-from auditor.report import Expected, Observed, Report, Unaudited, in_order
+from auditor.report import Expected, Observed, Outcome, Report, Unaudited, in_order
 
 
-def examine_repository(
-    snapshot: Snapshot,
-    one: Callable[..., Report | Unaudited],
-    *,
-    requested: str,
-    target: str | None,
-    ignore: tuple[Ignore, ...],
-) -> Report | Unaudited:
-    """Audit each model of a snapshot by `one`, and say what they come to.
+def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudited:
+    """Audit each model of a snapshot, and say what they come to.
 
     The `target` is for the repository's own model; UsageError if the repository has no model of its
     own. If that is the only model, its outcome is the repository's.
     """
     of = pieces(snapshot)
     root = next((piece for piece in of.pieces if not piece.folder), None)
-    if target is not None and root is None:
+    if options.target is not None and root is None:
         raise UsageError(f"--as names one class, and {snapshot.model} holds several models")
     if root and len(of.pieces) == 1 and not of.findings:
         alone = replace(snapshot, manifest=None, components=())
-        return one(alone, target=target, entry=root.entry)
+        return examine_model(alone, options, root.entry)
     parts = tuple(
-        replace(_guarded_part(piece, one, requested, target), component=piece.component)
-        for piece in of.pieces
+        replace(_guarded_part(piece, options), component=piece.component) for piece in of.pieces
     )
-    return whole(snapshot, of, parts, requested=requested, ignore=ignore)
+    return whole(snapshot, of, parts, options)
 
 
-def _guarded_part(
-    piece: ComponentAudit,
-    one: Callable[..., Report | Unaudited],
-    requested: str,
-    target: str | None,
-) -> Report | Unaudited:
+def _guarded_part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
     def crashed(detail: str) -> Unaudited:
-        return Unaudited(
-            requested=requested,
-            model=piece.snapshot.model,
-            commit=piece.snapshot.commit,
-            source=piece.snapshot.source,
-            origin=piece.snapshot.origin,
-            reason=Reason.CRASHED,
-            detail=f"{piece.component}: {detail}",
-        )
+        detail = f"{piece.component}: {detail}"
+        return _known(piece.snapshot, options).as_unaudited(Reason.CRASHED, detail)
 
-    return outcome_of(lambda: _part(piece, one, requested, target), crashed, UsageError)
+    return outcome_of(lambda: _part(piece, options), crashed, UsageError)
 
 
-def _part(
-    piece: ComponentAudit,
-    one: Callable[..., Report | Unaudited],
-    requested: str,
-    target: str | None,
-) -> Report | Unaudited:
+def _part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
     snapshot, entry = piece.snapshot, piece.entry
     if not (snapshot.heads or snapshot.index) and (unread := piece.weights):
         detail = f"{piece.component} has no weights under a name that is looked for, "
-        return Unaudited(
-            requested=requested,
-            model=snapshot.model,
-            commit=snapshot.commit,
-            source=snapshot.source,
-            origin=snapshot.origin,
-            target=entry.kind if entry else None,
-            reason=Reason.NO_SAFETENSORS,
-            detail=f"{detail}such as model.safetensors; it has {listed(unread)}",
-        )
-    return one(snapshot, target=None if piece.folder else target, entry=entry)
+        detail += f"such as model.safetensors; it has {listed(unread)}"
+        known = replace(_known(snapshot, options), target=entry.kind if entry else None)
+        return known.as_unaudited(Reason.NO_SAFETENSORS, detail)
+    return examine_model(
+        snapshot, replace(options, target=None) if piece.folder else options, entry
+    )
+
+
+def _known(snapshot: Snapshot, options: Options) -> Outcome:
+    return Outcome(
+        requested=options.requested,
+        model=snapshot.model,
+        commit=snapshot.commit,
+        source=snapshot.source,
+        origin=snapshot.origin,
+    )
 
 
 # --- the whole --------------------------------------------------------------------------------
@@ -91,45 +72,40 @@ def whole(
     snapshot: Snapshot,
     of: ComponentAudits,
     parts: tuple[Report | Unaudited, ...],
-    *,
-    requested: str,
-    ignore: tuple[Ignore, ...] = (),
+    options: Options,
 ) -> Report | Unaudited:
     """What all parts come to: a Report where one has a finding or all could be reconciled.
 
     Counts are sums over the parts, and known where they are known of each.
     """
-    stand, left_out = split(of.findings, ignore)
-    shared: dict[str, Any] = {
-        "requested": requested,
-        "model": snapshot.model,
-        "commit": snapshot.commit,
-        "source": snapshot.source,
-        "origin": snapshot.origin,
-        "target": of.target,
-        "expected": _expected(parts),
-        "observed": (observed := _observed(parts)),
-        "modules": tuple(_rows(parts, observed)),
-        "findings": in_order(stand),
-        "ignored": in_order(left_out),
-        "unchecked": (*of.unchecked, *_unchecked(parts)),
-        "fetched": snapshot.fetched,
-        "parts": parts,
-    }
-    report = Report(residual=_residual(parts), **shared)
+    stand, left_out = split(of.findings, options.ignore)
+    observed = _observed(parts)
+    known = replace(
+        _known(snapshot, options),
+        target=of.target,
+        expected=_expected(parts),
+        observed=observed,
+        modules=tuple(_rows(parts, observed)),
+        findings=in_order(stand),
+        ignored=in_order(left_out),
+        unchecked=(*of.unchecked, *_unchecked(parts)),
+        fetched=snapshot.fetched,
+        parts=parts,
+    )
+    report = known.as_report(_residual(parts))
     if not parts and report.verdict == "clean":
         detail = f"{snapshot.model} holds no weights of the components that it names"
-        return Unaudited(reason=Reason.NO_WEIGHTS, detail=detail, **shared)
+        return known.as_unaudited(Reason.NO_WEIGHTS, detail)
     unaudited = [part for part in parts if isinstance(part, Unaudited)]
     crashed = next((part for part in unaudited if part.reason is Reason.CRASHED), None)
     if crashed:  # whatever the others hold: nothing that we failed at passes for seen
-        return Unaudited(reason=Reason.CRASHED, detail=crashed.detail, **shared)
+        return known.as_unaudited(Reason.CRASHED, crashed.detail)
     if report.verdict == "findings" or not unaudited:
         return report
     reason, count = unaudited[0].reason, f"{len(unaudited)} of {len(parts)}"
     names = listed([part.component or ROOT for part in unaudited])
     detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
-    return Unaudited(reason=reason, detail=f"{detail}{unaudited[0].detail}", **shared)
+    return known.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
@@ -147,7 +123,7 @@ def _expected(parts: tuple[Report | Unaudited, ...]) -> Expected | None:
         return None
     libraries = [one.library for one in every if one.library]
     return Expected(
-        origin="oracle" if any(one.origin == "oracle" for one in every) else "closed-form",
+        by="oracle" if any(one.by == "oracle" for one in every) else "closed-form",
         tensors=sum(one.tensors for one in every),
         parameters=sum(one.parameters for one in every),
         formula=" + ".join(str(one.parameters) for one in every),

@@ -1,6 +1,6 @@
 """Which GGUF files of a listing are one model, and which model is meant. Pure.
 
-A repository of GGUF files mostly holds one model in a dozen quantisations, each a file or a set of
+A repository of GGUF files mostly holds one model in a dozen quantizations, each a file or a set of
 shards. llama.cpp takes `namespace/name:Q4_K_M`, and without a tag a default of its own; here the
 one that is there is taken, and where there are several the user has to say which.
 """
@@ -14,7 +14,7 @@ from auditor.messages import listed, quoted
 ENDING = ".gguf"
 
 _SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf", re.ASCII | re.IGNORECASE | re.DOTALL)
-# Files that serve a model: the tower that sees, and what quantising was guided by.
+# Files that serve a model: the tower that sees, and what quantizing was guided by.
 _NO_MODELS = ("mmproj", "imatrix")
 
 Files = tuple[str, ...]  # one file, or the shards of one model, sorted

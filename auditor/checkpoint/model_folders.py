@@ -43,13 +43,13 @@ def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
     return found
 
 
-def twins_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
-    """The torch files of the folder that hold the same weights; () beside torch files."""
+def torch_copies_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
+    """The copy in torch files of the folder's safetensors; () where torch files are audited."""
     name = found.weights or found.index or ""
-    return torch_twins(names) if re.fullmatch(_SAFE, name) else ()
+    return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 
 
-def torch_twins(names: Iterable[str]) -> tuple[str, ...]:
+def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
     """The torch files of a folder that hold a whole model: the one, or else all its shards."""
     found = set(names)
     for one in _TORCH:
@@ -58,10 +58,10 @@ def torch_twins(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if re.fullmatch(_TORCH_SHARD, name)))
 
 
-def with_part_twins(selection: FileSelection, names: Iterable[str]) -> FileSelection:
+def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
     """The selection, whose parts are compared with the torch files in their folders."""
     inside = _by_folder(names)
-    parts = (_with_twins(part, inside[part.folder]) for part in selection.parts)
+    parts = (_with_torch_copies(part, inside[part.folder]) for part in selection.parts)
     return replace(selection, parts=tuple(parts))
 
 
@@ -97,14 +97,14 @@ def _with_settings(part: SelectedComponent, inside: set[str]) -> SelectedCompone
     return part._replace(selection=replace(part.selection, settings=name))
 
 
-def _with_twins(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
+def _with_torch_copies(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
     weights, index = (
         name and name.removeprefix(f"{part.folder}/")
         for name in (part.selection.weights, part.selection.index)
     )
     found = FoundWeights(weights=weights, index=index)
-    twins = tuple(f"{part.folder}/{name}" for name in twins_in(inside, found))
-    return part._replace(selection=replace(part.selection, twins=twins))
+    torch_copies = tuple(f"{part.folder}/{name}" for name in torch_copies_in(inside, found))
+    return part._replace(selection=replace(part.selection, torch_copies=torch_copies))
 
 
 def _by_folder(names: Iterable[str]) -> dict[str, set[str]]:

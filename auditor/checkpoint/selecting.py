@@ -1,4 +1,4 @@
-"""Which files of a listing are audited, and which weight files stand beside. Pure."""
+"""Which files of a listing are audited, and which weight files are other weights. Pure."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -6,7 +6,12 @@ from dataclasses import replace
 
 from auditor.checkpoint.filenames import FoundWeights, standard, variant_of, variants
 from auditor.checkpoint.gguf_sets import tagged, the_one
-from auditor.checkpoint.model_folders import components, models, twins_in, with_part_twins
+from auditor.checkpoint.model_folders import (
+    components,
+    models,
+    torch_copies_in,
+    with_part_torch_copies,
+)
 from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
@@ -169,17 +174,20 @@ def select_tagged(names: Collection[str], where: str, tag: str) -> FileSelection
     return FileSelection(config=config, shards=tagged(names, where, tag))
 
 
-def with_twins(names: Collection[str], where: str, choose: Chooser = select) -> FileSelection:
-    """What `choose` chooses; and where that is safetensors, the torch files that stand beside."""
-    return _twinned(choose(names, where), names)
+def with_torch_copies(
+    names: Collection[str], where: str, choose: Chooser = select
+) -> FileSelection:
+    """What `choose` chooses; and where that is safetensors, its copy in torch files."""
+    return _with_torch_copies(choose(names, where), names)
 
 
-def _twinned(selection: FileSelection, names: Collection[str]) -> FileSelection:
+def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> FileSelection:
     if isinstance(selection.otherwise, FileSelection):
-        selection = replace(selection, otherwise=_twinned(selection.otherwise, names))
+        selection = replace(selection, otherwise=_with_torch_copies(selection.otherwise, names))
     root = FoundWeights(weights=selection.weights, index=selection.index)
     inside = (name for name in names if "/" not in name)
-    return with_part_twins(replace(selection, twins=twins_in(inside, root)), names)
+    selection = replace(selection, torch_copies=torch_copies_in(inside, root))
+    return with_part_torch_copies(selection, names)
 
 
 def config_alone(names: Collection[str], where: str) -> FileSelection:
@@ -213,12 +221,12 @@ def is_readable(name: str) -> bool:
     return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
 
 
-def beside(snapshot: Snapshot) -> tuple[str, ...]:
+def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
     """The weight files of the repository that are no part of the audited set, sorted."""
     if snapshot.index is None and not snapshot.heads:
-        return ()  # a bare config: no set to stand beside
+        return ()  # a bare config: no set to differ from
     audited = {head.name for head in snapshot.heads} | set(snapshot.unopened)
-    audited |= {head.name for head in snapshot.twins}  # what is said of these is said elsewhere
+    audited |= {head.name for head in snapshot.torch_copies}  # which are compared, see torch_copies
     if snapshot.index is not None:
         audited.add(snapshot.index.name)
     names = (file.name for file in snapshot.files)

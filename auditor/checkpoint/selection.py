@@ -23,7 +23,7 @@ class FileSelection:
     # quantize_config.json. Where they give none, `otherwise` holds: what else is read, or why not.
     hints: tuple[str, ...] = ()
     otherwise: "FileSelection | SourceError | None" = None
-    twins: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
+    torch_copies: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
     manifest: str | None = None  # says which of the parts are read; None: all of them
     parts: tuple["SelectedComponent", ...] = ()  # models in folders of their own, sorted by folder
 

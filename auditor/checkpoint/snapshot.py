@@ -114,7 +114,7 @@ class Component:
     config: TextFile | None = None
     index: TextFile | None = None
     heads: tuple[WeightHeader, ...] = ()
-    twins: tuple[WeightHeader, ...] = ()
+    torch_copies: tuple[WeightHeader, ...] = ()
     unopened: tuple[str, ...] = ()
     settings: TextFile | None = None
 
@@ -133,7 +133,7 @@ class Snapshot:
     packing: TextFile | None = None  # says how the weights are packed: quantize_config.json
     settings: TextFile | None = None  # says how it is loaded: sentence_bert_config.json
     heads: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
-    twins: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights in another format
+    torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
     base: BaseModel | None = None  # of an adapter
     manifest: TextFile | None = None  # says which components there are, or should be

@@ -39,12 +39,12 @@ LENGTH = 8  # bytes of the length that a safetensors file begins with
 _GZIP = b"\x1f\x8b"
 _KEYS = "commit config files format heads index model origin partial unopened version"
 # Keys that are there where they say anything: older snapshots are without them.
-TWINS, BASE, MANIFEST, COMPONENTS = "twins", "base", "manifest", "components"
+TORCH_COPIES, BASE, MANIFEST, COMPONENTS = "torch_copies", "base", "manifest", "components"
 PACKING, SETTINGS = "packing", "settings"
-_OPTIONAL = (TWINS, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS)
+_OPTIONAL = (TORCH_COPIES, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS)
 _COMPONENT_KEYS = (
-    "config heads index name twins unopened",
-    "config heads index name settings twins unopened",
+    "config heads index name torch_copies unopened",
+    "config heads index name settings torch_copies unopened",
 )
 _BASE_KEYS = "commit config detail model origin reason"
 _TEXT_KEYS = ("name text", "base64 name")
@@ -123,7 +123,7 @@ def _snapshot(loaded: Loaded) -> Snapshot:
         config=_text_file(document["config"], "config"),
         index=_text_file(document["index"], "index"),
         heads=_heads(document["heads"]),
-        twins=_heads(document.get(TWINS, [])),
+        torch_copies=_heads(document.get(TORCH_COPIES, [])),
         base=_base(document[BASE]) if BASE in document else None,
         unopened=_names(document["unopened"]),
         packing=_text_file(document.get(PACKING), PACKING),
@@ -146,7 +146,7 @@ def _loaded_component(entry: object) -> Component:
         config=_text_file(fields["config"], "config"),
         index=_text_file(fields["index"], "index"),
         heads=_heads(fields["heads"]),
-        twins=_heads(fields["twins"]),
+        torch_copies=_heads(fields["torch_copies"]),
         unopened=_names(fields["unopened"]),
         settings=_text_file(fields.get(SETTINGS), SETTINGS),
     )

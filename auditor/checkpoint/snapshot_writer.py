@@ -14,7 +14,7 @@ from auditor.checkpoint.snapshot_reader import (
     MANIFEST,
     PACKING,
     SETTINGS,
-    TWINS,
+    TORCH_COPIES,
     VERSION,
 )
 from auditor.containers.partial_file import FilePart
@@ -49,7 +49,7 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
     Of a usual checkpoint: 15 us for a header of 22 kB, where the text and its digest take 50.
     """
     parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
-    if any(parts) or snapshot.twins or snapshot.components:
+    if any(parts) or snapshot.torch_copies or snapshot.components:
         return None
     if any(head.parts for head in snapshot.heads):
         return None
@@ -80,8 +80,8 @@ def _shared(snapshot: Snapshot) -> dict[str, object]:
         "unopened": list(snapshot.unopened),
         "partial": snapshot.partial,
     }
-    if snapshot.twins:
-        document[TWINS] = [_head(head) for head in snapshot.twins]
+    if snapshot.torch_copies:
+        document[TORCH_COPIES] = [_head(head) for head in snapshot.torch_copies]
     if snapshot.base:
         document[BASE] = {**vars(snapshot.base), "config": _text(snapshot.base.config)}
     if snapshot.packing:
@@ -103,7 +103,7 @@ def _component(component: Component) -> dict[str, object]:
         "config": _text(component.config),
         "index": _text(component.index),
         "heads": [_head(head) for head in component.heads],
-        "twins": [_head(head) for head in component.twins],
+        "torch_copies": [_head(head) for head in component.torch_copies],
         "unopened": list(component.unopened),
     }
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from auditor.checkpoint.filenames import variant_of
-from auditor.checkpoint.model_folders import torch_twins
+from auditor.checkpoint.model_folders import torch_model_files
 from auditor.checkpoint.selecting import is_readable
 
 _SPLIT = re.compile(r"(?P<stem>.+?)[-_](?P<number>\d+)-of-(?P<count>\w+)(?P<ending>(?:\.\w+)+)")
@@ -47,7 +47,7 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
     last = name.removeprefix(folder)
     stems = _stems(index, (shard.removeprefix(folder) for shard in shards))
     split = _SPLIT.fullmatch(last)
-    return bool(split and split["stem"] in stems) or last in torch_twins([last])
+    return bool(split and split["stem"] in stems) or last in torch_model_files([last])
 
 
 def _inside(index: str, names: Iterable[str]) -> tuple[str, list[str]]:
@@ -99,7 +99,7 @@ def _any(index: str, inside: Iterable[str], others: Sequence[str]) -> Sequence[s
     """The one model that there is, in the format of the index first."""
     safe = [name for name in others if name.endswith(_SAFETENSORS)]
     torch = [name for name in others if name.lower().endswith(_TORCH)]
-    usual = [name for name in torch_twins(inside) if name in torch]
+    usual = [name for name in torch_model_files(inside) if name in torch]
     ways = [_whole(safe) or _alone(safe), usual or _whole(torch) or _alone(torch)]
     if ".safetensors." not in index:
         ways.reverse()

@@ -21,13 +21,15 @@ from auditor.cli.console import (
     talk,
 )
 from auditor.cli.printing import (
-    FormatChoice,
     chosen_format,
+    known_format,
+    meanings,
     print_outcome,
     terminal_depth,
     write_reports,
 )
 from auditor.errors import Reason, UsageError
+from auditor.formats.registry import FORMATS, TERMINAL
 from auditor.reconciler.ignore import KINDS, Ignore
 from auditor.report import Report, Unaudited
 
@@ -47,11 +49,13 @@ def check(  # noqa: PLR0913 - one parameter for each option
         typer.Option("--as", metavar="CLASS", show_default=False, help="The class to audit for."),
     ] = None,
     form: Annotated[
-        FormatChoice | None,
+        str | None,
         typer.Option(
             "--format",
-            show_default="terminal",
-            help="What to print, or to write with -o. csv: three tables (modules on stdout).",
+            metavar=f"[{'|'.join(FORMATS)}]",
+            callback=known_format,
+            show_default=TERMINAL,
+            help=f"What to print, or to write with -o. {meanings()}",
         ),
     ] = None,
     output: Annotated[
@@ -89,9 +93,12 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Hold the closed form to transformers as well; needs hf-audit\\[oracle].",
         ),
     ] = False,
-    twins: Annotated[
+    torch_copies: Annotated[
         bool,
-        typer.Option("--twins", help="Compare torch files that stand beside safetensors, too."),
+        typer.Option(
+            "--torch-copies",
+            help="On the Hub, too, compare safetensors with their copy in torch files.",
+        ),
     ] = False,
     variant: Annotated[
         str | None,
@@ -114,8 +121,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
             require_oracle()
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
-        rows = depth if chosen is not FormatChoice.TERMINAL else terminal_depth(depth)
-        if not quiet and FormatChoice.TERMINAL in {chosen, output and FormatChoice.TERMINAL}:
+        rows = depth if chosen != TERMINAL else terminal_depth(depth)
+        if not quiet and (chosen == TERMINAL or output is not None):
             _import_meanwhile("auditor.formats.terminal")
         tell = talk(quiet=quiet)
         outcomes: list[Report | Unaudited] = []
@@ -129,14 +136,14 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     depth=rows,
                     ignore=ignored,
                     oracle=oracle,
-                    twins=twins,
+                    torch_copies=torch_copies,
                     variant=variant,
                     say=tell,
                 )
             except UsageError as error:
                 outcome = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
-            form_now = chosen if output is None else FormatChoice.TERMINAL
-            hushed = quiet and form_now is FormatChoice.TERMINAL
+            form_now = chosen if output is None else TERMINAL
+            hushed = quiet and form_now == TERMINAL
             outcomes.append(print_outcome(outcome, form_now, depth, quiet=hushed))
         if not outcomes:
             raise UsageError("there is no model on standard input")

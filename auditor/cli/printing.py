@@ -2,46 +2,45 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
+
+import typer
 
 from auditor.audit.guard import outcome_of
 from auditor.cli.console import say, terminal, write
 from auditor.errors import Reason, UsageError
-from auditor.formats import FORMATS, View
 from auditor.formats.printable import printable
+from auditor.formats.registry import FORMATS, TERMINAL, by_ending
+from auditor.formats.view import View
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 
 _TABLE_DEPTH = 2
 
 
-class FormatChoice(StrEnum):
-    """What a report becomes."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
-    CSV = "csv"
-
-
-_BY_ENDING = {
-    ".json": FormatChoice.JSON,
-    ".jsonl": FormatChoice.JSON,
-    ".txt": FormatChoice.TERMINAL,
-}
+def known_format(form: str | None) -> str | None:
+    """The name as it is; raises typer.BadParameter if no format has it."""
+    if form is None or form in FORMATS:
+        return form
+    raise typer.BadParameter(f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}.")
 
 
-def chosen_format(form: FormatChoice | None, output: Path | None) -> FormatChoice:
+def meanings() -> str:
+    """What each format is, for the help text."""
+    return "; ".join(f"{name}: {form.meaning}" for name, form in FORMATS.items()) + "."
+
+
+def chosen_format(form: str | None, output: Path | None) -> str:
+    """What is asked for by name, by the ending of the file, or by neither."""
     if form is not None:
         return form
     if output is None:
-        return FormatChoice.TERMINAL
-    if output.suffix in _BY_ENDING:
-        return _BY_ENDING[output.suffix]
-    raise UsageError(
-        f"-o {quoted(str(output))}: say --format, or end the name in {', '.join(_BY_ENDING)}"
-    )
+        return TERMINAL
+    if found := by_ending(output.suffix):
+        return found
+    endings = ", ".join(ending for each in FORMATS.values() for ending in each.endings)
+    raise UsageError(f"-o {quoted(str(output))}: say --format, or end the name in {endings}")
 
 
 def terminal_depth(depth: int | None) -> int:
@@ -49,12 +48,12 @@ def terminal_depth(depth: int | None) -> int:
 
 
 def print_outcome(
-    outcome: Report | Unaudited, form: FormatChoice, depth: int | None, *, quiet: bool
+    outcome: Report | Unaudited, form: str, depth: int | None, *, quiet: bool
 ) -> Report | Unaudited:
     """A report to stdout, or one line to stderr if there is no report; what was printed."""
     said = (outcome.observed, outcome.expected, outcome.findings)
     known = isinstance(outcome, Report) or any(said)
-    if not quiet and (known or form is not FormatChoice.TERMINAL):
+    if not quiet and (known or form != TERMINAL):
         outcome, text = outcome_of(
             lambda: (outcome, _text(outcome, form, depth)),
             lambda detail: _crashed_text(outcome, detail, form, depth),
@@ -66,16 +65,16 @@ def print_outcome(
     return outcome
 
 
-def _text(outcome: Report | Unaudited, form: FormatChoice, depth: int | None) -> str:
+def _text(outcome: Report | Unaudited, form: str, depth: int | None) -> str:
     texts = rendered([outcome], form, depth)
     return texts.get("modules.csv") or next(iter(texts.values()))
 
 
 def _crashed_text(
-    outcome: Report | Unaudited, detail: str, form: FormatChoice, depth: int | None
+    outcome: Report | Unaudited, detail: str, form: str, depth: int | None
 ) -> tuple[Unaudited, str]:
     crashed = _crashed(outcome, detail)
-    if form is FormatChoice.TERMINAL:
+    if form == TERMINAL:
         return crashed, ""
     return crashed, outcome_of(lambda: _text(crashed, form, depth), lambda _: "")
 
@@ -94,15 +93,15 @@ def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
 
 
 def rendered(
-    outcomes: Sequence[Report | Unaudited], form: FormatChoice, depth: int | None
+    outcomes: Sequence[Report | Unaudited], form: str, depth: int | None
 ) -> Mapping[str, str]:
     width, color = terminal()
     view = View(depth=terminal_depth(depth), width=width, color=color)
-    return FORMATS[form.value](outcomes, view)
+    return FORMATS[form](outcomes, view)
 
 
 def write_reports(
-    outcomes: Sequence[Report | Unaudited], form: FormatChoice, output: Path, depth: int | None
+    outcomes: Sequence[Report | Unaudited], form: str, output: Path, depth: int | None
 ) -> Sequence[Report | Unaudited]:
     """The reports in files; what was written, where one of them could not be rendered."""
     outcomes, texts = outcome_of(
@@ -115,7 +114,7 @@ def write_reports(
 
 
 def _without_crashes(
-    outcomes: Sequence[Report | Unaudited], form: FormatChoice, depth: int | None
+    outcomes: Sequence[Report | Unaudited], form: str, depth: int | None
 ) -> tuple[Sequence[Report | Unaudited], Mapping[str, str]]:
     sound: list[Report | Unaudited] = []
     for outcome in outcomes:
@@ -126,8 +125,6 @@ def _without_crashes(
     return sound, rendered(sound, form, depth)
 
 
-def _if_rendered(
-    outcome: Report | Unaudited, form: FormatChoice, depth: int | None
-) -> Report | Unaudited:
+def _if_rendered(outcome: Report | Unaudited, form: str, depth: int | None) -> Report | Unaudited:
     rendered([outcome], form, depth)
     return outcome

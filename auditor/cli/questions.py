@@ -26,11 +26,12 @@ from auditor.cli.console import (
     terminal,
     write,
 )
-from auditor.cli.printing import FormatChoice, print_outcome
+from auditor.cli.printing import print_outcome
 from auditor.downloader import fetch
 from auditor.downloader.reference_configs import NAMES as PAPERS
 from auditor.errors import SourceError, UsageError
 from auditor.formats.printable import printable
+from auditor.formats.registry import TERMINAL
 from auditor.messages import quoted
 from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
@@ -90,9 +91,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     with guarded():
         outcome = explained(model, target=target, source=source.value, token=token, say=tell)
         if outcome.expected is None:
-            print_outcome(
-                outcome, FormatChoice.TERMINAL, depth, quiet=isinstance(outcome, Unaudited)
-            )
+            print_outcome(outcome, TERMINAL, depth, quiet=isinstance(outcome, Unaudited))
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):

@@ -41,7 +41,7 @@ class ReadFiles:
     config: TextFile | None
     index: TextFile | None = None
     heads: tuple[WeightHeader, ...] = ()
-    twins: tuple[WeightHeader, ...] = ()
+    torch_copies: tuple[WeightHeader, ...] = ()
     unopened: tuple[str, ...] = ()
     packing: TextFile | None = None
     settings: TextFile | None = None
@@ -115,7 +115,7 @@ class _Begun:
     index: Future[TextFile | None]
     settings: Future[TextFile | None]
     heads: tuple[Future[WeightHeader], ...]
-    twins: tuple[Future[WeightHeader | None], ...]
+    torch_copies: tuple[Future[WeightHeader | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
     # Files of which nothing but their names in the index can tell that they are the model's.
     doubtful: tuple[Future[WeightHeader], ...] = ()
@@ -129,10 +129,12 @@ class _Begun:
 def _begin(
     reads: Executor, reader: FileReader, listing: dict[str, RepoFile], selection: FileSelection
 ) -> _Begun:
-    """Config, index, weight files and twins: whichever are selected, all at once."""
+    """Config, index, weight files, copies in torch files: whichever are selected, all at once."""
     weights = () if selection.weights is None else (selection.weights,)
     return _Begun(
-        twins=tuple(reads.submit(_twin, reader, listing[name]) for name in selection.twins),
+        torch_copies=tuple(
+            reads.submit(_torch_copy, reader, listing[name]) for name in selection.torch_copies
+        ),
         config=reads.submit(_text, reader, listing, selection.config, MAX_CONFIG),
         index=reads.submit(_text, reader, listing, selection.index, MAX_INDEX),
         settings=reads.submit(_text, reader, listing, selection.settings, MAX_CONFIG),
@@ -190,7 +192,7 @@ def _as_configured(
         begun,
         index=reads.submit(_text, reader, listing, found.index, MAX_INDEX),
         heads=tuple(reads.submit(_head, reader, listing[name]) for name in weights),
-        twins=(),
+        torch_copies=(),
     )
 
 
@@ -228,14 +230,16 @@ def _contents(begun: _Begun) -> dict[str, Any]:
     index = begun.index.result()
     strange = [future for future in begun.doubtful if not _shares(future.result(), index)]
     heads = [future.result() for future in begun.heads if future not in strange]
-    twins = (future.result() for future in begun.twins)
+    torch_copies = (future.result() for future in begun.torch_copies)
     read = {head.name for head in heads}
     return {
         "config": begun.config.result(),
         "index": index,
         "settings": begun.settings.result(),
         "heads": tuple(sorted(heads, key=lambda head: head.name)),
-        "twins": tuple(head for head in twins if head is not None and head.name not in read),
+        "torch_copies": tuple(
+            head for head in torch_copies if head is not None and head.name not in read
+        ),
         "unopened": begun.absent,
     }
 
@@ -272,7 +276,7 @@ def _head(reader: FileReader, file: RepoFile, first: int = FIRST_READ) -> Weight
     return head
 
 
-def _twin(reader: FileReader, file: RepoFile) -> WeightHeader | None:
+def _torch_copy(reader: FileReader, file: RepoFile) -> WeightHeader | None:
     """The head of a file that is not audited; None where it cannot be had, which is no matter."""
     try:
         return _head(reader, file)

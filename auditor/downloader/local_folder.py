@@ -18,7 +18,7 @@ from auditor.checkpoint.selecting import (
     WEIGHTS,
     is_weights,
     select,
-    with_twins,
+    with_torch_copies,
 )
 from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
@@ -63,7 +63,7 @@ def _is_folder(path: Path) -> bool:
 def _folder(folder: Path, choose: Chooser) -> Snapshot:
     files = _listing(folder)
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
-    chosen = with_twins(names, where, choose)  # on a disk they cost next to nothing
+    chosen = with_torch_copies(names, where, choose)  # on a disk they cost next to nothing
     contents = assemble(_Files(folder), files, chosen)
     unopened = (one.unopened for one in contents.components)
     for name in chain(contents.unopened, *unopened):

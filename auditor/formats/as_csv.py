@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from auditor.formats.printable import printable
+from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
 from auditor.report import Report, Unaudited
@@ -19,7 +20,7 @@ _Cell = str | int | float | None
 MODELS = (
     "requested",
     "model",
-    "commit",
+    "commit_sha",
     "source",
     "target",
     "model_type",
@@ -42,14 +43,14 @@ MODELS = (
     "requests",
     "fetched_bytes",
     "trainable",
-    "from",
+    "expected_by",
     "formula",
     "origin",
     "component",
 )
 MODULES = (
     "model",
-    "commit",
+    "commit_sha",
     "prefix",
     "depth",
     "tensors",
@@ -66,7 +67,7 @@ MODULES = (
 )
 FINDINGS = (
     "model",
-    "commit",
+    "commit_sha",
     "kind",
     "severity",
     "count",
@@ -84,7 +85,7 @@ FINDINGS = (
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def files(outcomes: Sequence[Report | Unaudited]) -> dict[str, str]:
+def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> dict[str, str]:
     """The three tables by file name; to be written as UTF-8, without translating line ends.
 
     After the rows of a repository of several models come those of each, which add up to them.
@@ -121,7 +122,7 @@ def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
     return {
         "requested": outcome.requested,
         "model": outcome.model,
-        "commit": outcome.commit,
+        "commit_sha": outcome.commit,
         "source": outcome.source,
         "target": outcome.target,
         "model_type": outcome.model_type,
@@ -144,7 +145,7 @@ def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
         "requests": outcome.fetched.requests,
         "fetched_bytes": outcome.fetched.bytes,
         "trainable": observed.trainable if observed else None,
-        "from": expected.origin if expected else None,
+        "expected_by": expected.by if expected else None,
         "formula": expected.formula if expected else None,
         "origin": outcome.origin,
         "component": outcome.component,
@@ -155,7 +156,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
     for row in outcome.modules:
         yield {
             "model": outcome.model,
-            "commit": outcome.commit,
+            "commit_sha": outcome.commit,
             "prefix": row.prefix,
             "depth": row.depth,
             "tensors": row.tensors,
@@ -177,7 +178,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
     for at, finding in enumerate((*outcome.findings, *outcome.ignored)):
         yield {
             "model": outcome.model,
-            "commit": outcome.commit,
+            "commit_sha": outcome.commit,
             "kind": finding.kind,
             "severity": finding.severity,
             "count": count_of(finding),

@@ -17,7 +17,7 @@ _UNKNOWN = "-"
 _FIGURES = ("tensors", "parameters", "share", "expected", "difference")
 _STYLES = {
     "missing": "bold red",
-    "mis-shaped": "bold red",
+    "mismatched": "bold red",
     "unreadable": "bold red",
     "unexpected": "yellow",
     "duplicate": "yellow",

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -13,6 +13,7 @@ from auditor.formats.component_table import component_table
 from auditor.formats.module_table import expected_table, lines, stored_table
 from auditor.formats.printable import printable
 from auditor.formats.shortened import cut
+from auditor.formats.view import View
 from auditor.reconciler.findings import (
     BadConfig,
     BadHeader,
@@ -39,6 +40,15 @@ _MAX_TEXT = 1000  # characters of a sentence or a formula: more is a stranger's 
 _WIDEST = 10_000  # no limit: a table may be wider than asked, never cut in its figures
 _SEVERITIES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
 _VERDICTS = {"clean": "bold green", "findings": "bold red", "unaudited": "bold yellow"}
+
+
+def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
+    """One text of all outcomes."""
+    texts = (
+        render(outcome, depth=view.depth, width=view.width, color=view.color, verbose=view.verbose)
+        for outcome in outcomes
+    )
+    return {"report.txt": "\n".join(texts)}
 
 
 def render(
@@ -157,9 +167,9 @@ def _stored(observed: Observed) -> str:
 
 def _expected(expected: Expected) -> str:
     tensors = _counted(expected.tensors, "tensor")
-    origin = expected.origin.replace("-", " ")
+    by = expected.by.replace("-", " ")
     library = f" ({expected.library})" if expected.library else ""
-    return f"{_counted(expected.parameters, 'parameter')} in {tensors}, by the {origin}{library}"
+    return f"{_counted(expected.parameters, 'parameter')} in {tensors}, by the {by}{library}"
 
 
 def _modules(
@@ -174,7 +184,7 @@ def _modules(
 
 def _facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
     expected, observed = outcome.expected, outcome.observed
-    if expected and expected.origin != "oracle":  # whose formula is the total once more
+    if expected and expected.by != "oracle":  # whose formula is the total once more
         yield "formula", expected.formula
     if expected and expected.legend:
         letters = (

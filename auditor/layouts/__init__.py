@@ -146,9 +146,11 @@ def _undone(layout: Layout, declared: Declared | None) -> Unpacked:
 
 def _contradiction(found: Layout, declared: Declared | None, unpacked: Unpacked) -> PackingFault:
     if declared is None:
-        says = "the config declares no quantisation"
+        says = "the config declares no quantization"
     else:
         says = f"{declared.where} declares {declared.method}"
     packed = tuple(piece.stored for piece in unpacked.pieces)
-    tensors = packed or tuple(chain.from_iterable(note.tensors for note in unpacked.bookkeeping))
+    tensors = packed or tuple(
+        chain.from_iterable(note.tensors for note in unpacked.quantization_data)
+    )
     return PackingFault(tensors, f"packed as {found.name}, but {says}")

@@ -1,4 +1,4 @@
-"""Scales beside a quantised weight: the shape that they need, and the one that they have.
+"""Scales beside a quantized weight: the shape that they need, and the one that they have.
 
 A scale serves a piece of a weight (..., out, in): the whole of it, an output, a group of g inputs
 of an output, or a block of b x c. Their grid is the weight's shape divided by that piece and

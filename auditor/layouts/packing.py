@@ -1,4 +1,4 @@
-"""What a packed layout makes of stored tensors: pieces of the model, bookkeeping, and faults.
+"""What a packed layout makes of stored tensors: pieces of the model, quantization data, and faults.
 
 A layout is a pure function `unpack(stored, declared, implied) -> Unpacked`. It looks at names,
 dtypes and shapes, never at values. What it does not mention is plain: one stored tensor is one
@@ -72,7 +72,7 @@ UNPACKED = frozenset({"F64", "F32", "BF16", "F16", ""})
 
 @dataclass(frozen=True, kw_only=True)
 class Unpacked:
-    """Each stored tensor is in pieces, in bookkeeping, or in neither: then it is plain.
+    """Each stored tensor is in pieces, in quantization_data, or in neither: then it is plain.
 
     Faults may be about any of them. A stored tensor that cannot be unpacked at all is left plain
     and has a fault.
@@ -80,7 +80,7 @@ class Unpacked:
 
     layout: str  # in one line, for people: "gptq, 4 bits, groups of 128, act-order"
     pieces: tuple[LogicalTensor, ...] = ()
-    bookkeeping: tuple[Notes, ...] = ()
+    quantization_data: tuple[Notes, ...] = ()
     faults: tuple[PackingFault, ...] = ()
 
 
@@ -132,7 +132,7 @@ class Layout:
 class Behind(NamedTuple):
     """What a name stands for whose tensor cannot be seen."""
 
-    pieces: tuple[str, ...]  # tensors of the model; () of bookkeeping
+    pieces: tuple[str, ...]  # tensors of the model; () of quantization data
     packed: bool  # or served: its bytes are not those of its pieces
 
 
@@ -165,12 +165,12 @@ def apart(unpacked: Unpacked, unread: Collection[StoredTensor], *, blind: bool =
         else:
             pieces.append(piece)
     notes: list[Notes] = []
-    for one in unpacked.bookkeeping:
+    for one in unpacked.quantization_data:
         serving = [tensor.name for tensor in one.tensors if _place(tensor) in hidden]
         behind.update(dict.fromkeys(serving, Behind((), packed=True)))
         own = tuple(tensor for tensor in one.tensors if _place(tensor) not in hidden)
         notes += [one._replace(tensors=own)] if own else []
-    read = replace(unpacked, pieces=tuple(pieces), bookkeeping=tuple(notes))
+    read = replace(unpacked, pieces=tuple(pieces), quantization_data=tuple(notes))
     return Apart(read, MappingProxyType(behind))
 
 
@@ -229,6 +229,6 @@ class PackingLedger:
         return Unpacked(
             layout=layout,
             pieces=tuple(self.pieces),
-            bookkeeping=tuple(notes),
+            quantization_data=tuple(notes),
             faults=tuple(faults),
         )

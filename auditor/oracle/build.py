@@ -84,7 +84,7 @@ def expectation(  # noqa: PLR0913 - the parts of an answer, and whose it is
         target=target,
         model_type=model_type,
         prefix=prefix,
-        origin="oracle",
+        by="oracle",
         library=library,
         tensors=tensors,
         parameters=counts[""],

@@ -1,5 +1,8 @@
 """The closed set of findings. One class a kind, because each carries different evidence.
 
+The first line of its docstring says what the kind means, the paragraph `To do:` what to do about
+it: README's table and the rules in SARIF are printed from them.
+
 Every finding has `names` (sorted), `parameters` (how many learned numbers it is about),
 `explains` (its signed share of parameters stored minus parameters expected) and a `reason`.
 The `explains` of all findings of a report add up to its difference: law 3.
@@ -161,22 +164,37 @@ class _OfFile:
 
 
 class Missing(_OfExpected):
-    """The class the checkpoint declares needs it; it is not stored."""
+    """The declared class needs the tensor, and no file stores it.
+
+    To do: Upload the weights again, or declare in `architectures` the class that was saved: loading
+    would start the tensor from random values.
+    """
 
     kind: ClassVar = "missing"
     severity: ClassVar = Severity.ERROR
 
 
 class NewlyInitialized(_OfExpected):
-    """The target class uses it, the declared class does not: loading initialises it afresh."""
+    """The target class has the tensor and the checkpoint does not: loading initializes it.
 
-    kind: ClassVar = "new"
+    The declared class, or the repository's own loader, does without it.
+
+    To do: Fine-tune the model before you use what the tensor computes: its values are random.
+    """
+
+    kind: ClassVar = "newly-initialized"
     severity: ClassVar = Severity.INFO
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unexpected(_OfStored):
-    """Stored; no class of the family uses it. Of more than MOST_NAMED the first are named."""
+    """A tensor is stored that no class of the model's family uses.
+
+    Of more than MOST_NAMED the first are named.
+
+    To do: Remove it before you publish, or correct `architectures` and the config if the model
+    needs it: loading leaves it out.
+    """
 
     more: int = 0  # tensors that are not named
     more_parameters: int = 0  # theirs
@@ -195,7 +213,10 @@ class Unexpected(_OfStored):
 
 @dataclass(frozen=True, kw_only=True)
 class Unused(_OfStored):
-    """Stored; the target class does not use it, but a sibling class of the same family does."""
+    """The target class does not use the tensor, and another class of its family does.
+
+    To do: Nothing; load the class that the finding names if you need the tensor.
+    """
 
     used_by: tuple[str, ...]
     copies: bool = False  # tied for the sibling: its parameters count elsewhere
@@ -213,29 +234,43 @@ class Unused(_OfStored):
 
 
 class StoredBuffer(_Uncounted):
-    """Stored, not learned: position_ids, inv_freq, attention masks."""
+    """A tensor is stored that is not learned: position_ids, inv_freq, an attention mask.
+
+    To do: Nothing; it is not counted as parameters.
+    """
 
     kind: ClassVar = "buffer"
     severity: ClassVar = Severity.INFO
 
 
 class QuantizationData(_Uncounted):
-    """What a quantised layout stores beside the packed weight."""
+    """A quantized weight needs the tensor to be unpacked: scales, zero points, g_idx, absmax.
 
-    kind: ClassVar = "bookkeeping"
+    To do: Nothing; it is not counted as parameters.
+    """
+
+    kind: ClassVar = "quantization-data"
     severity: ClassVar = Severity.INFO
 
 
 class BadQuantization(_Uncounted):
-    """Packed tensors contradict their layout, the config or the architecture."""
+    """Packed tensors contradict their layout, the quantization config or the architecture.
 
-    kind: ClassVar = "bad-layout"
+    To do: Correct the bits, the group size or the list of modules in `quantization_config`, or
+    quantize the model again.
+    """
+
+    kind: ClassVar = "bad-quantization"
     severity: ClassVar = Severity.ERROR
 
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicate(_Uncounted):
-    """A second copy of a parameter: under another name, or in another shard."""
+    """A parameter is stored twice: under two names, or in two shards.
+
+    To do: Save the model again with `save_pretrained`, which stores it once; until then, check that
+    both copies have the same values.
+    """
 
     of: tuple[str, ...]  # the name of the copy that counts, one for each tensor
 
@@ -245,7 +280,10 @@ class Duplicate(_Uncounted):
 
 @dataclass(frozen=True, kw_only=True)
 class WrongDtype(_Uncounted):
-    """Stored in another dtype than the config declares."""
+    """A tensor is stored in another dtype than the config declares.
+
+    To do: Set `dtype` in the config to what is stored, or save the weights in the declared dtype.
+    """
 
     declared: str  # of the safetensors format
 
@@ -254,9 +292,13 @@ class WrongDtype(_Uncounted):
 
 
 class Mismatched(_OfPairs):
-    """Stored under the right name with the wrong shape."""
+    """A tensor is stored under the right name, with another shape than the config implies.
 
-    kind: ClassVar = "mis-shaped"
+    To do: Correct the size in the config (`vocab_size` after new tokens, for example), or save
+    config and weights again together.
+    """
+
+    kind: ClassVar = "mismatched"
     severity: ClassVar = Severity.ERROR
 
     @property
@@ -266,7 +308,11 @@ class Mismatched(_OfPairs):
 
 
 class Renamed(_OfPairs):
-    """Stored under an older or a prefixed name, which loading translates."""
+    """A tensor is stored under an older or a prefixed name, which loading translates.
+
+    To do: Nothing for transformers; other software may need the names that `save_pretrained` writes
+    today.
+    """
 
     kind: ClassVar = "renamed"
     severity: ClassVar = Severity.INFO
@@ -274,7 +320,10 @@ class Renamed(_OfPairs):
 
 @dataclass(frozen=True, kw_only=True)
 class TiedWeight(_OfExpected):
-    """Not stored as numbers of its own, and rightly so: it shares the values of another tensor."""
+    """A tensor is not stored, and need not be: it shares the values of another one.
+
+    To do: Nothing; its parameters are counted once.
+    """
 
     to: tuple[str, ...]  # the stored tensor whose values it shares, one for each tensor
 
@@ -292,12 +341,15 @@ class TiedWeight(_OfExpected):
 
 @dataclass(frozen=True, kw_only=True)
 class OtherWeights:
-    """A weight file that does not belong to the audited set."""
+    """A weight file is not part of what was audited: a variant, another framework, another folder.
+
+    To do: Nothing; audit it by its own path or with `--variant` if you load it.
+    """
 
     files: tuple[str, ...]
     reason: str
 
-    kind: ClassVar = "beside"
+    kind: ClassVar = "other-weights"
     severity: ClassVar = Severity.INFO
 
     @property
@@ -324,13 +376,16 @@ class DisputedTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class FormulaDisputed:
-    """The closed form and the oracle differ: one of the two is wrong, whatever is stored."""
+    """Our closed form and transformers do not expect the same tensors: one of the two is wrong.
+
+    To do: Report it to this project with the model's name; the checkpoint itself may be sound.
+    """
 
     target: str  # the class, which stands for the tensors where the total alone is in dispute
     disputes: tuple[DisputedTensor, ...]
     reason: str
 
-    kind: ClassVar = "disputed"
+    kind: ClassVar = "formula-disputed"
     severity: ClassVar = Severity.WARNING
 
     @property
@@ -353,28 +408,40 @@ def _larger(dispute: DisputedTensor) -> int:
 
 
 class BadHeader(_OfFile):
-    """A weight file's header cannot be read, or breaks the format."""
+    """The header of a weight file cannot be read, or breaks the format.
+
+    To do: Upload the file again; if it is a Git LFS pointer, push the file that it stands for.
+    """
 
     kind: ClassVar = "bad-header"
     severity: ClassVar = Severity.ERROR
 
 
 class BadIndex(_OfFile):
-    """The index is broken, or says what the files do not bear out."""
+    """The index of the shards cannot be read, or contradicts the files.
+
+    To do: Upload the shards that it names, or save the model again, with a new index.
+    """
 
     kind: ClassVar = "bad-index"
     severity: ClassVar = Severity.ERROR
 
 
 class BadSize(_OfFile):
-    """A file is shorter or longer than its header declares."""
+    """A file is shorter or longer than its header declares.
+
+    To do: Upload the file again: a shorter one was cut off on its way.
+    """
 
     kind: ClassVar = "bad-size"
     severity: ClassVar = Severity.ERROR
 
 
 class WrongTotal(_OfFile):
-    """The index states another number of parameters than there are; no loader reads it."""
+    """The index states another number of parameters than there are; no loader reads it.
+
+    To do: Correct `total_parameters` in the metadata of the index, or remove it.
+    """
 
     kind: ClassVar = "wrong-total"
     severity: ClassVar = Severity.WARNING
@@ -382,7 +449,10 @@ class WrongTotal(_OfFile):
 
 @dataclass(frozen=True, kw_only=True)
 class Unsafe(_OfFile):
-    """Loading the file would import or call what no state dict needs. Nothing of it was run."""
+    """Loading the file would import or call what no state dict needs; nothing of it was run.
+
+    To do: Do not load the file; ask for the weights as safetensors, or publish them so.
+    """
 
     imports: tuple[str, ...]  # one line for each name, in file order: "posix.system('id')"
 
@@ -391,21 +461,28 @@ class Unsafe(_OfFile):
 
 
 class CopyDiffers(_OfFile):
-    """The same weights once more in another format, and they are not the same."""
+    """The copy of the weights in torch files is not the same, or cannot be compared.
 
-    kind: ClassVar = "twin"
+    To do: Delete the torch files, or convert them again: which weights a user gets depends on what
+    loads them.
+    """
+
+    kind: ClassVar = "copy-differs"
     severity: ClassVar = Severity.WARNING
 
 
 @dataclass(frozen=True, kw_only=True)
 class MissingComponent:
-    """A component that the repository declares is not there, or is without weights."""
+    """A component that the repository declares is not there, or has no weights.
+
+    To do: Upload its folder, or remove it from the file that declares it.
+    """
 
     file: str  # that declares it
     folders: tuple[str, ...]
     reason: str
 
-    kind: ClassVar = "absent"
+    kind: ClassVar = "missing-component"
     severity: ClassVar = Severity.ERROR
 
     @property
@@ -422,7 +499,11 @@ class MissingComponent:
 
 
 class BadConfig(_OfFile):
-    """config.json is broken, or holds what no model can be built from."""
+    """A config cannot be read, or no model can be built from it.
+
+    To do: Correct the key that the finding names, and check that `AutoConfig.from_pretrained` takes
+    it.
+    """
 
     kind: ClassVar = "bad-config"
     severity: ClassVar = Severity.ERROR

@@ -118,7 +118,7 @@ def holdings(
     )
 
 
-_UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.BOOKKEEPING})
+_UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.QUANTIZATION_DATA})
 
 
 class _Sums:
@@ -197,7 +197,7 @@ def _named(reconciled: Reconciled) -> Iterator[tuple[str, Headless]]:
             name = item.tensor.name
             yield name, Headless(item.implied, item.fate, name in packed)
     for tensor, _, fate in reconciled.counted:
-        if tensor.span is None and fate == Fate.BOOKKEEPING:
+        if tensor.span is None and fate == Fate.QUANTIZATION_DATA:
             yield tensor.name, Headless(None, fate, packed=True)
 
 

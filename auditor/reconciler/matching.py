@@ -23,7 +23,7 @@ class Step(StrEnum):
     OLDER = "the name is another version's for this model type, and loading translates it"
     STRIPPED = "the base-model prefix is removed on loading"
     ADDED = "the base-model prefix is added on loading"
-    TWIN = "stored under the name of a tensor that is tied to it"
+    TIED = "stored under the name of a tensor that is tied to it"
 
 
 # What a rule of all classes does, by what it puts in.

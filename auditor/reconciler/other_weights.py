@@ -1,4 +1,4 @@
-"""What stands beside the audited set, said by kind: variants, other frameworks, older formats.
+"""Weights that are no part of the audited set, by kind: variants, other frameworks, older formats.
 
 All of it is told by names alone: such a file is not opened, and counts for nothing.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.filenames import variant_of
-from auditor.checkpoint.selecting import beside
+from auditor.checkpoint.selecting import other_weight_files
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.reconciler.findings import OtherWeights
 
@@ -32,13 +32,13 @@ _INDEX = "an index of other weights than the audited ones"
 _ORIGINAL = "the original format, of which the audited files were made"
 
 
-def besides(snapshot: Snapshot) -> Iterator[OtherWeights]:
+def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights]:
     """One finding for each kind of what is no part of the audited set."""
     audited = [head.name for head in snapshot.heads]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
     lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.heads)
-    return by_kind(beside(snapshot), first[: first.rfind("/") + 1], lacking=lacking)
+    return by_kind(other_weight_files(snapshot), first[: first.rfind("/") + 1], lacking=lacking)
 
 
 def by_kind(

@@ -41,13 +41,13 @@ def left_plain(tensors: Iterable[StoredTensor], unpacked: Unpacked) -> Iterable[
     if unpacked is PLAIN:
         return tensors
     taken = set(_holders(unpacked))
-    for notes in unpacked.bookkeeping:
+    for notes in unpacked.quantization_data:
         taken.update((tensor.name, tensor.file) for tensor in notes.tensors)
     return [tensor for tensor in tensors if (tensor.name, tensor.file) not in taken]
 
 
 def as_stored(counted: Iterable[_Item], unpacked: Unpacked) -> tuple[_Item, ...]:
-    """Each stored tensor once, with the parameters of all its pieces; bookkeeping holds none."""
+    """Each stored tensor once, with the parameters of its pieces; quantization data has none."""
     if unpacked is PLAIN:
         return tuple(counted)
     raw = _holders(unpacked)
@@ -60,14 +60,16 @@ def as_stored(counted: Iterable[_Item], unpacked: Unpacked) -> tuple[_Item, ...]
             sums[key] = Counted(raw[key], before + parameters, fates | fate)
         else:
             plain.append((tensor, parameters, fate))
-    fate = Fate.BOOKKEEPING.value
-    notes = (Counted(tensor, 0, fate) for one in unpacked.bookkeeping for tensor in one.tensors)
+    fate = Fate.QUANTIZATION_DATA.value
+    notes = (
+        Counted(tensor, 0, fate) for one in unpacked.quantization_data for tensor in one.tensors
+    )
     return (*plain, *sums.values(), *notes)
 
 
 def findings(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]:
     """What serves the packed tensors, and what contradicts them."""
-    for notes in unpacked.bookkeeping:
+    for notes in unpacked.quantization_data:
         yield QuantizationData(tensors=by_name(notes.tensors), reason=notes.reason)
     for fault in unpacked.faults:
         yield BadQuantization(tensors=by_name(fault.tensors), reason=fault.reason)

@@ -51,7 +51,7 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
     try:
         load = (
             whole_load(expectation, stored)
-            if expectation.origin == "oracle" and len(stored) <= _MOST_LOADED
+            if expectation.by == "oracle" and len(stored) <= _MOST_LOADED
             else touched(expectation, stored, plain)
         )
         return Predicted(report(load))
@@ -82,7 +82,7 @@ def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
     """
     ties = Fate.TIED.value
     return (
-        expectation.origin == "closed-form"
+        expectation.by == "closed-form"
         and not expectation.loading.taken
         and not reconciled.strangers
         and not reconciled.copies

@@ -126,7 +126,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     findings = (
         *hidden,
         *_missing(absent, family.spares),
-        *_mis_shaped(answered),
+        *_mismatched(answered),
         *duplicates(copied),
         *_renamed(answered),
         *_tied(absent),
@@ -192,8 +192,8 @@ def _settle_ties(hits: tuple[Hit, ...], plain: Mapping[str, StoredTensor]) -> _T
         if source in answered or source in plain:
             copies.append(hit)
         else:
-            twin = hit.expected._replace(name=source, role=Role.PARAMETER, tied_to=None)
-            answered[source] = Hit(hit.stored, twin, (*hit.steps, Step.TWIN))
+            source_tensor = hit.expected._replace(name=source, role=Role.PARAMETER, tied_to=None)
+            answered[source] = Hit(hit.stored, source_tensor, (*hit.steps, Step.TIED))
     return _Ties(tuple(answered.values()), tuple(copies))
 
 
@@ -224,7 +224,7 @@ def _judge_absent(
             fate = Fate.UNREADABLE
         else:
             lacking = tensor.name in needed and not _is_below(tensor.name, family.spares)
-            fate = Fate.MISSING if lacking else Fate.NEW
+            fate = Fate.MISSING if lacking else Fate.NEWLY_INITIALIZED
         absent.append(Absent(tensor, fate.value))
     hidden = tuple(
         item.finding(file=item.file, reason=item.reason, hidden=tuple(behind[item.file]))
@@ -246,16 +246,16 @@ def _needed(expectation: Expectation, declared: Expectation) -> frozenset[str]:
 
 def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Finding]:
     missing = tuple(item.tensor for item in absent if item.fate == Fate.MISSING)
-    new = [item.tensor for item in absent if item.fate == Fate.NEW]
+    new = [item.tensor for item in absent if item.fate == Fate.NEWLY_INITIALIZED]
     spared = tuple(tensor for tensor in new if _is_below(tensor.name, spares))
     others = tuple(tensor for tensor in new if not _is_below(tensor.name, spares))
     if missing:
         yield Missing(tensors=missing, reason="the declared class needs it and no file stores it")
     if others:
-        reason = "only the target class uses it: loading would initialise it afresh"
+        reason = "only the target class uses it: loading would initialize it afresh"
         yield NewlyInitialized(tensors=others, reason=reason)
     if spared:
-        reason = "its loader has no use for it: loading would initialise it afresh"
+        reason = "its loader has no use for it: loading would initialize it afresh"
         yield NewlyInitialized(tensors=spared, reason=reason)
 
 
@@ -284,7 +284,7 @@ def _counted(answered: tuple[Hit, ...]) -> Iterator[Counted]:
             yield Counted(stored, expected.elements, equal)
         elif _misses(hit):
             parameters = (stored.elements or 0) if expected.role.learned else 0
-            yield Counted(stored, parameters, Fate.MIS_SHAPED.value)
+            yield Counted(stored, parameters, Fate.MISMATCHED.value)
         elif not expected.role.learned:
             yield Counted(stored, 0, Fate.BUFFER.value)
         else:
@@ -297,7 +297,7 @@ def _misses(hit: Hit) -> bool:
     return stored.shape not in {None, expected.shape} and not expected.role.optional
 
 
-def _mis_shaped(answered: tuple[Hit, ...]) -> Iterator[Finding]:
+def _mismatched(answered: tuple[Hit, ...]) -> Iterator[Finding]:
     groups: dict[tuple[object, object, str | None], list[Hit]] = {}
     for hit in filter(_misses, answered):
         dtype = None if hit.stored.dtype in DTYPE_BITS else hit.stored.dtype  # of a packed one

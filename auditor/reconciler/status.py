@@ -7,12 +7,12 @@ ModuleStatus = Literal[
     "equal",  # stored = expected
     "unused",
     "unexpected",
-    "new",
+    "newly-initialized",
     "missing",
-    "mis-shaped",
+    "mismatched",
     "differs",  # several fates below this prefix, and not all is as expected
     "buffer",  # nothing but buffers
-    "bookkeeping",  # nothing but what serves a packed weight
+    "quantization-data",  # nothing but what serves a packed weight
     "tied",  # nothing stored: shares the values of another tensor
     "duplicate",
     "unreadable",  # hidden behind a broken header or an absent shard
@@ -26,36 +26,36 @@ class Fate(IntFlag):
     EQUAL = 1
     UNUSED = 2
     UNEXPECTED = 4
-    MIS_SHAPED = 8
+    MISMATCHED = 8
     BUFFER = 16
     DUPLICATE = 32
-    NEW = 64
+    NEWLY_INITIALIZED = 64
     MISSING = 128
     TIED = 256
     UNREADABLE = 512
     UNCHECKED = 1024
-    BOOKKEEPING = 2048
+    QUANTIZATION_DATA = 2048
 
 
 _NAMES: dict[int, ModuleStatus] = {
     Fate.EQUAL.value: "equal",
     Fate.UNUSED.value: "unused",
     Fate.UNEXPECTED.value: "unexpected",
-    Fate.MIS_SHAPED.value: "mis-shaped",
+    Fate.MISMATCHED.value: "mismatched",
     Fate.BUFFER.value: "buffer",
     Fate.DUPLICATE.value: "duplicate",
-    Fate.NEW.value: "new",
+    Fate.NEWLY_INITIALIZED.value: "newly-initialized",
     Fate.MISSING.value: "missing",
     Fate.TIED.value: "tied",
     Fate.UNREADABLE.value: "unreadable",
     Fate.UNCHECKED.value: "unchecked",
-    Fate.BOOKKEEPING.value: "bookkeeping",
+    Fate.QUANTIZATION_DATA.value: "quantization-data",
 }
-_QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.BOOKKEEPING).value
+_QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.QUANTIZATION_DATA).value
 
 
 def status_of(fates: int) -> ModuleStatus:
-    """One word for or-ed fates; buffers, bookkeeping and tied tensors disturb no neighbours."""
+    """One word for or-ed fates; buffers, quantization data and tied tensors disturb nothing."""
     if fates in _NAMES:
         return _NAMES[fates]
     if not fates & ~_QUIET:

@@ -1,9 +1,9 @@
-"""The same weights once more, as torch files beside the safetensors that are audited."""
+"""A copy in torch files of the safetensors that are audited: where the two differ."""
 
 from collections.abc import Iterator, Mapping
 
 from auditor.checkpoint.filenames import variant_of
-from auditor.checkpoint.model_folders import torch_twins
+from auditor.checkpoint.model_folders import torch_model_files
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
@@ -14,19 +14,19 @@ from auditor.reconciler.findings import CopyDiffers, Finding
 from auditor.tensors import StoredTensor, natural_key
 
 
-def twin_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
+def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
     """What torch files that were read say of themselves, and where they differ from the audited.
 
     A tensor that only they have is no difference where it shares its bytes with one that both
     have, for safetensors stores those once, or where nothing of it is learned.
     """
-    if not snapshot.twins:
+    if not snapshot.torch_copies:
         return
-    tables = [head.parsed for head in snapshot.twins if isinstance(head.parsed, Table)]
+    tables = [head.parsed for head in snapshot.torch_copies if isinstance(head.parsed, Table)]
     for table in tables:
         yield from told(table)
-    first = snapshot.twins[0].name
-    broken = [fault for head in snapshot.twins if (fault := _fault(head.parsed))]
+    first = snapshot.torch_copies[0].name
+    broken = [fault for head in snapshot.torch_copies if (fault := _fault(head.parsed))]
     if broken:
         yield CopyDiffers(
             file=first, reason=f"{broken[0]}; it is not compared with the audited set"
@@ -38,19 +38,19 @@ def twin_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
 def uncompared(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
     """Torch files that were read, and could not be compared with audited files not all read."""
     lacking = found.unread or found.names_only
-    return tuple(head.name for head in snapshot.twins) if lacking else ()
+    return tuple(head.name for head in snapshot.torch_copies) if lacking else ()
 
 
-def unread_twins(snapshot: Snapshot) -> tuple[str, ...]:
-    """Torch files beside audited safetensors that were not read."""
+def unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
+    """Torch files that hold a copy of the audited safetensors, and that were not read."""
     name = next((head.name for head in snapshot.heads), "")
     if not name.endswith(".safetensors") or variant_of(name):
         return ()
-    read = {head.name for head in snapshot.twins}
+    read = {head.name for head in snapshot.torch_copies}
     folder = name[: name.rfind("/") + 1]
     files = (file.name for file in snapshot.files)
-    inside = torch_twins(one.removeprefix(folder) for one in files if one.startswith(folder))
-    return tuple(path for twin in inside if (path := f"{folder}{twin}") not in read)
+    inside = torch_model_files(one.removeprefix(folder) for one in files if one.startswith(folder))
+    return tuple(path for name in inside if (path := f"{folder}{name}") not in read)
 
 
 def _fault(parsed: object) -> str | None:

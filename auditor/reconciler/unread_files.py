@@ -78,7 +78,7 @@ def _pieces(name: str, behind: Mapping[str, Behind]) -> tuple[str, ...]:
 def _headless(held: Behind, places: Places) -> Headless | None:
     """None: the class has nothing of what is in it, if anything is."""
     if not held.pieces:
-        return Headless(None, Fate.BOOKKEEPING.value, packed=True)
+        return Headless(None, Fate.QUANTIZATION_DATA.value, packed=True)
     expected = [places.of(piece).expected for piece in held.pieces]
     known = [tensor for tensor in expected if tensor is not None]
     if not known:

@@ -7,14 +7,14 @@ from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
 from auditor.walker import Counted, Walk, walk
 
-BOOKKEEPING = "bookkeeping"  # scales and their kin, of whatever dtype
+QUANTIZATION_DATA = "quantization-data"  # scales and their kin, of whatever dtype
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
     """All stored tensors of one dtype: of the file, or of the layout where they are packed."""
 
-    dtype: str  # "BF16", "INT4"; "bookkeeping" for what serves packed tensors
+    dtype: str  # "BF16", "INT4"; "quantization-data" for what serves packed tensors
     tensors: int
     parameters: int
     bytes: int
@@ -40,6 +40,6 @@ def weights(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...]:
 def _relabelled(reconciled: Reconciled) -> Iterator[Counted]:
     for tensor, parameters, fate in reconciled.counted:
         dtype = reconciled.packed.get((tensor.name, tensor.file), tensor.dtype)
-        if fate == Fate.BOOKKEEPING:
-            dtype = BOOKKEEPING
+        if fate == Fate.QUANTIZATION_DATA:
+            dtype = QUANTIZATION_DATA
         yield Counted(tensor._replace(dtype=dtype), parameters, fate)

@@ -87,7 +87,9 @@ def test_as_a_class_it_names_what_loading_leaves_unused_and_starts_afresh(
     findings = json.loads(done.stdout)["findings"]
     unused = {name for one in findings if one["kind"] == "unused" for name in one["names"]}
     assert len([name for name in unused if name.startswith("cls.")]) == 7
-    assert {name for one in findings if one["kind"] == "new" for name in one["folded"]} == new
+    assert {
+        name for one in findings if one["kind"] == "newly-initialized" for name in one["folded"]
+    } == new
 
 
 @pytest.mark.usefixtures("chinese")

@@ -14,7 +14,7 @@ from support.sweep_models import healthy
 
 import auditor
 from auditor import Reason, Unaudited, UsageError
-from auditor.audit import model
+from auditor.audit import outcome as audit_outcome
 from auditor.downloader import hub
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
@@ -39,13 +39,13 @@ from auditor.cli import main
 sys.argv[0] = "audit"
 main()
 """
-SAYS = r"KeyError at audit/model.py:"
+SAYS = r"KeyError at audit/outcome.py:"
 
 
 def audit(  # noqa: PLR0913 - where the bug is, and how it is called
     *args: str,
     module: str = "audit",
-    name: str = "model",
+    name: str = "outcome",
     function: str = "contents",
     error: str = "KeyError",
     stdin: str = "",
@@ -146,11 +146,11 @@ def fail(*_args, **_named):
 
 
 def test_in_python_it_is_an_outcome(models, monkeypatch):
-    monkeypatch.setattr(model, "contents", fail)
+    monkeypatch.setattr(audit_outcome, "contents", fail)
     outcome = auditor.audit(models[0])
     assert isinstance(outcome, Unaudited)
     assert (outcome.reason, outcome.requested) == (Reason.CRASHED, models[0])
-    assert outcome.detail.startswith("the audit failed with RecursionError at audit/model.py:")
+    assert outcome.detail.startswith("the audit failed with RecursionError at audit/outcome.py:")
     assert auditor.explain(models[0]).reason is Reason.CRASHED
 
 
@@ -161,7 +161,7 @@ def test_in_python_a_bad_request_and_no_memory_are_raised(models, monkeypatch):
     def no_memory(*_args, **_named):
         raise MemoryError
 
-    monkeypatch.setattr(model, "contents", no_memory)
+    monkeypatch.setattr(audit_outcome, "contents", no_memory)
     with pytest.raises(MemoryError, match=r"^$"):
         auditor.audit(models[0])
 
@@ -169,14 +169,14 @@ def test_in_python_a_bad_request_and_no_memory_are_raised(models, monkeypatch):
 @pytest.fixture
 def crashing_part(monkeypatch):
     """The audit of the part in text_encoder/ crashes, and that of no other."""
-    true = model.contents
+    true = audit_outcome.contents
 
     def contents(snapshot):
         if snapshot.config.name.startswith("text_encoder/"):
             raise ZeroDivisionError
         return true(snapshot)
 
-    monkeypatch.setattr(model, "contents", contents)
+    monkeypatch.setattr(audit_outcome, "contents", contents)
 
 
 @pytest.mark.usefixtures("crashing_part")

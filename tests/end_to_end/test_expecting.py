@@ -66,7 +66,7 @@ def python(code: str, *args: str, env: dict[str, str]) -> subprocess.CompletedPr
 @pytest.mark.oracle
 def test_a_checkpoint_without_a_closed_form_is_audited_by_the_oracle(fnet: Path, hub_env) -> None:
     report = audited(fnet, env=hub_env)
-    assert (report["expected"]["from"], report["expected"]["library"]) == ("oracle", LIBRARY)
+    assert (report["expected"]["by"], report["expected"]["library"]) == ("oracle", LIBRARY)
     assert (report["target"], report["model_type"]) == ("FNetForMaskedLM", "fnet")
     assert (report["verdict"], report["residual"]) == ("clean", 0)
     assert report["observed"]["parameters"] == report["expected"]["parameters"] > 0
@@ -236,7 +236,7 @@ class _Dissenter:
             tensor._replace(shape=tensor.shape[::-1]) if "word" in tensor.name else tensor
             for tensor in found.tensors
         )
-        return replace(found, origin="oracle", library=self.name, tensors=tuple(changed))
+        return replace(found, by="oracle", library=self.name, tensors=tuple(changed))
 
 
 class _Helpless(_Dissenter):

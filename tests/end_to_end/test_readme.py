@@ -4,12 +4,15 @@ import doctest
 import re
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from rewrite_readme import KINDS, meaning_and_to_do, table_of_kinds
 from support.programs import ROOT
 from support.running import run
 
 from auditor.formats import as_csv
+from auditor.reconciler.findings import Finding
 
 README = (ROOT / "README.md").read_text()
 _SHOWN = re.findall(r"```console\n\$ (audit [^\n]*)\n(.*?)```", README, re.DOTALL)
@@ -26,6 +29,19 @@ def test_the_python_session_of_the_readme_is_true() -> None:
     result = doctest.DocTestRunner().run(test)
     assert result.attempted > 5
     assert result.failed == 0
+
+
+def test_the_tables_of_kinds_are_printed_from_the_findings() -> None:
+    assert [block[0] for block in KINDS.finditer(README)] == [
+        f"<!-- kinds -->\n{table_of_kinds()}\n<!-- end of kinds -->"
+    ]
+
+
+@pytest.mark.parametrize("kind", get_args(Finding), ids=lambda kind: kind.kind)
+def test_every_kind_says_what_it_means_and_what_to_do(kind: type) -> None:
+    sentence = r"[A-Z`][^\n|]*[^\s.|]\."
+    for said in meaning_and_to_do(kind):
+        assert re.fullmatch(sentence, said), said
 
 
 @pytest.mark.parametrize("table", ["MODELS", "MODULES", "FINDINGS"])

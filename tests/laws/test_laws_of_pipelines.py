@@ -24,6 +24,7 @@ from support.pipelines import (
 )
 
 import auditor
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
@@ -56,7 +57,7 @@ def test_the_order_of_components_changes_nothing(tmp_path_factory, folders, entr
     turned = stable_diffusion(dict(entries), **dict(reversed(folders.items())))
     manifest = replace(snapshot.manifest, content=turned["model_index.json"])
     other = replace(snapshot, manifest=manifest)
-    assert examine(other, requested="x") == examine(snapshot, requested="x")
+    assert examine(other, Options(requested="x")) == examine(snapshot, Options(requested="x"))
 
 
 @given(FOLDERS)
@@ -89,7 +90,7 @@ def test_a_snapshot_keeps_every_part_and_its_json_is_valid(tmp_path_factory, fol
     snapshot = fetch(folder)
     kept = load(dump(snapshot, "x.json"), "x.json")
     assert kept == replace(snapshot, source=kept.source, fetched=kept.fetched)
-    outcomes = (examine(one, requested="x") for one in (snapshot, kept))
+    outcomes = (examine(one, Options(requested="x")) for one in (snapshot, kept))
     before, after = (json.loads(as_json.render(outcome)) for outcome in outcomes)
     Draft202012Validator(json.loads(SCHEMA.read_bytes())).validate(before)
     for outcome in (before, after):

@@ -49,7 +49,7 @@ def plain(model: str, *findings: Outcome, commit: str = COMMIT, **changes: Any) 
         "requested": model,
         "model": model,
         "commit": commit,
-        "expected": {"from": "closed-form", "parameters": 12},
+        "expected": {"by": "closed-form", "parameters": 12},
         "observed": {"files": 1, "bytes": 48, "tensors": 2, "elements": 12, "parameters": 12},
         "modules": [],
         "findings": list(findings),

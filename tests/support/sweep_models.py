@@ -45,7 +45,7 @@ def _unexpected(number: int) -> Files:
     return _with(files, {**_header(files), "adapter.weight": ("F32", (3, 5))})
 
 
-def _mis_shaped(number: int) -> Files:
+def _mismatched(number: int) -> Files:
     files = healthy(number)
     name = "encoder.layer.0.attention.self.query.weight"
     return _with(files, {**_header(files), name: ("F32", (2, 4))})
@@ -82,7 +82,7 @@ def _bad_config(number: int) -> Files:
 FAULTS: Mapping[str, Callable[[int], Files]] = {
     "missing": _missing,
     "unexpected": _unexpected,
-    "mis-shaped": _mis_shaped,
+    "mismatched": _mismatched,
     "wrong-dtype": _wrong_dtype,
     "duplicate": _duplicate,
     "bad-header": _bad_header,

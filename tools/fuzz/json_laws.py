@@ -14,11 +14,13 @@ import jsonschema
 from support.bad_input.making import GOOD_WEIGHTS, index
 from support.checkpoints import TINY
 
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers import parse_index
 from auditor.errors import CheckpointError
-from auditor.formats import FORMATS, View
+from auditor.formats.registry import FORMATS
+from auditor.formats.view import View
 from auditor.oracle import client
 from auditor.report import Report
 from fuzz import json_forms
@@ -130,7 +132,7 @@ def _judge_config(content: bytes) -> Verdict:
     """Laws 2 and 3, the JSON's schema, and what a terminal can show."""
     validator = _validator()
     with _without_oracle():
-        outcome = examine(_snapshot(content), requested="m")
+        outcome = examine(_snapshot(content), Options(requested="m"))
     kind = READ if isinstance(outcome, Report) and outcome.expected else REFUSED
     if isinstance(outcome, Report) and outcome.residual:
         return Verdict(kind, f"leaves {outcome.residual} parameters unexplained")

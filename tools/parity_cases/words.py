@@ -81,7 +81,7 @@ def finer(outcome: dict[str, Any]) -> bool:
     return any(
         report["raises"] is not None or missing.isdisjoint(names)
         for finding in outcome["findings"]
-        if finding["kind"] in {"missing", "new"}
+        if finding["kind"] in {"missing", "newly-initialized"}
         for names, silent in zip(finding["in_memory"], finding["silent"], strict=True)
         if not silent
     )

@@ -124,7 +124,7 @@ def expect(settings: AdapterSettings, base: AdaptedModel) -> Expectation:
         target=f"{_CLASSES[settings.method]} of {base.expectation.target}",
         model_type=base.expectation.model_type,
         prefix="",
-        origin=base.expectation.origin,
+        by=base.expectation.by,
         library=base.expectation.library,
         tensors=tensors,
         parameters=total,

@@ -68,8 +68,8 @@ def rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTens
             raise unchecked(f"target_modules chooses {quoted(part.path)}, which has no words")
         width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
         yield tensor(f"{BELOW}{part.path}.trainable_tokens_delta", count, width)
-        for twin in _tied_to(part, base):  # whose rows peft stores once more
-            name = f"{BELOW}{twin.path}.trainable_tokens_delta"
+        for tied in _tied_to(part, base):  # whose rows peft stores once more
+            name = f"{BELOW}{tied.path}.trainable_tokens_delta"
             yield tensor(name, count, width, role=Role.EXTRA)
 
 

@@ -12,7 +12,7 @@ them; `m` is usually `X.weight`:
     m.quant_map                      F32 (16,), the values of the 16 codes
     m.quant_state.bitsandbytes__nf4  U8 (bytes,), JSON: shape, blocksize and the like; or __fp4
 
-Nested ("double quantisation"): absmax is U8, and m.nested_absmax F32 (ceil(blocks / 256),) and
+Nested ("double quantization"): absmax is U8, and m.nested_absmax F32 (ceil(blocks / 256),) and
 m.nested_quant_map F32 (256,) stand beside it. One column of bytes does not say (out, in): the
 architecture does. A Conv1D of GPT-2, (in, out) on disk, is stored as (out, in) here.
 """

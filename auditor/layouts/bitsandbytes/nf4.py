@@ -155,7 +155,7 @@ def _check_nested(absmax: StoredTensor, parts: Members, ledger: PackingLedger) -
     nested = {"nested_absmax", "nested_quant_map"}
     if absmax.dtype == "U8" and not nested.issubset(parts):
         lacking = " and ".join(sorted(nested.difference(parts)))
-        ledger.lack(f"absmax is U8, quantised itself, without {lacking}", absmax)
+        ledger.lack(f"absmax is U8, quantized itself, without {lacking}", absmax)
     if absmax.dtype != "U8" and not nested.isdisjoint(parts):
         there = " and ".join(sorted(nested.intersection(parts)))
-        ledger.fault(f"absmax is {absmax.dtype}, which is not quantised itself: {there}", absmax)
+        ledger.fault(f"absmax is {absmax.dtype}, which is not quantized itself: {there}", absmax)

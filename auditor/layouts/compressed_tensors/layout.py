@@ -135,7 +135,7 @@ def _piece(weight: StoredTensor, name: str, dtype: str) -> LogicalTensor:
     return LogicalTensor(weight, name, weight.shape, dtype)
 
 
-# --- bookkeeping ------------------------------------------------------------------------------
+# --- quantization data ------------------------------------------------------------------------
 
 
 def _scales(
@@ -254,13 +254,13 @@ def _contradictions(
 
 
 def _left_plain(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger) -> None:
-    """Plain weights of modules that the config quantises, where the like of them are packed."""
+    """Plain weights of modules that the config quantizes, where the like of them are packed."""
     if not schemes.certain or not ledger.pieces:
         return
     packed = {piece.name.removesuffix(".weight") for piece in ledger.pieces}
     plain = list(_plain(plain_among_packed(stored, packed), schemes))
     if plain:
-        reason = "plain, but the config quantises it, and others like it are packed: "
+        reason = "plain, but the config quantizes it, and others like it are packed: "
         ledger.fault(f"{reason}loading would find no packed weight", *plain)
 
 
@@ -269,7 +269,7 @@ def _plain(
 ) -> Iterator[StoredTensor]:
     for module, weight in candidates.items():
         scheme = schemes.of(module)
-        if scheme is not None and scheme.quantises:
+        if scheme is not None and scheme.quantizes:
             yield weight
 
 

@@ -34,7 +34,7 @@ class CompressedScheme(NamedTuple):
     form: str | None = None  # pack-quantized and the like
 
     @property
-    def quantises(self) -> bool:
+    def quantizes(self) -> bool:
         return self.bits is not None
 
 

@@ -36,7 +36,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     schemes = read(flat(declared), stored.modules, PackingLedger())
     for module, parts in stored.modules.items():
         scheme, shape = schemes.of(module), implied(below(module))
-        if scheme is None or not scheme.quantises or shape is None or len(shape) < _MATRIX:
+        if scheme is None or not scheme.quantizes or shape is None or len(shape) < _MATRIX:
             continue
         form = packs.form_of(parts, scheme) or _form_kept(parts, scheme)
         grain = scheme.grain if form is None else packs.fixed_grain(form) or scheme.grain

@@ -11,8 +11,8 @@ changes besides (norms of Gemma plus one, query rows of Llama in another order) 
     three become one         attn_qkv (Q + 2 * K, D)      is q_proj, k_proj and v_proj, in Phi
     experts' halves, too     ffn_gate_up_exps (E, 2 * F, D) is 2 * E tensors (F, D)
 
-A tensor that only repeats what the config says (rotary frequencies) is bookkeeping, and so is the
-scale of a whole tensor, or of each expert, that stands beside types such as NVFP4.
+A tensor that only repeats what the config says (rotary frequencies) is quantization data, and so
+is the scale of a whole tensor, or of each expert, that stands beside types such as NVFP4.
 """
 
 import re

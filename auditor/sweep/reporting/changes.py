@@ -29,8 +29,8 @@ COLUMNS = (
     "after",
     "reason",
     "accepted",
-    "commit",
-    "commit_before",
+    "commit_sha",
+    "commit_sha_before",
     "component",
 )
 COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")

@@ -27,10 +27,10 @@ _INT64 = 1 << 63
 _FLOATS = frozenset(("share",))
 _TEXTS = frozenset(
     (
-        *("requested", "model", "commit", "source", "target", "model_type", "verdict", "reason"),
-        *("detail", "unchecked", "from", "formula", "origin", "prefix", "status", "kind"),
-        *("severity", "folded", "ignored", "file", "change", "before", "after", "accepted"),
-        *("commit_before", "component"),
+        *("requested", "model", "commit_sha", "source", "target", "model_type", "verdict"),
+        *("reason", "detail", "unchecked", "expected_by", "formula", "origin", "prefix", "status"),
+        *("kind", "severity", "folded", "ignored", "file", "change", "before", "after", "accepted"),
+        *("commit_sha_before", "component"),
     )
 )
 _COUNTED = {"models": frozenset(("ignored",))}  # a number there, and a word among findings

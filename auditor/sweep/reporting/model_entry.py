@@ -88,7 +88,7 @@ class ModelEntry:
     def changes(self) -> tuple[Row, ...]:
         """The rows of changes.csv."""
         before, commit = self.commits
-        key = {"model": self.model, "commit": commit, "commit_before": before}
+        key = {"model": self.model, "commit_sha": commit, "commit_sha_before": before}
         both = zip(self.matches, self.accepted, strict=True)
         found = ({**of_finding(match), "accepted": why} for match, why in both)
         return tuple({**row, **key} for row in (*self.moves, *found))

@@ -104,9 +104,9 @@ class NightPage:
         if not modules:
             return -1
         expected = part(outcome, "expected")
-        formula, origin = _short(expected.get("formula")), expected.get("from") or ""
-        key = json.dumps([modules, formula, origin]).encode()
-        return self._trees.place([formula, origin], key, lambda: [tree(modules)])
+        formula, by = _short(expected.get("formula")), expected.get("by") or ""
+        key = json.dumps([modules, formula, by]).encode()
+        return self._trees.place([formula, by], key, lambda: [tree(modules)])
 
     def write(self, file: IO[bytes], summary: Mapping[str, Any]) -> None:
         """The whole page; `summary` is the content of summary.json."""

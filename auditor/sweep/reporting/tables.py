@@ -30,6 +30,7 @@ def model_row(outcome: Outcome) -> Row:
     stored, implied = observed.get("parameters"), expected.get("parameters")
     return {
         **{name: outcome.get(name) for name in MODELS},
+        **_key(outcome),
         "expected": implied,
         **{name: observed.get(name) for name in _OBSERVED},
         "difference": None if stored is None or implied is None else stored - implied,
@@ -40,28 +41,35 @@ def model_row(outcome: Outcome) -> Row:
         "unchecked": "; ".join(outcome.get("unchecked", ())),
         "requests": fetched.get("requests"),
         "fetched_bytes": fetched.get("bytes"),
-        "from": expected.get("from"),
+        "expected_by": expected.get("by"),
         "formula": expected.get("formula"),
     }
 
 
-_KEY = ("model", "commit", "component")
 _OBSERVED = ("elements", "parameters", "tensors", "files", "bytes", "trainable")
 
 
 def module_rows(outcome: Outcome, depth: int | None = None) -> Iterator[Row]:
-    key = {name: outcome.get(name) for name in _KEY}
+    key = _key(outcome)
     for module in outcome.get("modules", ()):
         if depth is None or module["depth"] <= depth:
             yield {**{name: module.get(name) for name in MODULES}, **key}
 
 
 def finding_rows(outcome: Outcome) -> Iterator[Row]:
-    key = {name: outcome.get(name) for name in _KEY}
+    key = _key(outcome)
     for name, mark in (("findings", "no"), ("ignored", "yes")):
         for finding in outcome.get(name, ()):
             cells = {column: finding.get(column) for column in FINDINGS}
             yield {**cells, **key, "folded": "; ".join(finding["folded"]), "ignored": mark}
+
+
+def _key(outcome: Outcome) -> Row:
+    return {
+        "model": outcome.get("model"),
+        "commit_sha": outcome.get("commit"),
+        "component": outcome.get("component"),
+    }
 
 
 def part(outcome: Outcome, name: str) -> Mapping[str, Any]:

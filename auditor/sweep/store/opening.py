@@ -13,9 +13,10 @@ from urllib.parse import quote
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
+from auditor.sweep.store.earlier_words import reworded
 from auditor.sweep.store.faults import described, told
 from auditor.sweep.store.packing import unpack
-from auditor.sweep.store.schema import APPLICATION, FROM_1, TABLES, VERSION
+from auditor.sweep.store.schema import APPLICATION, TABLES, UPGRADES, VERSION
 
 _BUSY = 60.0  # seconds that a writer waits for another one
 _STEP = 0.2  # of these at a time: SQLite hears no signal while it waits
@@ -128,7 +129,9 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
         raise UsageError(f"the store {quoted(str(path))} is {detail}")
     elif version < VERSION:
         database.create_function("blind_parts", 1, _blind_parts, deterministic=True)
-        _run(database, FROM_1)
+        database.create_function("reworded", 1, reworded, deterministic=True)
+        for statements in UPGRADES[version - 1 :]:
+            _run(database, statements)
     _check(database, path)
     database.execute("COMMIT")
 

@@ -1,7 +1,7 @@
 """The tables of a store, as SQL; what they mean, the package says."""
 
 APPLICATION = 0x48664175  # "HfAu": what `file` and SQLite show of a store's first page
-VERSION = 2
+VERSION = 3
 
 # What is said of an outcome in columns, so that a query need not unpack its JSON.
 SUMMARY = (
@@ -49,7 +49,7 @@ _SUMMARY_SQL = """
 # With a rowid: 380 contents of 19 usual types take 4,991 bytes each, and 5,411 without one.
 _CONTENTS = """
 CREATE TABLE contents (
-    digest      BLOB PRIMARY KEY, -- SHA-256 of the text, unpacked
+    digest      BLOB PRIMARY KEY, -- SHA-256 of the text, unpacked, as it was first written
     content     BLOB NOT NULL     -- zlib: the part of a JSON object that several rows share
 );
 """
@@ -144,3 +144,13 @@ ALTER TABLE failures ADD COLUMN blind INTEGER NOT NULL DEFAULT 0;
 UPDATE outcomes SET blind = blind_parts(content) WHERE verdict != 'clean';
 UPDATE failures SET blind = blind_parts(content) WHERE verdict != 'clean';
 {_CONTENTS}{_RESULTS}"""  # noqa: S608 - our own columns
+
+# Of a store of version 2, whose texts have other words for kinds, statuses and two keys.
+FROM_2 = """
+UPDATE outcomes SET content = reworded(content);
+UPDATE failures SET content = reworded(content);
+UPDATE snapshots SET content = reworded(content);
+UPDATE contents SET content = reworded(content);
+"""
+
+UPGRADES = (FROM_1, FROM_2)  # what makes version n + 2 of version n + 1

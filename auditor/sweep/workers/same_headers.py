@@ -6,6 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
@@ -52,10 +53,10 @@ class Alike:
         known = self._known.get(key) if key else None
         if known:
             return _filled(known, snapshot), None
-        outcome = examine(snapshot, requested=snapshot.model)
+        outcome = examine(snapshot, Options(requested=snapshot.model))
         record = recorded(outcome)
         shared = record.kept.shared
-        if key and shared and outcome.expected and outcome.expected.origin == "closed-form":
+        if key and shared and outcome.expected and outcome.expected.by == "closed-form":
             template = _Template(shared, record.summary)
             self._known.put(key, template, len(shared.content))
         return record, outcome

@@ -315,8 +315,8 @@ def test_weights_beside_the_audited_file_are_named_and_not_opened(audit, tmp_pat
     assert sorted(beside) == [["other.safetensors"], ["tf_model.h5"]]
 
 
-def test_a_twin_that_cannot_be_read_is_a_warning_of_its_own(audit, tmp_path):
+def test_a_torch_copy_that_cannot_be_read_is_a_warning_of_its_own(audit, tmp_path):
     folder = whole(tmp_path / "input")
     (folder / "pytorch_model.bin").write_bytes(PICKLE)
     ran = audit(str(folder), "--format", "json")
-    assert_ended(ran, FINDINGS, ("twin", "begins as a zip archive .* it is not compared"))
+    assert_ended(ran, FINDINGS, ("copy-differs", "begins as a zip archive .* it is not compared"))

@@ -115,7 +115,7 @@ def test_a_folder_that_is_a_link_out_of_the_repository_is_no_component(audit, tm
     (tmp_path / "input" / "vae").symlink_to(outside)
     ran = audit(str(tmp_path / "input"), "--format", "json")
     assert [one["component"] for one in ran.outcome["parts"]] == ["text_encoder", "text_encoder_2"]
-    assert [one["kind"] for one in ran.outcome["findings"]] == ["absent"]
+    assert [one["kind"] for one in ran.outcome["findings"]] == ["missing-component"]
 
 
 def test_65_folders_are_more_than_are_read(audit, tmp_path):

@@ -209,7 +209,7 @@ def test_the_same_file_without_it_audits_clean(spoilt, audit, tmp_path):
     assert audit(str(tmp_path / "input")).code == CLEAN
 
 
-def test_a_call_in_a_twin_is_told(audit, tmp_path):
+def test_a_call_in_a_torch_copy_is_told(audit, tmp_path):
     folder = whole(tmp_path / "input")
     (folder / WEIGHTS).write_bytes(calling(CALL))
     ran = audit(str(folder), "--format", "json")

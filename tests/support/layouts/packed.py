@@ -68,7 +68,7 @@ def _opened(
     tensors = stored(table)
     unpacked = layout.unpack(Stored(tensors), declared, (implied or {}).get)
     packed = {piece.stored.name for piece in unpacked.pieces}
-    notes = [tensor.name for one in unpacked.bookkeeping for tensor in one.tensors]
+    notes = [tensor.name for one in unpacked.quantization_data for tensor in one.tensors]
     assert len(notes) == len(set(notes)), "a tensor is bookkeeping once"
     assert packed.isdisjoint(notes), "a tensor is a piece or bookkeeping"
     assert packed.union(notes) <= set(table)
@@ -124,7 +124,7 @@ def pieces(unpacked: Unpacked) -> dict[str, Shape | None]:
 
 
 def bookkeeping(unpacked: Unpacked) -> set[str]:
-    return {tensor.name for one in unpacked.bookkeeping for tensor in one.tensors}
+    return {tensor.name for one in unpacked.quantization_data for tensor in one.tensors}
 
 
 def faults(unpacked: Unpacked) -> dict[str, set[str]]:

@@ -42,7 +42,7 @@ def bert_base_chinese():
         target="BertForMaskedLM",
         model_type="bert",
         expected=Expected(
-            origin="closed-form",
+            by="closed-form",
             tensors=202,
             parameters=102_290_312,
             formula="V*D + L*D + 4*D + N*(12*D^2 + 13*D) + V + D^2 + 3*D",

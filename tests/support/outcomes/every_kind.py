@@ -37,8 +37,8 @@ from auditor.report import Expected, Observed, Report
 def every_kind():
     """One finding of each kind, and one ignored.
 
-    45 stored - 50 expected = -5: missing -12, new -6, unexpected 7, unused 9, mis-shaped 2, behind
-    files -10, ignored 5.
+    45 stored - 50 expected = -5: missing -12, newly-initialized -6, unexpected 7, unused 9,
+    mismatched 2, behind files -10, ignored 5.
     """
     return Report(
         requested="someone/every-kind@v2",
@@ -50,7 +50,7 @@ def every_kind():
         target="BertModel",
         model_type="bert",
         expected=Expected(
-            origin="oracle", library="transformers 5.23.0", tensors=9, parameters=50, formula="50"
+            by="oracle", library="transformers 5.23.0", tensors=9, parameters=50, formula="50"
         ),
         observed=Observed(
             files=2,

@@ -39,7 +39,7 @@ def config_alone():
         target="BertModel",
         model_type="bert",
         expected=Expected(
-            origin="closed-form", tensors=192, parameters=85_054_464, formula=f"N*({LAYER})"
+            by="closed-form", tensors=192, parameters=85_054_464, formula=f"N*({LAYER})"
         ),
         modules=tuple(
             ModuleRow(
@@ -72,7 +72,7 @@ def names_alone():
         origin="read from a folder of this machine",
         target="BertModel",
         model_type="bert",
-        expected=Expected(origin="closed-form", tensors=2, parameters=12, formula="3*D"),
+        expected=Expected(by="closed-form", tensors=2, parameters=12, formula="3*D"),
         observed=Observed(
             files=0, bytes=None, tensors=2, elements=None, parameters=None, trainable=None
         ),
@@ -142,7 +142,7 @@ def hostile():
         target=HOSTILE[2],
         model_type=HOSTILE[6],
         expected=Expected(
-            origin="closed-form",
+            by="closed-form",
             tensors=0,
             parameters=0,
             formula=HOSTILE[6],
@@ -184,7 +184,7 @@ def pipeline():
         component="text_encoder",
         target="CLIPTextModel",
         model_type="clip_text_model",
-        expected=Expected(origin="closed-form", tensors=2, parameters=20, formula="V*D"),
+        expected=Expected(by="closed-form", tensors=2, parameters=20, formula="V*D"),
         observed=_held("text_encoder/model.safetensors", tensors=3, parameters=25),
         modules=(row("", 3, 25, 20, "differs", of=25),),
         findings=(stray,),

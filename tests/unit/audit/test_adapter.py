@@ -10,6 +10,7 @@ from support.builders import safetensors_bytes
 
 import auditor
 from auditor import Reason, Report, Unaudited
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
@@ -132,7 +133,7 @@ def test_a_snapshot_of_an_adapter_holds_all_that_its_audit_needs(at_hub):
     kept = load(dump(snapshot), "snapshot.json")
     assert kept.base == snapshot.base
     report = clean(auditor.audit("org/adapter"))
-    again = clean(examine(kept, requested="org/adapter"))
+    again = clean(examine(kept, Options(requested="org/adapter")))
     assert (again.expected, again.modules) == (report.expected, report.modules)
     assert again.notes == report.notes
 
@@ -309,7 +310,7 @@ def test_a_base_without_a_closed_form_is_asked_of_the_oracle(at_hub, tmp_path):
     }
     settings = {**LORA, "target_modules": ["q_proj", "embed_tokens"]}
     report = clean(auditor.audit(folder_of(tmp_path / "a", files(settings, tensors))))
-    assert report.expected.origin == "oracle"
+    assert report.expected.by == "oracle"
     assert "which layers of the base are embeddings: their names alone tell" in report.unchecked
 
 

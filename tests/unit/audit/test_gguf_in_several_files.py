@@ -7,6 +7,7 @@ from support.gguf_files import STRING, U16, Pair, Tensor, gguf_bytes
 from support.gguf_models import Values, expectation, metadata, tensors
 
 from auditor import Report, Unaudited, audit
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
@@ -67,7 +68,7 @@ def test_a_shard_stands_for_its_model(tmp_path, name):
     (tmp_path / "m-Q4_0.gguf").write_bytes(b"of another model")
     report = audit(str(tmp_path / name))
     assert report.observed.files == 3
-    assert [finding.kind for finding in report.findings] == ["beside"]
+    assert [finding.kind for finding in report.findings] == ["other-weights"]
 
 
 def test_shards_of_other_names_are_other_models(tmp_path):
@@ -80,7 +81,7 @@ def test_shards_of_other_names_are_other_models(tmp_path):
 def test_a_snapshot_of_shards_audits_as_they_do(tmp_path):
     laid(tmp_path, shards())
     kept = load(dump(fetch(str(tmp_path))), "s.json")
-    again = clean(examine(kept, requested="s.json"))
+    again = clean(examine(kept, Options(requested="s.json")))
     assert again.observed == clean(audit(str(tmp_path))).observed
 
 

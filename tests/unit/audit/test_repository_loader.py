@@ -200,7 +200,9 @@ def test_a_snapshot_holds_what_says_who_loads_it(at_hub: Hub):
         snapshot = fetch(f"org/sparse{len(where)}")
         again = load(dump(snapshot), "snapshot.json")
         assert (again.settings, again.components) == (snapshot.settings, snapshot.components)
-        first, second = (auditor.examine(one, requested="x") for one in (snapshot, again))
+        first, second = (
+            auditor.examine(one, auditor.Options(requested="x")) for one in (snapshot, again)
+        )
         assert first.findings == second.findings
         assert first.verdict == second.verdict == "clean"
 

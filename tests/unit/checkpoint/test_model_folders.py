@@ -4,7 +4,7 @@ import pytest
 
 from auditor.checkpoint.filenames import FoundWeights, standard, variant_of, variants
 from auditor.checkpoint.model_folders import components, found_in, models
-from auditor.checkpoint.selecting import FileSelection, select, with_twins
+from auditor.checkpoint.selecting import FileSelection, select, with_torch_copies
 from auditor.checkpoint.selection import SelectedComponent
 from auditor.containers.manifest import MODULES, PIPELINE
 from auditor.errors import Reason, SourceError
@@ -124,8 +124,8 @@ def test_a_flat_pipeline_is_taken_for_the_one_model_that_it_is():
     assert select(names, "x") == FileSelection(config=CONFIG, index=f"{UNET}.index.json")
 
 
-def test_parts_have_the_twins_of_their_own_folders():
+def test_parts_have_the_torch_copies_of_their_own_folders():
     names = [*PIPE, "vae/diffusion_pytorch_model.bin", TORCH]
-    chosen = with_twins(names, "x")
-    assert chosen.twins == ()
-    assert chosen.parts[0].selection.twins == ("vae/diffusion_pytorch_model.bin",)
+    chosen = with_torch_copies(names, "x")
+    assert chosen.torch_copies == ()
+    assert chosen.parts[0].selection.torch_copies == ("vae/diffusion_pytorch_model.bin",)

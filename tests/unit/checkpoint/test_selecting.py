@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from auditor.checkpoint.selecting import (
     FileSelection,
-    beside,
     is_weights,
     name_fault,
+    other_weight_files,
     select,
-    with_twins,
+    with_torch_copies,
 )
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.errors import Reason, SourceError
@@ -60,10 +60,12 @@ def test_what_from_pretrained_would_load_is_audited(names, expected):
         ([TORCH_WEIGHTS, *SHARDS], ()),
     ],
 )
-def test_only_safetensors_have_twins_and_those_are_one_torch_file_or_all_shards(names, expected):
-    chosen = with_twins(names, "org/name")
-    assert chosen.twins == expected
-    assert replace(chosen, twins=()) == select(names, "org/name")
+def test_only_safetensors_have_torch_copies_and_those_are_one_torch_file_or_all_shards(
+    names, expected
+):
+    chosen = with_torch_copies(names, "org/name")
+    assert chosen.torch_copies == expected
+    assert replace(chosen, torch_copies=()) == select(names, "org/name")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def snapshot(*names: str, **parts) -> Snapshot:
     )
 
 
-def test_what_is_not_read_stands_beside():
+def test_what_is_not_read_is_other_weights():
     names = (CONFIG, "a.safetensors", "b.safetensors", INDEX, "old.bin")
     sharded = snapshot(
         *names,
@@ -141,10 +143,10 @@ def test_what_is_not_read_stands_beside():
         heads=(WeightHeader(name="a.safetensors", size=1, head=b""),),
         unopened=("c.safetensors",),
     )
-    assert beside(sharded) == ("b.safetensors", "old.bin")
+    assert other_weight_files(sharded) == ("b.safetensors", "old.bin")
     single = snapshot(*names, heads=(WeightHeader(name="a.safetensors", size=1, head=b""),))
-    assert beside(single) == ("b.safetensors", INDEX, "old.bin")
+    assert other_weight_files(single) == ("b.safetensors", INDEX, "old.bin")
 
 
 def test_nothing_stands_beside_a_bare_config():
-    assert beside(snapshot(CONFIG, "old.bin")) == ()
+    assert other_weight_files(snapshot(CONFIG, "old.bin")) == ()

@@ -49,7 +49,7 @@ COMPONENTS = st.builds(
     config=st.none() | TEXTS,
     index=st.none() | TEXTS,
     heads=HEADS,
-    twins=HEADS,
+    torch_copies=HEADS,
     unopened=UNOPENED,
 )
 

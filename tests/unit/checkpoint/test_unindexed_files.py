@@ -140,7 +140,7 @@ def test_what_is_not_the_model_is_not_read_as_if_it_were(what: str, folder: Path
     (finding,) = alarms(report)
     assert {tensor.name for tensor in finding.hidden} == set(TABLE)
     assert (report.residual, report.observed.tensors) == (0, 0)
-    besides = [one for one in report.findings if one.kind == "beside"]
+    besides = [one for one in report.findings if one.kind == "other-weights"]
     assert len([name for one in besides for name in one.names]) == len(list(folder.iterdir())) - 2
     assert "once more" not in "".join(one.reason for one in besides)
 
@@ -208,7 +208,7 @@ def test_an_index_given_by_name_is_its_folders(folder: Path) -> None:
     assert report.observed.parameters == BERT.parameters
 
 
-def test_twins_are_not_compared_with_files_that_are_not_all_there(tmp_path: Path) -> None:
+def test_torch_copies_are_not_compared_with_files_that_are_not_all_there(tmp_path: Path) -> None:
     made = sharded(tmp_path / "m", TABLE, CONFIG_BYTES)
     torch_file(made / "pytorch_model.bin", NAMES)
     assert kinds(audit(str(made))) == []

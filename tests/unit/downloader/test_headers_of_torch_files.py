@@ -13,8 +13,9 @@ from support.hub import Hub, Origin, WholeFile
 from support.torch_files import legacy_bytes, lengths, read, state, torch_bytes, write_large
 
 from auditor import audit
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.selecting import with_twins
+from auditor.checkpoint.selecting import with_torch_copies
 from auditor.checkpoint.snapshot import Source, WeightHeader
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
@@ -209,14 +210,14 @@ def test_a_snapshot_file_keeps_what_was_read(tmp_path, name):
     snapshot = fetch(str(tmp_path))
     again = load(dump(snapshot, name), name)
     assert again == replace(snapshot, source=Source.SNAPSHOT)
-    outcomes = [examine(one, requested="x") for one in (snapshot, again)]
+    outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
     assert outcomes[0] == replace(outcomes[1], source=Source.FOLDER)
     assert outcomes[0].residual == 0
 
 
-def test_a_snapshot_file_keeps_twins():
+def test_a_snapshot_file_keeps_torch_copies():
     head = WeightHeader(name=WEIGHTS, size=9, parts=(FilePart(1, b"ab"), FilePart(5, b"c")))
-    snapshot = replace(load(OLD, "x"), twins=(head,))
+    snapshot = replace(load(OLD, "x"), torch_copies=(head,))
     assert load(dump(snapshot), "x") == snapshot
 
 
@@ -237,39 +238,41 @@ OLD = json.dumps(
 ).encode()
 
 
-def test_a_snapshot_file_from_before_there_were_twins_is_read():
-    assert load(OLD, "x").twins == ()
-    assert b"twins" not in dump(load(OLD, "x"))
+def test_a_snapshot_file_from_before_there_were_torch_copies_is_read():
+    assert load(OLD, "x").torch_copies == ()
+    assert b"torch_copies" not in dump(load(OLD, "x"))
 
 
-# Twins
+# Copies in torch files
 
 
-def beside(folder, twin: bytes = GOOD):
+def beside(folder, copy: bytes = GOOD):
     (folder / CONFIG).write_bytes(GOOD_CONFIG)
     (folder / ONE).write_bytes(safetensors_bytes(TENSORS))
-    (folder / WEIGHTS).write_bytes(twin)
+    (folder / WEIGHTS).write_bytes(copy)
     return folder
 
 
-def test_in_a_folder_twins_are_read(tmp_path):
-    assert [head.name for head in fetch(str(beside(tmp_path))).twins] == [WEIGHTS]
+def test_in_a_folder_torch_copies_are_read(tmp_path):
+    assert [head.name for head in fetch(str(beside(tmp_path))).torch_copies] == [WEIGHTS]
 
 
-def test_on_the_hub_twins_are_read_where_that_is_asked(at_hub):
+def test_on_the_hub_torch_copies_are_read_where_that_is_asked(at_hub):
     files = {CONFIG: GOOD_CONFIG, ONE: safetensors_bytes(TENSORS), WEIGHTS: GOOD}
     at_hub.add("org/name", files)
-    assert fetch("org/name").twins == ()
+    assert fetch("org/name").torch_copies == ()
     unasked = audit("org/name")
     assert any("pytorch_model.bin" in line for line in unasked.unchecked)
-    assert [head.name for head in fetch("org/name", choose=with_twins).twins] == [WEIGHTS]
-    report = audit("org/name", twins=True)
+    assert [head.name for head in fetch("org/name", choose=with_torch_copies).torch_copies] == [
+        WEIGHTS
+    ]
+    report = audit("org/name", torch_copies=True)
     assert (report.verdict, report.findings) == ("clean", ())
     assert not any("pytorch_model.bin" in line for line in report.unchecked)
 
 
-def test_a_twin_that_cannot_be_opened_stands_beside(tmp_path):
+def test_a_torch_copy_that_cannot_be_opened_is_other_weights(tmp_path):
     folder = beside(tmp_path)
     (folder / WEIGHTS).unlink()
     (folder / WEIGHTS).symlink_to("nothing")
-    assert fetch(str(folder)).twins == ()
+    assert fetch(str(folder)).torch_copies == ()

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 from support.builders import framed, safetensors_bytes
 from support.hub import Hub, Origin, Sparse
 
-from auditor.checkpoint.selecting import beside
+from auditor.checkpoint.selecting import other_weight_files
 from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
 from auditor.downloader import fetch
 from auditor.downloader.headers import FIRST_READ
@@ -112,7 +112,7 @@ def test_shards_are_read_once_each(at_hub):
     at_hub.add("org/name", {CONFIG: b"{}", INDEX: index_of(*shards), **files, "old.bin": b"x"})
     snapshot = fetch("org/name")
     assert [head.name for head in snapshot.heads] == shards
-    assert (snapshot.unopened, beside(snapshot)) == ((), ("old.bin",))
+    assert (snapshot.unopened, other_weight_files(snapshot)) == ((), ("old.bin",))
     assert asked(at_hub) == {"api": 1, Origin.HUB: 32, Origin.STORAGE: 30}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.builders import framed, safetensors_bytes
 
-from auditor.checkpoint.selecting import beside
+from auditor.checkpoint.selecting import other_weight_files
 from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import fetch, headers
@@ -68,14 +68,14 @@ def test_all_shards_of_an_index_are_read(sharded):
     snapshot = fetch(str(sharded))
     assert [head.name for head in snapshot.heads] == [A, B]
     assert snapshot.index == TextFile(name=INDEX, content=index_of(A, B))
-    assert (snapshot.unopened, beside(snapshot)) == ((), ("old.bin",))
+    assert (snapshot.unopened, other_weight_files(snapshot)) == ((), ("old.bin",))
 
 
 def test_one_file_wins_over_an_index_as_in_transformers(sharded):
     fill(sharded, {ONE: WEIGHTS})
     snapshot = fetch(str(sharded))
     assert (snapshot.index, [head.name for head in snapshot.heads]) == (None, [ONE])
-    assert beside(snapshot) == (A, B, INDEX, "old.bin")
+    assert other_weight_files(snapshot) == (A, B, INDEX, "old.bin")
 
 
 @pytest.mark.parametrize("absent", [(A,), (B,), (A, B)])
@@ -153,7 +153,7 @@ def test_a_weight_file_is_read_with_the_config_beside_it(folder):
     assert snapshot.source is Source.FILE
     assert (snapshot.config.content, snapshot.heads[0].head) == (b"{}", HEAD)
     assert [file.name for file in snapshot.files] == [CONFIG, ONE]
-    assert beside(snapshot) == ()
+    assert other_weight_files(snapshot) == ()
 
 
 def test_a_weight_file_may_stand_alone(tmp_path):
@@ -269,7 +269,7 @@ def test_other_things_in_the_folder_do_no_harm(folder):
     (folder / "loop").symlink_to(folder)
     fill(folder, {".git/config": b"x", ".cache/x": b"x"})
     (folder / os.fsdecode(b"\xff.bin")).write_bytes(b"x")
-    assert beside(fetch(str(folder))) == ("\ufffd.bin",)
+    assert other_weight_files(fetch(str(folder))) == ("\ufffd.bin",)
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_unreadable(folder):

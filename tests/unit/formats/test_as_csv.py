@@ -15,8 +15,8 @@ from auditor.formats.as_csv import files
 from auditor.reconciler.module_rows import ModuleRow
 
 DESIGN = (
-    "model, commit, prefix, depth, tensors, elements, parameters, expected, difference, status, "
-    "formula"
+    "model, commit_sha, prefix, depth, tensors, elements, parameters, expected, difference, "
+    "status, formula"
 )
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 NUMERIC = {
@@ -104,7 +104,7 @@ def test_lines_end_in_lf_and_every_record_is_one_line(name):
 def test_the_columns_of_a_module_are_those_of_the_design_with_additions_last():
     columns = files([])["modules.csv"].rstrip("\n").split(",")
     assert columns[:11] == DESIGN.split(", ")
-    added = {"model", "commit", "component"}
+    added = {"model", "commit_sha", "component"}
     assert set(columns) == {*added, *ModuleRow._fields}
 
 

@@ -1,6 +1,7 @@
 """The JSON of outcomes against its schema, and the schema against the classes."""
 
 import json
+import keyword
 from importlib.resources import files
 from typing import get_args
 
@@ -25,6 +26,21 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 
 def test_the_schema_is_one():
     Draft202012Validator.check_schema(SCHEMA)
+
+
+def named(node):
+    """Every key that the schema, or a schema within it, gives a name to."""
+    if isinstance(node, dict):
+        yield from node.get("properties", ())
+    for child in node.values() if isinstance(node, dict) else node if type(node) is list else ():
+        yield from named(child)
+
+
+def test_no_key_is_a_keyword_of_python():
+    keys = {*named(SCHEMA)}
+    assert {"schema", "by", "load_report", "mismatched_keys", "tied_to", "hidden"} <= keys
+    assert not keys & {*keyword.kwlist}
+    assert all(map(str.isidentifier, keys))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -74,14 +90,14 @@ def replaced(value, path, new):
         (SCHEMA["properties"]["reason"]["enum"], [*Reason, None]),
         (SCHEMA["properties"]["verdict"]["enum"], [*get_args(Verdict)]),
         (
-            SCHEMA["$defs"]["expected"]["properties"]["from"]["enum"],
-            [*get_args(Expected.__annotations__["origin"]), None],
+            SCHEMA["$defs"]["expected"]["properties"]["by"]["enum"],
+            [*get_args(Expected.__annotations__["by"]), None],
         ),
         (SCHEMA["$defs"]["module"]["properties"]["status"]["enum"], [*get_args(ModuleStatus)]),
         (SCHEMA["$defs"]["finding"]["properties"]["severity"]["enum"], [*Severity]),
         (SCHEMA["$defs"]["implied"]["properties"]["role"]["enum"], [*Role]),
     ],
-    ids=["source", "reason", "verdict", "from", "status", "severity", "role"],
+    ids=["source", "reason", "verdict", "by", "status", "severity", "role"],
 )
 def test_the_enums_of_the_schema_are_those_of_the_classes(observed, expected):
     assert observed == expected
@@ -107,7 +123,7 @@ def test_an_outcome_is_one_line_of_ascii(name):
 CONTRACT = {
     "outcome": "schema requested model commit source target model_type expected observed modules "
     "findings residual verdict reason fetched",
-    "expected": "from parameters formula",
+    "expected": "by parameters formula",
     "observed": "files bytes tensors elements parameters",
     "module": "prefix depth tensors elements parameters expected difference formula status",
     "finding": "kind severity names folded count parameters reason",
@@ -149,7 +165,7 @@ def test_every_kind_carries_its_evidence():
     assert found["wrong-dtype"]["declared"] == "F32"
     assert found["bad-header"]["file"] == "c.safetensors"
     assert found["bad-header"]["hidden"] == ["encoder.5.weight"]
-    assert found["mis-shaped"]["pairs"] == [
+    assert found["mismatched"]["pairs"] == [
         {
             "stored": {
                 "name": "encoder.4.bias",
@@ -160,7 +176,7 @@ def test_every_kind_carries_its_evidence():
             "expected": {"name": "encoder.4.bias", "shape": [4]},
         }
     ]
-    assert found["disputed"]["disputes"] == [
+    assert found["formula-disputed"]["disputes"] == [
         {
             "name": "encoder.0.weight",
             "closed_form": {"shape": [2, 3], "role": "parameter", "tied_to": None},
@@ -178,6 +194,6 @@ def test_every_kind_carries_its_evidence():
 def test_what_is_not_known_is_null():
     gated = json.loads(render(EXAMPLES["gated"]()))
     assert gated["reason"] == "gated"
-    assert gated["expected"]["from"] is None
+    assert gated["expected"]["by"] is None
     assert gated["observed"]["parameters"] is None
     assert gated["residual"] is None

@@ -21,7 +21,7 @@ def packed():
     rows = (
         Weights(dtype="BF16", tensors=1, parameters=100, bytes=200),
         Weights(dtype="INT4", tensors=1, parameters=900, bytes=450),
-        Weights(dtype="bookkeeping", tensors=1, parameters=0, bytes=36),
+        Weights(dtype="quantization-data", tensors=1, parameters=0, bytes=36),
     )
     observed = replace(found.observed, weights=rows, tensors=3, parameters=1000)
     return replace(found, observed=observed)
@@ -35,7 +35,7 @@ def test_bits_a_parameter_are_those_of_the_packing_and_bookkeeping_has_none():
     rows = [line.split() for line in shown().splitlines()]
     assert ["BF16", "1", "100", "200", "200", "bytes", "16.00"] in rows
     assert ["INT4", "1", "900", "450", "450", "bytes", "4.00"] in rows
-    assert ["bookkeeping", "1", "0", "36", "36", "bytes"] in rows
+    assert ["quantization-data", "1", "0", "36", "36", "bytes"] in rows
     assert ["all", "3", "1,000", "686", "686", "bytes", "5.49"] in rows
 
 

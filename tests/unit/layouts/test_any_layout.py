@@ -275,7 +275,7 @@ def test_every_layout_is_tried_here():
 
 def held(unpacked: Unpacked, stored: tuple[StoredTensor, ...]) -> None:
     pieces = {piece.stored for piece in unpacked.pieces}
-    notes = Counter(tensor for one in unpacked.bookkeeping for tensor in one.tensors)
+    notes = Counter(tensor for one in unpacked.quantization_data for tensor in one.tensors)
     faults = {tensor for fault in unpacked.faults for tensor in fault.tensors}
     assert max(notes.values(), default=1) == 1, "bookkeeping once"
     assert pieces.isdisjoint(notes), "a piece or bookkeeping, and never both"
@@ -284,14 +284,14 @@ def held(unpacked: Unpacked, stored: tuple[StoredTensor, ...]) -> None:
     assert max(twice.values(), default=1) == 1, "a piece of a stored tensor once"
     for piece in unpacked.pieces:
         assert piece.shape is None or all(type(side) is int and side >= 0 for side in piece.shape)
-    reasons = [one.reason for one in (*unpacked.bookkeeping, *unpacked.faults)]
+    reasons = [one.reason for one in (*unpacked.quantization_data, *unpacked.faults)]
     assert all(len(text.splitlines()) == 1 for text in (unpacked.layout, *reasons))
     assert all(text.isprintable() for text in (unpacked.layout, *reasons))
 
 
 def told(unpacked: Unpacked) -> object:
     """All of it but the order."""
-    books = {note.reason: frozenset(note.tensors) for note in unpacked.bookkeeping}
+    books = {note.reason: frozenset(note.tensors) for note in unpacked.quantization_data}
     faults = {fault.reason: frozenset(fault.tensors) for fault in unpacked.faults}
     return unpacked.layout, frozenset(unpacked.pieces), books, faults
 

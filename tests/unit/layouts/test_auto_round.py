@@ -322,7 +322,7 @@ def test_words_that_no_config_declares_are_taken_for_gptq_or_awq_where_they_may_
     unpacked = unpack(stored(table), None, lambda _name: None)
     assert pieces(unpacked) == {W: SHAPE}
     assert unpacked.layout.startswith(name)
-    assert "the config declares no quantisation" in unpacked.faults[0].reason
+    assert "the config declares no quantization" in unpacked.faults[0].reason
 
 
 def test_a_pattern_takes_no_time_whatever_it_is():

@@ -228,7 +228,7 @@ def test_a_config_that_the_shapes_deny_is_a_finding_and_the_residual_is_0(
     (folder / "config.json").write_text(json.dumps(values))
     report = audit(str(folder))
     assert (report.residual, report.verdict) == (0, "findings")
-    found = [one.reason for one in report.findings if one.kind == "bad-layout"]
+    found = [one.reason for one in report.findings if one.kind == "bad-quantization"]
     assert any(reason in one for one in found), found
 
 

@@ -15,6 +15,7 @@ from support.sharding import write
 
 from auditor import Report
 from auditor.analytic import Expectation, Role, catalogue
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.layouts.fused import separated
@@ -91,7 +92,7 @@ def examined(config: dict[str, Any], shapes: Shapes, dtype: str = "F32") -> Repo
         index=None,
         heads=(WeightHeader(name="model.safetensors", size=size, head=head),),
     )
-    report = examine(snapshot, requested="fused")
+    report = examine(snapshot, Options(requested="fused"))
     assert isinstance(report, Report)
     return report
 

@@ -173,7 +173,7 @@ def test_of_a_repository_on_the_hub_a_tag_says_which_is_explained(at_hub):
 def test_what_adds_to_a_model_without_being_part_of_it_is_bookkeeping(tmp_path):
     values, stored = whole("llama")
     report = audited(tmp_path / "m.gguf", values, [*stored, Tensor("rope_freqs.weight", (8,))])
-    assert kinds(report) == {"bookkeeping": ("rope_freqs.weight",)}
+    assert kinds(report) == {"quantization-data": ("rope_freqs.weight",)}
     assert (report.verdict, report.residual) == ("clean", 0)
 
 
@@ -261,7 +261,7 @@ def test_halves_that_do_not_fit_are_a_fault(tmp_path):
         for tensor in stored
     ]
     report = audited(tmp_path / "m.gguf", values, wrong)
-    (fault,) = (finding for finding in report.findings if finding.kind == "bad-layout")
+    (fault,) = (finding for finding in report.findings if finding.kind == "bad-quantization")
     assert fault.reason == "(4, 96, 64) and (4, 32, 64) are no two parts of one tensor"
     assert report.residual == 0
 
@@ -307,8 +307,8 @@ def test_the_scale_of_a_tensor_or_of_each_expert_is_bookkeeping(tmp_path, shape,
     values, stored = whole("mixtral", **EXPERTS)
     scale = Tensor("blk.0.ffn_up_exps.scale", shape)
     report = audited(tmp_path / "m.gguf", values, [*stored, scale])
-    assert kinds(report)["bookkeeping"] == (scale.name,)
-    assert ("bad-layout" in kinds(report)) is not fits
+    assert kinds(report)["quantization-data"] == (scale.name,)
+    assert ("bad-quantization" in kinds(report)) is not fits
     assert report.residual == 0
 
 

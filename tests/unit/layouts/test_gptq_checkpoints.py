@@ -138,7 +138,7 @@ def test_a_config_that_contradicts_the_tensors_is_found(tmp_path, said, reason):
     quantised(tmp_path, "LlamaForCausalLM", _llama(transformers), bits=4, group=32, said=said)
     report = audit(str(tmp_path / "packed"))
     loud = [finding for finding in report.findings if finding.severity != "info"]
-    assert {finding.kind for finding in loud} == {"bad-layout"}
+    assert {finding.kind for finding in loud} == {"bad-quantization"}
     assert any(reason in finding.reason for finding in loud), loud
     assert report.residual == 0
 

@@ -71,7 +71,7 @@ def test_packed_tensors_that_no_config_declares_are_unpacked_and_a_fault():
     assert [(piece.name, piece.shape, piece.dtype) for piece in unpacked.pieces] == [
         ("a.weight", (4, 4), "NF4")
     ]
-    assert "the config declares no quantisation" in unpacked.faults[0].reason
+    assert "the config declares no quantization" in unpacked.faults[0].reason
 
 
 def test_integers_that_no_layout_knows_are_plain():

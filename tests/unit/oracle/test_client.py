@@ -67,7 +67,7 @@ def test_an_answer_is_the_expectation_with_its_sums(pretending: Pretending, log:
     assert found.tensors == (ExpectedTensor("a.weight", (2, 3), 6, Role.PARAMETER),)
     assert (found.parameters, found.modules["a"].parameters) == (6, 6)
     assert (found.target, found.model_type, found.prefix) == ("Model", "pretence", "base")
-    assert (found.origin, found.library) == ("oracle", "transformers 0")
+    assert (found.by, found.library) == ("oracle", "transformers 0")
 
 
 def test_a_question_is_asked_once_whoever_asks(pretending: Pretending, log: Path) -> None:

@@ -21,7 +21,7 @@ def closed_form(*tensors: ExpectedTensor, parameters: int = 10) -> Expectation:
         target="Model",
         model_type="type",
         prefix="",
-        origin="closed-form",
+        by="closed-form",
         tensors=tensors,
         parameters=parameters,
         formula=str(parameters),
@@ -32,7 +32,7 @@ def closed_form(*tensors: ExpectedTensor, parameters: int = 10) -> Expectation:
 
 def oracle(*tensors: ExpectedTensor, parameters: int = 10) -> Expectation:
     found = closed_form(*tensors, parameters=parameters)
-    return replace(found, origin="oracle", library="transformers 5")
+    return replace(found, by="oracle", library="transformers 5")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_tensor_in_dispute_is_named_with_both_sides(
 ) -> None:
     [found] = disputes(closed_form(*ours), oracle(*theirs))
     assert (found.names, found.parameters, found.reason) == ((name,), parameters, reason)
-    assert (found.kind, found.severity, found.explains) == ("disputed", Severity.WARNING, 0)
+    assert (found.kind, found.severity, found.explains) == ("formula-disputed", Severity.WARNING, 0)
 
 
 def test_tensors_with_the_same_dispute_are_one_finding() -> None:
@@ -106,6 +106,6 @@ def test_a_total_in_dispute_is_said_of_the_class() -> None:
 
 def test_a_dispute_can_be_ignored_by_the_names_of_tensors() -> None:
     found = tuple(disputes(closed_form(A, B, MASK), oracle(MASK)))
-    stand, ignored = split(found, (Ignore.parse("disputed:a.*"),))
+    stand, ignored = split(found, (Ignore.parse("formula-disputed:a.*"),))
     assert [finding.names for finding in stand] == [("b.weight",)]
     assert [finding.names for finding in ignored] == [("a.weight",)]

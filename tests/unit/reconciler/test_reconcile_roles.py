@@ -21,7 +21,7 @@ def expectation(*names: str, target: str = "Target") -> Expectation:
         target=target,
         model_type="type",
         prefix="",
-        origin="closed-form",
+        by="closed-form",
         tensors=tuple(TENSORS[name] for name in names),
         parameters=3,
         formula="3",
@@ -60,7 +60,7 @@ PLAIN = {"norm.weight": (3,), "norm.running_mean": (3,)}
         ({"norm.weight": (3,)}, {"missing": (("norm.running_mean",), 0)}),
         (
             {"norm.weight": (3,), "norm.running_mean": (4,)},
-            {"mis-shaped": (("norm.running_mean",), 0)},
+            {"mismatched": (("norm.running_mean",), 0)},
         ),
         (PLAIN | {"mask": (9, 9)}, {"buffer": (("mask", "norm.running_mean"), 0)}),
         (
@@ -69,7 +69,7 @@ PLAIN = {"norm.weight": (3,), "norm.running_mean": (3,)}
         ),
         (
             {"norm.weight": (4,), "norm.running_mean": (3,)},
-            {"buffer": (("norm.running_mean",), 0), "mis-shaped": (("norm.weight",), 3)},
+            {"buffer": (("norm.running_mean",), 0), "mismatched": (("norm.weight",), 3)},
         ),
     ],
     ids=["all", "no buffer", "reshaped buffer", "old mask", "draft layer", "reshaped parameter"],

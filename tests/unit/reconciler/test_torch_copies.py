@@ -1,4 +1,4 @@
-"""Torch files: ties that share their bytes, twins beside safetensors, pickles that would call."""
+"""Torch files: ties that share their bytes, copies of safetensors, pickles that would call."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from support.torch_files import lengths, pickled, tensor, torch_bytes, zipped
 
 from auditor import audit
 
-CONFIG, ONE, TWIN = "config.json", "model.safetensors", "pytorch_model.bin"
+CONFIG, ONE, TORCH = "config.json", "model.safetensors", "pytorch_model.bin"
 TENSORS = {one.name: (one.dtype, one.shape) for one in stored_by(expect("BertForMaskedLM"))}
 DECODER, EMBEDDING = "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"
 BUFFER = {"bert.embeddings.position_ids": ("I64", (1, 6))}
@@ -39,7 +39,7 @@ def folder(path, **files):
 
 
 def test_a_tie_that_is_stored_as_the_same_bytes_is_tied(tmp_path):
-    report = audit(folder(tmp_path, **{TWIN: with_tie(key=EMBEDDING)}))
+    report = audit(folder(tmp_path, **{TORCH: with_tie(key=EMBEDDING)}))
     assert (report.verdict, report.residual) == ("clean", 0)
     tied = {name: to for one in report.findings for name, to in zip(one.names, one.to, strict=True)}
     assert tied[DECODER] == EMBEDDING
@@ -47,14 +47,14 @@ def test_a_tie_that_is_stored_as_the_same_bytes_is_tied(tmp_path):
 
 
 def test_a_tie_that_is_stored_twice_is_a_duplicate(tmp_path):
-    report = audit(folder(tmp_path, **{TWIN: with_tie(key=None)}))
+    report = audit(folder(tmp_path, **{TORCH: with_tie(key=None)}))
     assert (report.verdict, report.residual) == ("findings", 0)
     [found] = [one for one in report.findings if one.kind == "duplicate"]
     assert (found.names, found.of) == ((DECODER,), (EMBEDDING,))
 
 
 @pytest.mark.parametrize(
-    ("twin", "differs"),
+    ("torch", "differs"),
     [
         (torch_bytes(TENSORS), []),
         (torch_bytes(TENSORS | BUFFER), []),
@@ -70,13 +70,13 @@ def test_a_tie_that_is_stored_twice_is_a_duplicate(tmp_path):
                 (f"lacks {len(TENSORS)} tensors", tuple(TENSORS)),
             ],
         ),
-        (b"x", [("is not a file of torch.save; it is not compared", (TWIN,))]),
+        (b"x", [("is not a file of torch.save; it is not compared", (TORCH,))]),
     ],
     ids=["same", "buffer", "tied", "lacks", "more", "reshaped", "copy", "renamed", "broken"],
 )
-def test_a_twin_that_differs_is_a_finding_and_one_that_does_not_is_none(twin, differs, tmp_path):
-    report = audit(folder(tmp_path, **{ONE: safetensors_bytes(TENSORS), TWIN: twin}))
-    found = [one for one in report.findings if one.kind == "twin"]
+def test_a_copy_that_differs_is_a_finding_and_one_that_does_not_is_none(torch, differs, tmp_path):
+    report = audit(folder(tmp_path, **{ONE: safetensors_bytes(TENSORS), TORCH: torch}))
+    found = [one for one in report.findings if one.kind == "copy-differs"]
     assert sorted(sorted(one.names) for one in found) == sorted(sorted(one) for _, one in differs)
     assert all(any(said in one.reason for one in found) for said, _ in differs)
     assert report.residual == 0
@@ -87,9 +87,9 @@ def test_what_the_pickle_would_call_is_an_error_whatever_else_is_right(tmp_path)
     items = {name: tensor(str(n), *one) for n, (name, one) in enumerate(TENSORS.items())}
     calls = {"x": b"cposix\nsystem\n(X\2\0\0\0idtR"}
     content = zipped(pickled(items | calls), lengths(TENSORS))
-    report = audit(folder(tmp_path, **{TWIN: content}))
+    report = audit(folder(tmp_path, **{TORCH: content}))
     [found] = [one for one in report.findings if one.kind == "unsafe"]
-    assert (found.severity, found.names) == ("error", (TWIN,))
+    assert (found.severity, found.names) == ("error", (TORCH,))
     assert found.imports == ("posix.system('id')",)
     assert "posix.system('id')" in found.reason
     assert report.residual == 0
@@ -98,7 +98,7 @@ def test_what_the_pickle_would_call_is_an_error_whatever_else_is_right(tmp_path)
 def test_a_note_says_which_part_of_the_file_was_read(tmp_path):
     items = {name: tensor(str(n), *one) for n, (name, one) in enumerate(TENSORS.items())}
     content = pickled({"state_dict": pickled(items)[2:-1], "epoch": b"K\x03"})
-    report = audit(folder(tmp_path, **{TWIN: zipped(content, lengths(TENSORS))}))
+    report = audit(folder(tmp_path, **{TORCH: zipped(content, lengths(TENSORS))}))
     [note] = report.notes
     assert note.startswith("pytorch_model.bin: the state dict under 'state_dict' is read")
     assert (report.verdict, report.residual) == ("clean", 0)
@@ -132,7 +132,7 @@ def test_what_transformers_would_have_saved_closes(name, legacy, tmp_path):
     out = io.BytesIO()
     torch.save(held, out, _use_new_zipfile_serialization=not legacy)
     (tmp_path / CONFIG).write_text(json.dumps(config.to_diff_dict() | {"architectures": [name]}))
-    (tmp_path / TWIN).write_bytes(out.getvalue())
+    (tmp_path / TORCH).write_bytes(out.getvalue())
     report = audit(str(tmp_path))
     assert (report.verdict, report.residual) == ("clean", 0)
     assert report.observed.tensors == len(held)

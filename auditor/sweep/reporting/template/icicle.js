@@ -2,10 +2,10 @@
 // expected, whichever are more, so that what is missing has room. Arrows walk, Enter goes in,
 // Escape goes out. What is amiss is never narrower than a few pixels.
 
-const QUIET = new Set(["equal", "buffer", "bookkeeping", "tied", "unchecked"]);
-const HATCHED = new Set(["missing", "mis-shaped", "unreadable"]);
-const DRAWN = new Set(["equal", "differs", "unused", "new", "missing", "mis-shaped", "unexpected",
-  "duplicate", "unreadable"]);
+const QUIET = new Set(["equal", "buffer", "quantization-data", "tied", "unchecked"]);
+const HATCHED = new Set(["missing", "mismatched", "unreadable"]);
+const DRAWN = new Set(["equal", "differs", "unused", "newly-initialized", "missing", "mismatched",
+  "unexpected", "duplicate", "unreadable"]);
 const LEVEL = 28; // pixels
 const LEAST = 5;
 const LETTER = 6.6;

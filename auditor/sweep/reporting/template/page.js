@@ -130,10 +130,10 @@ function toggle(made, row) {
 
 function section(cell, row) {
   trees ??= read("trees");
-  const [formula, origin, tree] = row[TREE] < 0 ? ["", "", null] : trees[row[TREE]];
+  const [formula, by, tree] = row[TREE] < 0 ? ["", "", null] : trees[row[TREE]];
   const facts = {
     commit: row[COMMIT], class: row[TARGET], type: row[TYPE], stored: count(row[STORED]),
-    expected: count(row[EXPECTED]), difference: signed(difference(row)), "expected by": origin,
+    expected: count(row[EXPECTED]), difference: signed(difference(row)), "expected by": by,
     formula, reason: row[REASON], detail: row[DETAIL],
   };
   const list = make("dl", { class: "facts" });

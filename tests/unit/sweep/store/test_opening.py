@@ -1,4 +1,4 @@
-"""A store of version 1 is taken over where it lies, whole or not at all."""
+"""A store of an earlier version is taken over where it lies, whole or not at all."""
 
 import json
 import signal
@@ -13,12 +13,14 @@ import pytest
 from support.nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, unaudited
 
 from auditor.errors import StoreError
+from auditor.sweep.store.earlier_words import reworded
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
 from auditor.sweep.store.reading import Planned, Store, Versions
 from auditor.sweep.store.schema import VERSION
 
-SQL = (Path(__file__).parents[3] / "data" / "sweep" / "store-1.sql").read_text()
+STORES = Path(__file__).parents[3] / "data" / "sweep"
+SQL = (STORES / "store-1.sql").read_text()
 A, B = finding("missing", "a"), finding("unexpected", "b")
 PARTS = [
     plain("o/pipe", B, component="unet"),
@@ -162,3 +164,104 @@ def test_one_that_lacks_a_table_is_said_in_one_line_and_left_as_it_is(earlier):
     with pytest.raises(StoreError, match=r"'.*sweep.sqlite' is damaged: no such table"):
         Store.open(earlier)
     assert version(earlier) == 1
+
+
+# --- words ------------------------------------------------------------------------------------
+
+# The words that version 2 has for kinds of findings, and those of version 3.
+KINDS = {
+    "mis-shaped": "mismatched",
+    "new": "newly-initialized",
+    "absent": "missing-component",
+    "bookkeeping": "quantization-data",
+    "bad-layout": "bad-quantization",
+    "twin": "copy-differs",
+    "beside": "other-weights",
+    "disputed": "formula-disputed",
+    "missing": "missing",
+    "unused": "unused",
+}
+STATUSES = ("new", "mis-shaped", "bookkeeping", "equal")
+
+
+def in_words(by, word):
+    """An outcome whose words are `word(...)` of those of version 2."""
+    names = ['"kind":"new"', '{"from":null}']  # as a stranger may have them
+    return {
+        **plain("o/found"),
+        "expected": {by: "closed-form", "parameters": 12},
+        "observed": {"weights": [{"dtype": "F32"}, {"dtype": word("bookkeeping")}]},
+        "modules": [{"prefix": "new", "status": word(status)} for status in STATUSES],
+        "findings": [
+            {**finding(), "kind": word(kind), "names": names, "reason": "new"} for kind in KINDS
+        ],
+        "parts": [{**plain("o/found", component="vae"), "expected": {by: None}}],
+    }
+
+
+BEFORE, AFTER = in_words("from", str), in_words("by", lambda word: KINDS.get(word, word))
+COMPONENT = '{{"config": null, "heads": [], "name": "vae", "{}": [], "unopened": []}}'
+HEADER = '"header": "{\\"twins\\": [], \\"kind\\": \\"new\\"}"'
+SNAPSHOTS = [
+    f'{{"heads": [{{{HEADER}}}], "{name}": [], "components": [{COMPONENT.format(name)}]}}'.encode()
+    for name in ("twins", "torch_copies")
+]
+
+
+@pytest.fixture
+def second(tmp_path):
+    """A store of version 2: an outcome and a snapshot, each in part and as a whole."""
+    path = tmp_path / "second.sqlite"
+    texts = [json.dumps(BEFORE, separators=(",", ":")).encode(), SNAPSHOTS[0]]
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript((STORES / "store-2.sql").read_text())
+        database.execute("INSERT INTO nights VALUES ('n1', 'all', 1, '1', 'a', 'then', 'then')")
+        database.execute("INSERT INTO plans VALUES (1, 'n1')")
+        for text in texts:
+            database.execute("INSERT INTO contents VALUES (?, ?)", (digest_of(text), pack(text)))
+        numbers = recorded(plain("o/found")).summary._asdict()
+        for name in ("o/part", "o/whole"):
+            own, rest = [
+                (pack(b"{}"), digest_of(text)) if name == "o/part" else (pack(text), None)
+                for text in texts
+            ]
+            database.execute("INSERT INTO planned VALUES (1, ?, ?, ?)", (name, COMMIT, name))
+            row = {"model": name, "commit_sha": COMMIT, "auditor": "1", "catalogue": "a", **numbers}
+            row |= {"recorded": "then", "content": own[0], "shared": own[1]}
+            marks = ", ".join("?" for _ in row)
+            into = f"INSERT INTO outcomes ({', '.join(row)}) VALUES ({marks})"  # noqa: S608 - ours
+            database.execute(into, [*row.values()])
+            database.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?)", (name, COMMIT, *rest))
+        database.commit()
+    return path
+
+
+def test_outcomes_of_version_2_have_the_words_of_version_3(second):
+    assert BEFORE != AFTER
+    assert shown(second) == [AFTER, AFTER]
+    assert version(second) == VERSION
+    assert shown(second) == [AFTER, AFTER]
+
+
+def test_snapshots_of_version_2_have_the_keys_of_version_3(second):
+    with StoreWriter.open(second) as ledger:
+        night = ledger.begin("n2", "all", Versions(auditor="2", catalogue="b"))
+        plan = ledger.new_plan("n2")
+        names = ("o/part", "o/whole")
+        found = [FoundModel(Planned(name, COMMIT, name)) for name in names]
+        ledger.add(night, plan, found)
+        ledger.freeze("n2", plan)
+        part, whole = ledger.waiting(ledger.known("n2"))
+    assert (unpack(part.snapshot), unpack(part.shared)) == (b"{}", SNAPSHOTS[1])
+    assert (unpack(whole.snapshot), whole.shared) == (SNAPSHOTS[1], None)
+
+
+def test_a_store_of_version_2_that_was_taken_over_has_the_tables_of_a_new_one(second, tmp_path):
+    Store.open(second).__exit__()
+    Store.open(tmp_path / "new.sqlite", create=True).__exit__()
+    assert columns(second) == columns(tmp_path / "new.sqlite")
+
+
+@pytest.mark.parametrize("content", [b"", b"x", pack(b"{}")[:-3]])
+def test_what_is_damaged_stays_as_it_is(content):
+    assert reworded(content) == content

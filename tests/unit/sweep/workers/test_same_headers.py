@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.checkpoints import TINY
 from support.sweep_models import FAULTS, healthy
 
+from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_writer import dump_shared
@@ -41,7 +42,7 @@ def _head(content):
 
 def said(snapshot):
     """What an audit without any memory says."""
-    outcome = examine(snapshot, requested=snapshot.model)
+    outcome = examine(snapshot, Options(requested=snapshot.model))
     return as_json.render(outcome), summary(outcome)
 
 
@@ -194,7 +195,7 @@ def test_the_memory_has_an_end(monkeypatch):
 
 
 def test_the_columns_are_those_of_the_json():
-    outcome = examine(snapshot(FAULTS["missing"](3)), requested="o/n")
+    outcome = examine(snapshot(FAULTS["missing"](3)), Options(requested="o/n"))
     record = recorded(outcome)
     found, _ = written(record.kept)
     severities = [one["severity"] for one in found["findings"]]

@@ -1,0 +1,17 @@
+"""Options: what a caller chooses about an audit, beside the checkpoint."""
+
+from dataclasses import dataclass
+
+from auditor.reconciler.ignore import Ignore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The same for every model of a repository, but for `target`, which is for its own model."""
+
+    requested: str  # the model as the user wrote it
+    target: str | None = None  # the class to audit for; None: what the checkpoint declares
+    depth: int | None = None  # how deep module rows go; None: all the way
+    ignore: tuple[Ignore, ...] = ()  # findings to leave out of the verdict
+    oracle: bool = False  # ask transformers for a second opinion of the closed form
+    weights: bool = True  # compare what is stored; else the config alone is read

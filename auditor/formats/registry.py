@@ -1,0 +1,55 @@
+"""The formats of `audit --format`: a format is one module here, and one line of FORMATS.
+
+The option, the ending of the file that `-o` names, the help text and the README follow from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Protocol, cast
+
+from auditor.formats.view import View
+from auditor.report import Report, Unaudited
+
+
+class FormatModule(Protocol):
+    """What the module of a format has."""
+
+    def files(self, outcomes: Sequence[Report | Unaudited], view: View, /) -> Mapping[str, str]:
+        """The files that outcomes become, name -> text.
+
+        The text is to be written as UTF-8 and without translating line ends.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One format; its module is imported when somebody asks for it (rich takes 12 ms)."""
+
+    module: str  # of this package
+    meaning: str  # for the help text and the README
+    endings: tuple[str, ...] = ()  # of the file that -o names; none: -o names a folder
+
+    def load(self) -> FormatModule:
+        return cast("FormatModule", import_module(f"auditor.formats.{self.module}"))
+
+    def __call__(self, outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
+        return self.load().files(outcomes, view)
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "terminal": Format(module="terminal", endings=(".txt",), meaning="tables for people"),
+        "json": Format(
+            module="as_json", endings=(".json", ".jsonl"), meaning="one object a model, a line each"
+        ),
+        "csv": Format(module="as_csv", meaning="three tables (modules on stdout)"),
+    }
+)
+TERMINAL = "terminal"  # where nothing else is asked for
+
+
+def by_ending(ending: str) -> str | None:
+    """The format of a file that ends so."""
+    return next((name for name, form in FORMATS.items() if ending in form.endings), None)

@@ -1,0 +1,13 @@
+"""View: how a person wants to see reports."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What formats for people follow; the formats for machines always give all of it."""
+
+    depth: int = 2  # of the module table
+    width: int = 80  # columns of the terminal
+    color: bool = False
+    verbose: bool = False  # every folded name instead of the first few
