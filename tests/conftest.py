@@ -1,6 +1,8 @@
 """Fixtures that several test files share."""
 
 import os
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,7 +58,48 @@ def hub_env(hub: Hub, tmp_path: Path) -> dict[str, str]:
 
 # No test is about time: a busy machine must not fail one.
 settings.register_profile("unhurried", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("unhurried")
+
+
+# --- a quick run ------------------------------------------------------------------------------
+
+LEFT_OUT = ("slow", "oracle", "online")
+HEAVY = ("torch", "transformers", "peft")
+IMPORTS = re.compile(
+    rf'^(?:import |from |(?:\w+ = )?pytest\.importorskip\(")(?:{"|".join(HEAVY)})\b', re.MULTILINE
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--quick`, which `make quick` gives."""
+    said = f"without torch, without tests that are {', '.join(LEFT_OUT)}, and 10 examples of a law"
+    parser.addoption("--quick", action="store_true", help=said)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that import at their top what takes seconds."""
+    if not config.getoption("--quick") or collection_path.suffix != ".py":
+        return None
+    return bool(IMPORTS.search(collection_path.read_text())) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        left_out = [item for item in items if any(map(item.get_closest_marker, LEFT_OUT))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A quick run has nothing imported that it could do without."""
+    if session.config.getoption("--quick") and (found := sys.modules.keys() & set(HEAVY)):
+        pytest.exit(f"imported while tests were collected: {', '.join(sorted(found))}", 1)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

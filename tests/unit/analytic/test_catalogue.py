@@ -206,6 +206,7 @@ def test_every_class_is_found_by_its_name_alone(monkeypatch):
         assert f"auditor.analytic.families.{FILES[model_type]}" in asked
 
 
+@pytest.mark.slow
 def test_one_family_is_imported_and_not_all():
     program = (
         "import sys, auditor.analytic as a; a.catalogue.expect(a.Config(values={}), 'BertModel');"
@@ -232,6 +233,7 @@ def test_the_catalogue_knows_its_classes_by_name_and_by_family():
     assert {catalogue.types(name) for name in catalogue.siblings("bert")} == {("bert",)}
 
 
+@pytest.mark.slow
 def test_a_closed_form_needs_no_library_of_models():
     program = (
         "import sys, auditor.analytic as a; a.catalogue.expect(a.Config(values={}), 'BertModel');"

@@ -461,6 +461,7 @@ def test_wrong_settings_are_a_finding_that_names_the_key(at_hub, tmp_path, chang
     assert report.observed.parameters == OWN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -498,6 +499,7 @@ def test_a_rank_of_a_million_millions_allocates_nothing(at_hub, tmp_path):
     assert report.expected.parameters == 10**12 * 2 * (8 + 24)
 
 
+@pytest.mark.slow
 def test_a_million_targets_are_refused_and_a_hundred_thousand_are_looked_up(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     million = coded({**LORA, "target_modules": [f"m{n}" for n in range(1_000_000)]})

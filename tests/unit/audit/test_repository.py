@@ -34,7 +34,6 @@ import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.checkpoint.snapshot import Fetched
 from auditor.cli.console import FailOn, exit_code
-from auditor.formats import as_json
 from auditor.reconciler.findings import (
     BadConfig,
     Missing,
@@ -43,9 +42,6 @@ from auditor.reconciler.findings import (
     Unexpected,
 )
 from auditor.reconciler.ignore import Ignore
-
-SCHEMA = Path(as_json.__file__).parent / "report.schema.json"
-
 
 # --- a whole and its parts --------------------------------------------------------------------
 

@@ -109,6 +109,7 @@ ENDLESS = {
 MOST_WORK = 20.0  # seconds of processor time of client and server; the client alone would take 75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("begin", "rest"), ENDLESS.values(), ids=ENDLESS)
 def test_an_answer_without_end_costs_little_work_and_leaves_no_thread(begin, rest, server, wire):
     pieces = server.endless(lambda: itertools.chain([begin], itertools.repeat(rest)))

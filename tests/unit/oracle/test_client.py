@@ -70,6 +70,7 @@ def test_an_answer_is_the_expectation_with_its_sums(pretending: Pretending, log:
     assert (found.by, found.library) == ("oracle", "transformers 0")
 
 
+@pytest.mark.slow
 def test_a_question_is_asked_once_whoever_asks(pretending: Pretending, log: Path) -> None:
     first, second = pretending(), pretending()
     assert first.expect(config(log), "Model") == second.expect(config(log), "Model")
@@ -95,6 +96,7 @@ def test_another_version_of_the_library_is_asked_anew(pretending: Pretending, lo
     assert log.read_text().split() == ["Model", "Model"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [
@@ -127,6 +129,7 @@ def test_a_config_that_builds_no_model_is_the_checkpoints_fault_and_is_kept(
     assert log.read_text().split() == ["Model"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "reason", "detail"),
     [

@@ -64,6 +64,7 @@ def test_words_are_left_alone_where_only_numbers_are_to_fold():
     assert fold(names, words=False) == ("h.{0-2}.bias", "h.{0-2}.weight")
 
 
+@pytest.mark.slow
 def test_ninety_thousand_names_fold_to_a_line_for_each_kind_of_tensor():
     words = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
     names = [f"layers.{n}.experts.{e}.{w}" for n in range(60) for e in range(500) for w in words]

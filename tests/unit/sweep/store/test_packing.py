@@ -54,6 +54,7 @@ def fine_tunes(hub, count):
         hub.add(f"sweep/m{number}", {**files, "config.json": json.dumps(config).encode()})
 
 
+@pytest.mark.slow
 def test_of_fine_tunes_the_headers_and_the_outcome_are_kept_once_a_base(at_hub, settings):
     fine_tunes(at_hub, 12)
     runner.sweep(settings(OURS), night="n1")
@@ -66,6 +67,7 @@ def test_of_fine_tunes_the_headers_and_the_outcome_are_kept_once_a_base(at_hub, 
         assert digest_of(unpack(row["content"])) == row["digest"]
 
 
+@pytest.mark.slow
 def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeypatch):
     fine_tunes(at_hub, 12)
     runner.sweep(settings(OURS, processes=1), night="n1")
@@ -85,6 +87,7 @@ def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeyp
     assert old == new
 
 
+@pytest.mark.slow
 def test_what_could_not_be_audited_shares_nothing(at_hub, settings):
     at_hub.add("sweep/bare", {"config.json": config_bytes(), "model.safetensors": b"no header"})
     at_hub.add("sweep/odd", {**healthy(1), "config.json": b'{"model_type": "strange"}'})
