@@ -12,7 +12,7 @@ WRITE_FAULTS = frozenset(
 )
 
 
-def prepare() -> None:
+def prepare_streams() -> None:
     r"""Make stdin, stdout and stderr usable, each under its own number.
 
     One that the caller has closed (`>&-`) is None to Python; it becomes one that has nothing to

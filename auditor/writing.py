@@ -9,13 +9,13 @@ from typing import BinaryIO
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file as `beside` does. Raises OSError."""
-    with beside(path) as file:
+    """Write a file as `replacing` does. Raises OSError."""
+    with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes its place when all is written; raises OSError.
 
     Where that fails (a full disk, no permission) the old one stays as it was. A link stays a link,

@@ -18,7 +18,7 @@ from typing import Any
 from mutated_configs import Values, examples, mutated
 
 from auditor.analytic import Config, catalogue
-from auditor.analytic.config_classes import FaultyConfigError, worded
+from auditor.analytic.config_classes import FaultyConfigError, fault_sentence
 from auditor.errors import CheckpointError, SourceError
 from auditor.oracle import build
 from auditor.oracle.client import Process
@@ -117,10 +117,10 @@ def refusals(values: Values, target: str) -> tuple[str, ...]:
     try:
         found = catalogue.expect(Config(values=values), target, depth=0)
     except FaultyConfigError as error:
-        return tuple(worded(fault, target) for fault in error.faults)
+        return tuple(fault_sentence(fault, target) for fault in error.faults)
     except CheckpointError as error:
         return (str(error),)
-    return tuple(worded(fault, target) for fault in found.faults)
+    return tuple(fault_sentence(fault, target) for fault in found.faults)
 
 
 def _theirs(library: Process, values: Values, target: str) -> str | None:

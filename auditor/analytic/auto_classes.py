@@ -73,7 +73,7 @@ def is_auto(name: str) -> bool:
     return name == AUTO_MODEL or name.startswith(f"{AUTO_MODEL}For")
 
 
-def auto_class(auto: str, base: str, siblings: Sequence[str]) -> str | None:
+def resolve_auto_class(auto: str, base: str, siblings: Sequence[str]) -> str | None:
     """What the auto class builds of a model type with that base class and those classes, if any."""
     if auto == AUTO_MODEL:
         return base

@@ -147,14 +147,14 @@ def stack(
     count: Dim, kind: Callable[[int], _Kind], build: Callable[[_Kind], Module]
 ) -> Repeat | Stack:
     """`count` layers, of which number i is `build(kind(i))`; build runs once for each kind."""
-    kinds = [kind(number) for number in numbers(count)]
+    kinds = [kind(number) for number in list_indices(count)]
     built = {each: build(each) for each in dict.fromkeys(kinds)}
     if len(built) == 1:
         return Repeat(count, built[kinds[0]])
     return Stack(count, tuple(built[each] for each in kinds))
 
 
-def numbers(count: Dim) -> range:
+def list_indices(count: Dim) -> range:
     """0, 1, 2, ... below the count; CheckpointError for a count that is too large to be listed."""
     if count.value > MAX_TENSORS:
         raise _too_many(count.named, count.value)
@@ -263,27 +263,29 @@ def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:
     return tuple({id(layer): layer for layer in layers}.values())
 
 
-def bounded(block: Block) -> int:
+def bounded_tensor_count(block: Block) -> int:
     """How many tensors the block lists; CheckpointError, before any is made, where too many."""
     match block:
         case Module(children):
-            implied = sum(bounded(child) for _, child in children)
+            implied = sum(bounded_tensor_count(child) for _, child in children)
             if implied > MAX_TENSORS:
                 raise _too_many("the config", implied)
             return implied
         case Repeat(count, body):
-            implied = count.value * max(bounded(body), 1)  # an empty body is listed as a module
+            implied = count.value * max(
+                bounded_tensor_count(body), 1
+            )  # an empty body is listed as a module
             if implied > MAX_TENSORS:
                 raise _too_many(count.named, implied)
             return implied
         case Stack(count, layers):
-            sizes = {id(layer): bounded(layer) for layer in distinct(layers)}
+            sizes = {id(layer): bounded_tensor_count(layer) for layer in distinct(layers)}
             implied = sum(max(sizes[id(layer)], 1) for layer in layers)
             if implied > MAX_TENSORS:
                 raise _too_many(count.named, implied)
             return implied
         case Experts(body) | Extra(body) | Submodel(body):
-            return bounded(body)
+            return bounded_tensor_count(body)
         case _:
             return 1
 

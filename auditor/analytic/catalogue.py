@@ -9,20 +9,20 @@ from importlib import import_module
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from auditor.analytic import auto_classes
-from auditor.analytic.blocks import Module, bounded, symbols
+from auditor.analytic.blocks import Module, bounded_tensor_count, symbols
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Blame, ConfigFault, Settled, of_model_type, settle
 from auditor.analytic.config_classes.completed import WRONG
-from auditor.analytic.config_classes.faults import FaultyConfigError, folded
+from auditor.analytic.config_classes.faults import FaultyConfigError, one_per_cause
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
 from auditor.analytic.families._loading import INSIDE
 from auditor.analytic.family import Family
 from auditor.analytic.inventory import inventory
-from auditor.analytic.loading import PLAIN, Inside, Loading, loading
+from auditor.analytic.loading import PLAIN, Inside, Loading, loading_of_class
 from auditor.analytic.lookup import NameLookup
-from auditor.analytic.unbuildable import refused, without_refused
+from auditor.analytic.unbuildable import unbuildable_faults, without_unbuildable
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
@@ -96,7 +96,7 @@ def model_types() -> tuple[str, ...]:
     return tuple(sorted(FILES))
 
 
-def names() -> tuple[str, ...]:
+def class_names() -> tuple[str, ...]:
     """Every class with a closed form, sorted. Imports all families."""
     return tuple(sorted({name for each in FILES for name in siblings(each)}))
 
@@ -118,7 +118,7 @@ def types(name: str) -> tuple[str, ...]:
     return tuple(sorted(having, key=_PLACES.__getitem__))
 
 
-def known(name: str) -> bool:
+def is_known(name: str) -> bool:
     return bool(types(name))
 
 
@@ -146,10 +146,10 @@ def auto_class(name: str, model_type: str) -> str | None:
     """What an auto class builds of a model type; None: nothing that is known here."""
     if not siblings(model_type):
         return None
-    return auto_classes.auto_class(name, base_class(model_type), siblings(model_type))
+    return auto_classes.resolve_auto_class(name, base_class(model_type), siblings(model_type))
 
 
-def took_over(name: str, model_type: str) -> bool:
+def is_taken_over(name: str, model_type: str) -> bool:
     """Whether a class of a repository's own code is the one that transformers has by its name."""
     known = siblings(model_type)
     return bool(known) and current(name) in known and family(model_type).taken_over
@@ -194,7 +194,7 @@ def expect(config: Config, target: str, *, depth: int | None = None) -> Expectat
     target = current(target)
     family, completed, tree, faults = _built(config, target)
     with _blaming(faults, target):
-        write = _written if bounded(tree) <= _MOST_KEPT else _written.__wrapped__
+        write = _written if bounded_tensor_count(tree) <= _MOST_KEPT else _written.__wrapped__
         written = write(tree, depth)
     return Expectation(
         target=target,
@@ -259,7 +259,7 @@ def sibling(config: Config, target: str) -> Sibling:
     return Sibling(target, family.prefix, names, rules)
 
 
-def tree(config: Config, target: str) -> Module:
+def block_tree(config: Config, target: str) -> Module:
     """The blocks that a known class is written in, as `expect` lists them."""
     return _built(config, current(target)).tree
 
@@ -270,7 +270,7 @@ def _loading(family: Family, completed: Config, target: str) -> Loading:
         for path, key, otherwise in INSIDE.get(family.model_type, ())
         if completed.states(key) or family.defaults.get(key, key) is not None
     )
-    return loading(family, target, tuple(inside), family.unread(completed))
+    return loading_of_class(family, target, tuple(inside), family.unread(completed))
 
 
 def _inside(path: str, config: Config, otherwise: str) -> Inside:
@@ -298,16 +298,19 @@ def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
     family, build = _ARCHITECTURES[declared if declared in having else having[0], target]
     if shared:
         completed = config.once(family, lambda: _completed(config, family))
-        return _Built(family, completed, without_refused(build(completed)), ())
+        return _Built(family, completed, without_unbuildable(build(completed)), ())
     completed = _completed(config, family)
-    faults = folded(completed.settled.faults) if completed.settled and config.checked else ()
+    faults = one_per_cause(completed.settled.faults) if completed.settled and config.checked else ()
     with _blaming(faults, target):
         if completed.settled and (apart := completed.settled.apart):
             detail = f"{unknown} {apart[0]}per_layer_config, whose layers are of several shapes"
             raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
         tree = build(completed)
-    if more := refused(tree):
-        tree, faults = without_refused(tree), folded((*faults, *more)) if config.checked else ()
+    if more := unbuildable_faults(tree):
+        tree, faults = (
+            without_unbuildable(tree),
+            one_per_cause((*faults, *more)) if config.checked else (),
+        )
     return _Built(family, completed, tree, faults)
 
 
@@ -336,14 +339,14 @@ def _blaming(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]:
         last = ConfigFault(str(error), error.keys, Blame.CONFIG)  # says it best of all who say it
         said = set(last.keys)
         others = (fault for fault in faults if not said or not said <= set(fault.keys))
-        raise FaultyConfigError(folded((last, *others)), target) from None
+        raise FaultyConfigError(one_per_cause((last, *others)), target) from None
     except (SourceError, *WRONG):
         if faults:  # a builder may stumble over what is refused already
             raise FaultyConfigError(faults, target) from None
         raise
 
 
-def complete(config: Config, otherwise: str) -> Config:
+def completed_config(config: Config, otherwise: str) -> Config:
     """A nested config as the config class of its own model type completes it.
 
     `otherwise` is the model type of a config that does not say.

@@ -41,7 +41,7 @@ class Conversion(NamedTuple):
     model: Shapes
 
 
-def converted(
+def converted_tensors(
     conversion: Conversion, collected: Mapping[str, list[Shape]]
 ) -> Iterator[tuple[str, Shape]]:
     """The tensors in memory that the collected ones become; ConversionError where they cannot."""

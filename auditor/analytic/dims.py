@@ -151,17 +151,17 @@ def dim(source: Dim | Symbol | int) -> Dim:
             return Dim((((), source),) if source else (), source)
 
 
-def counted(number: int) -> Dim:
+def counted_dim(number: int) -> Dim:
     """A number of blocks, which formulas keep before its brackets: `3*(4*D^2 + D)`."""
     return dim(number) if number <= 1 else Dim(((((Count(number), 1),), 1),), number)
 
 
-def product(factors: Iterable[Dim | int]) -> Dim:
+def product_of_dims(factors: Iterable[Dim | int]) -> Dim:
     sizes = tuple(map(dim, factors))
     return reduce(mul, sizes) if sizes else dim(1)
 
 
-def summed(sizes: Sequence[Dim]) -> Dim:
+def sum_of_dims(sizes: Sequence[Dim]) -> Dim:
     """Their sum, in order once for all of them."""
     if len(sizes) == 1:
         return sizes[0]

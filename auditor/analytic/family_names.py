@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from auditor.analytic.blocks import Block, Experts, Extra, Module, Repeat, Stack, Submodel
-from auditor.analytic.lookup import NameLookup, number
+from auditor.analytic.lookup import NameLookup, index_in_list
 
 _DEEPEST = 128  # parts of a name; those of a tree have ten
 
@@ -54,7 +54,7 @@ class _State:
         """Where that part of a name leads; None: no class has such a name."""
         if part in self._steps:
             return self._steps[part]
-        if part not in self._children and number(part, self._counts) is None:
+        if part not in self._children and index_in_list(part, self._counts) is None:
             return None
         self._steps[part] = state = _State(_below(self._blocks, part))
         return state
@@ -71,7 +71,7 @@ def _below(blocks: Iterable[Block], part: str) -> Iterable[Block]:
         match block:
             case Module(children):
                 yield from (child for name, child in children if name == part)
-            case Repeat(count, body) if number(part, count.value) is not None:
+            case Repeat(count, body) if index_in_list(part, count.value) is not None:
                 yield body
-            case Stack(count, layers) if (place := number(part, count.value)) is not None:
+            case Stack(count, layers) if (place := index_in_list(part, count.value)) is not None:
                 yield layers[place]

@@ -23,7 +23,7 @@ class Reconstructed(NamedTuple):
     target: str | None  # the class to audit for, where it is not the declared one
 
 
-def reconstructed(
+def reconstructed_config(
     header: GgufHeader, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> Reconstructed:
     """The config; `shapes` are of all shards' tensors, the header's own if None.

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
-from auditor.analytic.conversions import Conversion, ConversionError, converted
+from auditor.analytic.conversions import Conversion, ConversionError, converted_tensors
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading, Memory
-from auditor.analytic.renaming_rules import Rule, rewritten
+from auditor.analytic.renaming_rules import Rule, rewritten_name
 
 _Shape = tuple[int, ...]
 
@@ -41,19 +41,19 @@ class ConvertedGroup(NamedTuple):
         )
 
 
-def memory(expectation: Expectation) -> Memory:
+def class_memory(expectation: Expectation) -> Memory:
     """As the oracle has it from the library itself; else as the rules imply it."""
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory
-    names = in_model(expectation)
+    names = tensors_before_conversion(expectation)
     shapes = {name: one.shape for name, one in names.items() if taken_by(name, loading) is None}
-    for group in grouped(names, loading).values():
+    for group in converted_groups(names, loading).values():
         shapes.update(group.in_memory)
-    return Memory(shapes=shapes, ties=ties(expectation))
+    return Memory(shapes=shapes, ties=tied_pairs(expectation))
 
 
-def ties(expectation: Expectation) -> tuple[tuple[str, str], ...]:
+def tied_pairs(expectation: Expectation) -> tuple[tuple[str, str], ...]:
     """Each tied name in memory, and the one whose values it shares."""
     loading = expectation.loading
     if loading.memory is not None:
@@ -65,7 +65,7 @@ def ties(expectation: Expectation) -> tuple[tuple[str, str], ...]:
     )
 
 
-def in_model(expectation: Expectation) -> dict[str, ExpectedTensor]:
+def tensors_before_conversion(expectation: Expectation) -> dict[str, ExpectedTensor]:
     """What the model has, by the names that they have before they are converted."""
     loading = expectation.loading
     return {
@@ -78,13 +78,15 @@ def in_model(expectation: Expectation) -> dict[str, ExpectedTensor]:
 def taken_by(name: str, loading: Loading) -> Taken | None:
     """The conversion that takes a renamed name; None: it is one in memory."""
     for rule in loading.converters:
-        found = rewritten(rule, name)
+        found = rewritten_name(rule, name)
         if found is not None:
             return Taken(found.name, rule, rule.sources[found.source])
     return None
 
 
-def grouped(names: Mapping[str, ExpectedTensor], loading: Loading) -> dict[str, ConvertedGroup]:
+def converted_groups(
+    names: Mapping[str, ExpectedTensor], loading: Loading
+) -> dict[str, ConvertedGroup]:
     """The groups of these tensors, by the first name that is made of them.
 
     Names have to be whole groups', for the shapes in memory follow from all of a group.
@@ -112,7 +114,7 @@ def _made(
     for tensor, source in tensors:
         collected.setdefault(source, []).append(tensor.shape)
     try:
-        made = tuple(converted(Conversion(rule, first, model), collected))
+        made = tuple(converted_tensors(Conversion(rule, first, model), collected))
     except ConversionError:
         return
     yield from (one for one in made if not model or one[0] in model)

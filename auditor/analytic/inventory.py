@@ -23,10 +23,10 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
     Tied,
-    bounded,
+    bounded_tensor_count,
     distinct,
 )
-from auditor.analytic.dims import Dim, counted, dim, product, summed
+from auditor.analytic.dims import Dim, counted_dim, dim, product_of_dims, sum_of_dims
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role, Symbol
 from auditor.errors import CheckpointError
 
@@ -59,7 +59,7 @@ def inventory(
     `modules` are known down to `depth` at least (None: all): only a list of every module needs
     those of 5,000 layers.
     """
-    bounded(tree)
+    bounded_tensor_count(tree)
     listing = _Listing(tuple(replacements.items()), depth)
     total, active = listing.add(tree, "")
     listing.modules.setdefault("", listing.formula(total))
@@ -107,7 +107,7 @@ class _Listing:
         match block:
             case Param(shape, drawn=drawn):
                 self.tensor(name, shape, Role.PARAMETER, most=_LONGEST if drawn else _LARGEST)
-                return _all(product(shape))
+                return _all(product_of_dims(shape))
             case Buffer(shape):
                 self.tensor(name, shape, Role.BUFFER)
             case Legacy(shape):
@@ -146,7 +146,7 @@ class _Listing:
         match block:
             case Module(children):
                 sizes = [self.add(child, _join(name, key)) for key, child in children]
-                size = _each(summed, sizes)
+                size = _each(sum_of_dims, sizes)
             case Repeat(count, body):
                 pattern, each = self.pattern(body)
                 size = _each(lambda sizes: count * sizes[0], [each])
@@ -188,7 +188,7 @@ class _Listing:
 
     def pattern(self, body: Module) -> tuple["_Pattern", _Size]:
         """A layer to be copied; one model after another has the same."""
-        write = _pattern if bounded(body) <= _MOST_KEPT else _pattern.__wrapped__
+        write = _pattern if bounded_tensor_count(body) <= _MOST_KEPT else _pattern.__wrapped__
         return write(body, self.replacements, self.depth)
 
     def once(self, body: Block) -> tuple["_Listing", _Size]:
@@ -284,10 +284,10 @@ def _grouped(count: Dim, numbers: Sequence[int], sizes: Sequence[Dim]) -> Dim:
         more = size - least
         if len(more.terms) < len(size.terms) and all(factor > 0 for _, factor in more.terms):
             plain += number
-            total += counted(number) * more
+            total += counted_dim(number) * more
         else:
-            total += counted(number) * size
-    return total + (count if plain == count.value else counted(plain)) * least
+            total += counted_dim(number) * size
+    return total + (count if plain == count.value else counted_dim(plain)) * least
 
 
 def _join(prefix: str, name: str) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from auditor.analytic.families import _loading as facts
 from auditor.analytic.families import _silence as silence
 from auditor.analytic.family import Family
-from auditor.analytic.renaming_rules import Rule, rewritten, words_of
+from auditor.analytic.renaming_rules import Rule, rewritten_name, words_of
 
 # As transformers 5 applies them to every key after the class's own, in this order, each once;
 # the dots match any character there.
@@ -54,7 +54,7 @@ class Loading:
         if name in self.kept:
             return name
         for rule in self.renames:
-            found = rewritten(rule, name)
+            found = rewritten_name(rule, name)
             if found is not None:
                 name = found.name
         return name
@@ -68,7 +68,7 @@ class Loading:
             return name, ()
         applied: list[Rule] = []
         for rule in self.legacy:
-            found = rewritten(rule, name)
+            found = rewritten_name(rule, name)
             if found is not None:
                 name = found.name
                 applied.append(rule)
@@ -76,12 +76,12 @@ class Loading:
 
     def converts(self, name: str) -> bool:
         """Whether a conversion takes a renamed name, and makes other tensors of it."""
-        return any(rewritten(rule, name) for rule in self.converters)
+        return any(rewritten_name(rule, name) for rule in self.converters)
 
     def converted(self, name: str) -> tuple[str, ...]:
         """The names in memory that a renamed name stands for: itself, but for conversions."""
         for rule in self.converters:
-            found = rewritten(rule, name)
+            found = rewritten_name(rule, name)
             if found is not None:
                 first = rule.targets[0]
                 return tuple(found.name.replace(first, target) for target in rule.targets)
@@ -101,7 +101,7 @@ class Loading:
         asleep = {
             rule
             for rule, first in zip(paired, firsts, strict=True)
-            if not any(rewritten(first, name) for name in names)
+            if not any(rewritten_name(first, name) for name in names)
         }
         return replace(self, renames=tuple(rule for rule in self.renames if rule not in asleep))
 
@@ -133,7 +133,7 @@ class Inside(NamedTuple):
     unread: tuple[str, ...] = ()
 
 
-def loading(
+def loading_of_class(
     family: Family, target: str, inside: tuple[Inside, ...], unread: tuple[str, ...] = ()
 ) -> Loading:
     """The rules of a class of the family, and those of the models inside it.

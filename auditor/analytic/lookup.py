@@ -100,16 +100,20 @@ def _child(block: Module | Repeat | Stack, name: str, at: int, within: str) -> _
                     return _find(child, name, below, within)
             return None
         case Repeat(count, body):
-            return None if number(key, count.value) is None else _find(body, name, below, within)
+            return (
+                None
+                if index_in_list(key, count.value) is None
+                else _find(body, name, below, within)
+            )
         case Stack(count, layers):
-            place = number(key, count.value)
+            place = index_in_list(key, count.value)
             return None if place is None else _find(layers[place], name, below, within)
 
 
 _DIGITS = len(str(MAX_TENSORS))
 
 
-def number(key: str, count: int) -> int | None:
+def index_in_list(key: str, count: int) -> int | None:
     """The number that a key is, as nn.ModuleList writes it: not `01`, and below the count."""
     if not (key.isascii() and key.isdecimal()) or len(key) > _DIGITS or str(int(key)) != key:
         return None

@@ -42,7 +42,7 @@ class Rewritten(NamedTuple):
     source: int
 
 
-def rewritten(rule: Rule, name: str) -> Rewritten | None:
+def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
     """The name as the rule makes it; None: the rule is not about it."""
     pattern, words = _compiled(rule.sources)
     for word in words:

@@ -12,8 +12,8 @@ from typing import Any
 from auditor.analytic.blocks import Unbuildable
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, library
-from auditor.analytic.config_classes.completed import WRONG, said
-from auditor.analytic.config_classes.rope import KEY, standardize
+from auditor.analytic.config_classes.completed import WRONG, error_text
+from auditor.analytic.config_classes.rope import KEY, standardize_rope
 from auditor.analytic.parts import refused
 from auditor.messages import described
 
@@ -21,21 +21,21 @@ _LENGTH = "original_max_position_embeddings"
 _ADDRESSED = 2**63  # bytes that a tensor can have, and the integers that one can hold
 
 Parameters = Mapping[str, Any]
-Frequencies = Callable[[Settled, Parameters], "Row"]
+Frequencies = Callable[[Settled, Parameters], "Vector"]
 
 
 @dataclass(frozen=True)
-class Row:
+class Vector:
     """A tensor of one axis, of which only the length is known."""
 
     length: int
 
-    def _with(self, other: object) -> "Row":
+    def _with(self, other: object) -> "Vector":
         match other:
-            case Row(length):
+            case Vector(length):
                 if 1 not in {length, self.length} and length != self.length:
                     raise ValueError(f"{self.length} frequencies do not go with {length}")
-                return Row(length if self.length == 1 else self.length)
+                return Vector(length if self.length == 1 else self.length)
             case int() if not -_ADDRESSED <= other < 2 * _ADDRESSED:
                 raise OverflowError(f"{other} is more than a tensor can hold")
             case int() | float():
@@ -46,7 +46,7 @@ class Row:
     __truediv__ = __rtruediv__ = __rpow__ = _with
 
 
-def steps(end: Any, step: int = 1) -> Row:
+def arange(end: Any, step: int = 1) -> Vector:
     """What torch.arange(0, end, step) makes."""
     if not isinstance(end, int | float):
         raise TypeError(f"{described(end)} is not a number")
@@ -56,32 +56,32 @@ def steps(end: Any, step: int = 1) -> Row:
     length = -(-end // step)
     if 8 * length >= _ADDRESSED:
         raise ValueError(f"{length} frequencies are more than a tensor can hold")
-    return Row(length)
+    return Vector(length)
 
 
-def width(config: Settled, key: str = "head_dim") -> Any:
+def head_width(config: Settled, key: str = "head_dim") -> Any:
     return config.get(key) or config["hidden_size"] // config["num_attention_heads"]
 
 
-def plain(config: Settled, parameters: Parameters) -> Row:
+def plain_frequencies(config: Settled, parameters: Parameters) -> Vector:
     """The usual frequencies, of all of a head."""
-    return turned(parameters["rope_theta"], width(config))
+    return inverse_frequencies(parameters["rope_theta"], head_width(config))
 
 
-def partial_turns(config: Settled, parameters: Parameters) -> Row:
+def partial_frequencies(config: Settled, parameters: Parameters) -> Vector:
     """The usual frequencies, of some of a head."""
     share = parameters.get("partial_rotary_factor", 1.0)
-    return turned(parameters["rope_theta"], int(width(config) * share))
+    return inverse_frequencies(parameters["rope_theta"], int(head_width(config) * share))
 
 
-def turned(base: Any, dim: Any) -> Row:
+def inverse_frequencies(base: Any, dim: Any) -> Vector:
     """What 1 / base ** (arange(0, dim, 2) / dim) makes."""
-    row: Row = 1.0 / (base ** (steps(dim, 2) / dim))
+    row: Vector = 1.0 / (base ** (arange(dim, 2) / dim))
     return row
 
 
 def rotation(
-    c: Config, usual: Frequencies = partial_turns, *, kinds: Iterable[str] | None = None
+    c: Config, usual: Frequencies = partial_frequencies, *, kinds: Iterable[str] | None = None
 ) -> Unbuildable | None:
     """Nothing where all frequencies can be worked out; `kinds`: of each kind of layer its own."""
     if c.settled is None:
@@ -93,7 +93,7 @@ def rotation(
             if one is not None:
                 work_out(c.settled, one, usual)
     except WRONG as error:
-        reason = f"{c.settled.named(KEY)} gives no frequencies: {said(error)}"
+        reason = f"{c.settled.named(KEY)} gives no frequencies: {error_text(error)}"
         return refused(c, reason, KEY)
     return None
 
@@ -111,9 +111,9 @@ def axial_rotation(c: Config, key: str = "hidden_size") -> Unbuildable | None:
             raise ValueError(f"{described(parameters['rope_type'])} is not axial")
         heads = c.settled["num_attention_heads"]
         dim = c.settled.get("head_dim") or c.settled[key] // heads
-        turned(parameters["rope_theta"], dim // 2)
+        inverse_frequencies(parameters["rope_theta"], dim // 2)
     except WRONG as error:
-        return refused(c, f"{c.settled.named(KEY)} gives no frequencies: {said(error)}", KEY)
+        return refused(c, f"{c.settled.named(KEY)} gives no frequencies: {error_text(error)}", KEY)
     return None
 
 
@@ -125,7 +125,7 @@ def turning(c: Config, width: int) -> Unbuildable | None:
         int(width * share)
     except WRONG as error:
         what = f"{c.path}{KEY}.partial_rotary_factor is {described(share)}"
-        return refused(c, f"{what}: {said(error)}", KEY)
+        return refused(c, f"{what}: {error_text(error)}", KEY)
     return None
 
 
@@ -140,7 +140,7 @@ def work_out(config: Settled, parameters: Parameters, usual: Frequencies) -> Non
     if kind == "default":
         usual(config, parameters)
     elif kind in library().rope_types:
-        standardize(config)
+        standardize_rope(config)
         _SCALED[kind](config, parameters)
     else:
         raise ValueError(f"{described(kind)} is not a type of rotation")
@@ -155,44 +155,44 @@ def _dim(config: Settled, parameters: Parameters) -> int:
     return int(config.get("head_dim", head) * parameters.get("partial_rotary_factor", 1.0))
 
 
-def _linear(config: Settled, parameters: Parameters) -> Row:
+def _linear(config: Settled, parameters: Parameters) -> Vector:
     factor = parameters["factor"]
-    row: Row = partial_turns(config, parameters) / factor
+    row: Vector = partial_frequencies(config, parameters) / factor
     return row
 
 
-def _proportional(config: Settled, parameters: Parameters) -> Row:
-    head = width(config)
+def _proportional(config: Settled, parameters: Parameters) -> Vector:
+    head = head_width(config)
     turns = int(parameters.get("partial_rotary_factor", 1.0) * head // 2)
-    rotated = 1.0 / (parameters["rope_theta"] ** (steps(2 * turns, 2) / head))
+    rotated = 1.0 / (parameters["rope_theta"] ** (arange(2 * turns, 2) / head))
     if head // 2 > turns:
-        rotated = Row(rotated.length + head // 2 - turns)
-    row: Row = rotated / parameters.get("factor", 1.0)
+        rotated = Vector(rotated.length + head // 2 - turns)
+    row: Vector = rotated / parameters.get("factor", 1.0)
     return row
 
 
-def _dynamic(config: Settled, parameters: Parameters) -> Row:
+def _dynamic(config: Settled, parameters: Parameters) -> Vector:
     base, dim, factor = parameters["rope_theta"], _dim(config, parameters), parameters["factor"]
     longest = config["max_position_embeddings"]
     stretched = base * ((factor * longest / longest) - (factor - 1)) ** (dim / (dim - 2))
-    return turned(stretched, dim)
+    return inverse_frequencies(stretched, dim)
 
 
-def _yarn(config: Settled, parameters: Parameters) -> Row:
+def _yarn(config: Settled, parameters: Parameters) -> Vector:
     base, dim, factor = parameters["rope_theta"], _dim(config, parameters), parameters["factor"]
     length = parameters[_LENGTH]
     if factor is None:
         factor = config["max_position_embeddings"] / length
     _yarn_attention(parameters, factor)
     fast, slow = parameters.get("beta_fast") or 32, parameters.get("beta_slow") or 1
-    frequencies = base ** (steps(dim, 2) / dim)
+    frequencies = base ** (arange(dim, 2) / dim)
     interpolated = 1.0 / (factor * frequencies)
     truncate = config[KEY].get("truncate", True)
     low, high = (_correction(turns, dim, base, length) for turns in (fast, slow))
     if truncate:
         low, high = math.floor(low), math.ceil(high)
-    ramp = (steps(dim // 2) - max(low, 0)) / (min(high, dim - 1) - max(low, 0))
-    row: Row = interpolated * ramp + frequencies * ramp
+    ramp = (arange(dim // 2) - max(low, 0)) / (min(high, dim - 1) - max(low, 0))
+    row: Vector = interpolated * ramp + frequencies * ramp
     return row
 
 
@@ -214,7 +214,7 @@ def _correction(turns: Any, dim: int, base: Any, length: Any) -> float:
     return (dim * math.log(length / (turns * 2 * math.pi))) / (2 * math.log(base))
 
 
-def _longrope(config: Settled, parameters: Parameters) -> Row:
+def _longrope(config: Settled, parameters: Parameters) -> Vector:
     base, dim = parameters["rope_theta"], _dim(config, parameters)
     _ = parameters["long_factor"]
     factor, length = parameters.get("factor"), parameters[_LENGTH]
@@ -225,17 +225,17 @@ def _longrope(config: Settled, parameters: Parameters) -> Row:
     factors = parameters["short_factor"]
     if not all(isinstance(each, int | float) for each in factors):
         raise TypeError("short_factor has what is not a number")
-    row: Row = 1.0 / (Row(len(factors)) * base ** (steps(dim, 2) / dim))
+    row: Vector = 1.0 / (Vector(len(factors)) * base ** (arange(dim, 2) / dim))
     return row
 
 
-def _llama3(config: Settled, parameters: Parameters) -> Row:
-    frequencies = partial_turns(config, parameters)
+def _llama3(config: Settled, parameters: Parameters) -> Vector:
+    frequencies = partial_frequencies(config, parameters)
     low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
     length = parameters[_LENGTH]
     _ = length / low, length / high
     smooth = (length / frequencies - low) / (high - low)
-    row: Row = frequencies / parameters["factor"] + smooth
+    row: Vector = frequencies / parameters["factor"] + smooth
     return row
 
 

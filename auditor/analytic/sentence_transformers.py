@@ -39,7 +39,7 @@ _BUILDERS: Mapping[str, Callable[[Config], Module]] = MappingProxyType(
 KINDS = tuple(_BUILDERS)
 
 
-def expect(config: Config, kind: str) -> Expectation:
+def expect_module(config: Config, kind: str) -> Expectation:
     """What a module of one of the KINDS stores; CheckpointError where its config says none."""
     completed = config.of(_FAMILY)
     tree = _BUILDERS[kind](completed)

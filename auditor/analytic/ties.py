@@ -15,7 +15,7 @@ from auditor.analytic.expectation import Expectation, ModuleFormula, Role
 _INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # of a tower, which shares them always
 
 
-def heads_apart(
+def untied_heads(
     config: Config, expectation: Expectation, stored: Callable[[], Collection[str] | None]
 ) -> tuple[str, ...]:
     """The tied heads that are tensors of their own: both they and their sources are `stored`.
@@ -35,7 +35,7 @@ def heads_apart(
     return tuple(head.name for head in both)
 
 
-def untied(expectation: Expectation, names: Collection[str]) -> Expectation:
+def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
     """The expectation with tied tensors counted as tensors of their own."""
     apart = [tensor for tensor in expectation.tensors if tensor.name in names]
     more = sum(tensor.elements for tensor in apart)

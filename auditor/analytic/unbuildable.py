@@ -16,7 +16,7 @@ from auditor.analytic.blocks import (
 from auditor.analytic.config_classes import ConfigFault
 
 
-def refused(tree: Module) -> tuple[ConfigFault, ...]:
+def unbuildable_faults(tree: Module) -> tuple[ConfigFault, ...]:
     """The faults of a tree, each once. Of layers that are repeated no times, nothing is built."""
     return tuple(dict.fromkeys(_faults(tree)))
 
@@ -37,9 +37,9 @@ def _faults(block: Block) -> Iterator[ConfigFault]:
             yield from _faults(body)
 
 
-def without_refused(tree: Module) -> Module:
+def without_unbuildable(tree: Module) -> Module:
     """The tree as it would be if everything could be built."""
-    return _without(tree) if refused(tree) else tree
+    return _without(tree) if unbuildable_faults(tree) else tree
 
 
 def _without(tree: Module) -> Module:

@@ -13,12 +13,12 @@ from auditor.analytic.adapters import (
     FILE,
     AdaptedModel,
     AdapterSettings,
-    expect,
-    forms,
+    base_model_forms,
+    expect_adapter,
     is_prompt,
     read_settings,
     require_known,
-    saved_shapes,
+    shapes_of_saved_modules,
 )
 from auditor.analytic.adapters.settings import HEADS
 from auditor.analytic.auto_classes import AUTO_MODEL
@@ -148,14 +148,16 @@ def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
         raise SourceError(found.reason, f"the base of this adapter: {found.detail}")
     expectation = found.expectation
     if expectation.by == "oracle":
-        return forms(expectation, None)
-    return forms(expectation, catalogue.tree(chosen[-1].kind.config, expectation.target))
+        return base_model_forms(expectation, None)
+    return base_model_forms(
+        expectation, catalogue.block_tree(chosen[-1].kind.config, expectation.target)
+    )
 
 
 def _answer(
     settings: AdapterSettings, base: AdaptedModel, stored: Mapping[str, tuple[int, ...] | None]
 ) -> _Answer:
-    expectation = expect(settings, base)
+    expectation = expect_adapter(settings, base)
     if not stored:  # a config alone: the likeliest answer is the first
         return _Answer(expectation, base, None, 0)
     shapes = {tensor.name: tensor.shape for tensor in expectation.tensors}
@@ -173,7 +175,7 @@ def _labels(
     """How many labels the stored head has, where that is the one thing in which it is another."""
     found: set[int] = set()
     declared = config.num_labels.value
-    for name, shape in saved_shapes(settings, base).items():
+    for name, shape in shapes_of_saved_modules(settings, base).items():
         observed = stored.get(name)
         if observed is None or observed == shape or not shape or shape[0] != declared:
             continue

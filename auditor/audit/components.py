@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from auditor.checkpoint.model_folders import below
+from auditor.checkpoint.model_folders import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, RepoFile, Snapshot
 from auditor.containers.manifest import (
@@ -19,7 +19,7 @@ from auditor.containers.manifest import (
 from auditor.errors import CheckpointError
 from auditor.messages import named
 from auditor.reconciler.findings import BadConfig, Finding, MissingComponent, OtherWeights
-from auditor.reconciler.other_weights import by_kind
+from auditor.reconciler.other_weights import other_weights_by_kind
 from auditor.tensors import natural_key
 
 ROOT = "."  # how the repository's own folder is called where it is one of several
@@ -109,7 +109,7 @@ def _own(
     of = component or Component(folder=folder)
     return replace(
         snapshot,
-        files=tuple(file for file in inside if below(file.name, folder)),
+        files=tuple(file for file in inside if is_in_folder(file.name, folder)),
         config=of.config,
         index=of.index,
         heads=of.heads,
@@ -132,7 +132,7 @@ def _other_weights(snapshot: Snapshot, kept: Iterable[ComponentAudit]) -> Iterat
     folders = [piece.folder for piece in kept]
     if "" not in folders:
         names = (file.name for file in _outside(snapshot.files, folders))
-        yield from by_kind(filter(is_weights, names))
+        yield from other_weights_by_kind(filter(is_weights, names))
 
 
 def _absent(

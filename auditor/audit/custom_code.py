@@ -19,7 +19,7 @@ from auditor.report import Report, Unaudited
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
-def judged(
+def if_comparable(
     case: ModelAudit, outcome: Report | Unaudited, expectation: Expectation, custom: str
 ) -> Report | Unaudited:
     """The outcome, where the names are those of transformers' class; else that it is not compared.

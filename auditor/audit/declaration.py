@@ -1,11 +1,20 @@
-"""Declaration: what a checkpoint says that it should hold. A value, made by `said`."""
+"""What a checkpoint declares that it holds: by its config.json. Of GGUF: `gguf_declaration`."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.analytic import Config
-from auditor.analytic.repository_loader import Loader
+from auditor.analytic import Config, catalogue, read_config
+from auditor.analytic.custom_code import custom_class
+from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_transformers
+from auditor.checkpoint.snapshot import Snapshot, TextFile
+from auditor.containers.bounded_json import parse_object
+from auditor.containers.manifest import SENTENCE, TRANSFORMERS, ManifestEntry
+from auditor.errors import CheckpointError
 from auditor.layouts.packing import Declared
-from auditor.reconciler.findings import Finding
+from auditor.messages import quoted
+from auditor.reconciler.findings import BadConfig, Finding
 
 
 class Declaration(NamedTuple):
@@ -13,8 +22,80 @@ class Declaration(NamedTuple):
 
     config: Config
     target: str | None = None  # the class to audit for, where it is not the declared one
-    declared: Declared | None = None  # the layout, where the config itself does not say it
+    quantization: Declared | None = None  # the layout, where the config itself does not say it
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()  # about the files that say it
     loader: Loader | None = None  # who builds it, where that is not the config's architectures
     custom_class: str | None = None  # of the repository's own code, which its auto_map names
+
+
+def is_gguf(snapshot: Snapshot) -> bool:
+    """Whether the weight files that were opened are GGUF files."""
+    return any(head.name.lower().endswith(".gguf") for head in snapshot.heads)
+
+
+def where(snapshot: Snapshot) -> str:
+    """The file that says it, or should."""
+    if snapshot.config is not None and not is_gguf(snapshot):
+        return snapshot.config.name
+    return min((head.name for head in snapshot.heads), default="config.json")
+
+
+def module_of(entry: ManifestEntry | None) -> str | None:
+    """The class of a module of sentence-transformers; None: it is a model of transformers."""
+    if entry is None or entry.library != SENTENCE or entry.kind in TRANSFORMERS:
+        return None
+    return entry.kind
+
+
+def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
+    """What config.json says; None: the snapshot has none.
+
+    `entry` is what the manifest of a repository of several models says of this one. Raises
+    CheckpointError for a file that is not a config.
+    """
+    if snapshot.config is None:
+        return None
+    config = read_config(snapshot.config.name, snapshot.config.content)
+    if module_of(entry) is not None:
+        return Declaration(config)
+    found = _under(config, entry, snapshot.settings)
+    return _with_custom_class(found)
+
+
+def _with_custom_class(says: Declaration) -> Declaration:
+    """Whose class it is, where auto_map says that the repository has code of its own."""
+    config = says.config
+    asked = says.loader.asks if says.loader else next(iter(config.architectures), None)
+    custom = custom_class(config, asked)
+    if custom is None:
+        return says
+    if catalogue.is_taken_over(custom.rpartition(".")[2], config.model_type or ""):
+        note = f"auto_map names {quoted(custom)}, which transformers took over under that name"
+        return says._replace(notes=(*says.notes, note))
+    return says._replace(custom_class=custom)
+
+
+def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:
+    """The config as the software reads it that the manifest is of, and what that loads."""
+    match entry:
+        case ManifestEntry(library="transformers", kind=kind):
+            return Declaration(config, loader=of_pipeline(kind))
+        case ManifestEntry(library="sentence_transformers", kind=kind):
+            try:
+                values = parse_object(settings.content, settings.name) if settings else {}
+            except CheckpointError as error:
+                bad = BadConfig(file=settings.name if settings else "", reason=str(error))
+                return _under(config, entry, None)._replace(findings=(bad,))
+            loader = of_sentence_transformers(kind, config.model_type, values)
+            return Declaration(_overlaid(config, values), loader=loader)
+    return Declaration(config)
+
+
+def _overlaid(config: Config, settings: Mapping[str, object]) -> Config:
+    """sentence-transformers passes these on to AutoConfig.from_pretrained."""
+    for key in ("config_kwargs", "config_args"):
+        given = settings.get(key)
+        if isinstance(given, Mapping) and given:
+            return replace(config, values=MappingProxyType({**config.values, **given}))
+    return config

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from auditor.analytic import Config, Expectation, Role, catalogue, sentence_transformers
 from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
-from auditor.analytic.config_classes import FaultyConfigError, worded
+from auditor.analytic.config_classes import FaultyConfigError, fault_sentence
 from auditor.analytic.repository_loader import Loader
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
-from auditor.analytic.ties import heads_apart, untied
+from auditor.analytic.ties import untied_heads, with_untied
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.reconciler.findings import FormulaDisputed
-from auditor.reconciler.formula_disputed import disputes
+from auditor.reconciler.formula_disputed import formula_disputes
 from auditor.reconciler.reconcile import FamilyExpectations
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ _EXTRA = "pip install 'hf-audit[oracle]'"
 
 def said_of(expectation: Expectation) -> tuple[str, ...]:
     """Why the class cannot be built, though its shapes follow: a sentence each."""
-    return tuple(worded(fault, expectation.target) for fault in expectation.faults)
+    return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 
 def reasons(error: CheckpointError) -> tuple[str, ...]:
     """Why nothing follows from a config: a sentence each."""
     if isinstance(error, FaultyConfigError):
-        return tuple(worded(fault, error.target) for fault in error.faults)
+        return tuple(fault_sentence(fault, error.target) for fault in error.faults)
     return (str(error),)
 
 
@@ -61,7 +61,7 @@ def _oracle() -> "Oracle | None":
     """Transformers, if it is installed."""
     from auditor.oracle import client  # noqa: PLC0415 - 10 ms, and most audits have a closed form
 
-    return client.available()
+    return client.available_oracle()
 
 
 def siblings(model_type: str) -> tuple[str, ...]:
@@ -89,14 +89,14 @@ def implied(  # noqa: PLR0913 - what is asked for, and what is known of the file
     """
     further = None if depth is None else depth + 1
     found = _first(config, partial(choose, target=target, loader=loader), chosen, further)
-    if isinstance(found, Refusal) or not (apart := heads_apart(config, found.expectation, stored)):
+    if isinstance(found, Refusal) or not (apart := untied_heads(config, found.expectation, stored)):
         return found
     again = replace(config, apart=True)
     found = _first(again, partial(choose, target=target, loader=loader), lambda _: None, further)
     if isinstance(found, Refusal):
         return found
     left = [one.name for one in found.expectation.tensors if one.role is Role.TIED]
-    return found._replace(expectation=untied(found.expectation, {*left} & {*apart}))
+    return found._replace(expectation=with_untied(found.expectation, {*left} & {*apart}))
 
 
 def _first(
@@ -124,7 +124,7 @@ def of_module(config: Config, kind: str) -> Implied | Refusal:
     if kind not in sentence_transformers.KINDS:
         detail = f"no closed form is known for {quoted(kind)} of sentence-transformers"
         return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
-    expectation = sentence_transformers.expect(config, kind)
+    expectation = sentence_transformers.expect_module(config, kind)
     return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
@@ -183,7 +183,7 @@ def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Ite
 
 def require(target: str) -> None:
     """Raise UsageError for a class that no source knows; what an auto class is, the model says."""
-    if catalogue.known(target) or is_auto(target):
+    if catalogue.is_known(target) or is_auto(target):
         return
     oracle = _oracle()
     if oracle is None:
@@ -222,5 +222,5 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
         second = oracle.expect(config, expectation.target)
     except (CheckpointError, SourceError) as error:
         return Opinion(unchecked=(f"a second opinion: {error}",))
-    second = untied(second, heads_apart(config, second, lambda: _parameters(expectation)))
-    return Opinion(findings=tuple(disputes(expectation, second)))
+    second = with_untied(second, untied_heads(config, second, lambda: _parameters(expectation)))
+    return Opinion(findings=tuple(formula_disputes(expectation, second)))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 from auditor.analytic import Config
-from auditor.analytic.gguf_config import reconstructed
+from auditor.analytic.gguf_config import reconstructed_config
 from auditor.audit.declaration import Declaration
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.gguf import GgufHeader
@@ -22,7 +22,7 @@ _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII | re.IGNORECASE)
 _METHOD = "gguf"
 
 
-def said(snapshot: Snapshot) -> Declaration | None:
+def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
     """None: the snapshot has no GGUF file that can be read.
 
     Raises CheckpointError and SourceError as `reconstructed` does.
@@ -34,7 +34,7 @@ def said(snapshot: Snapshot) -> Declaration | None:
     if len(headers) < len(snapshot.heads) and first.text("general.architecture") is None:
         return None  # it is in one of those that cannot be read
     shapes = {one.name: one.shape or () for header in headers for one in header.tensors}
-    values, target = reconstructed(first, shapes)
+    values, target = reconstructed_config(first, shapes)
     settings = MappingProxyType({"model_type": values["model_type"]})
     where = f"the metadata of {named(first.file)}"
     beside = named(snapshot.config.name) if snapshot.config else None
@@ -42,7 +42,7 @@ def said(snapshot: Snapshot) -> Declaration | None:
     return Declaration(
         config=Config(values=MappingProxyType(values), checked=False),
         target=target,
-        declared=Declared(method=_METHOD, settings=settings, where=where),
+        quantization=Declared(method=_METHOD, settings=settings, where=where),
         notes=(note,),
         findings=tuple(_shard_findings(headers, len(snapshot.heads))),
     )

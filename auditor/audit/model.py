@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from auditor.analytic import Config
 from auditor.analytic.target import Refusal
-from auditor.audit.custom_code import custom_code, judged
-from auditor.audit.declaration import Declaration
+from auditor.audit.custom_code import custom_code, if_comparable
+from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
 from auditor.audit.expected import (
     Implied,
     Opinion,
@@ -30,20 +30,19 @@ from auditor.audit.outcome import (
     unaudited,
     without_expectation,
 )
-from auditor.audit.read_declaration import is_gguf, module_of, said, where
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.layouts import unknown, unpack, written
+from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared, apart
+from auditor.layouts.packing import PLAIN, Declared, split_off_unread
 from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
-from auditor.reconciler.stored_form import as_stored
-from auditor.reconciler.unusual_names import piece, unindexed
+from auditor.reconciler.stored_form import expected_as_stored
+from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
 
 
@@ -62,23 +61,34 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     module = module_of(entry)
     custom: str | None = None
     try:
-        says = said(case.snapshot, entry)
-        if says is None:
-            return _unsaid(case)
-        custom = None if case.options.target else says.custom_class
-        if custom is not None:  # what transformers' own config class refuses is no matter to it
-            says = says._replace(config=replace(says.config, checked=False))
-        case.add_findings((*says.findings, *_unindexed(case.snapshot, says)))
-        found = _expected(case, says, module)
+        declared = _declaration(case.snapshot, entry)
+        if declared is None:
+            return _undeclared(case)
+        custom = None if case.options.target else declared.custom_class
+        if custom is not None:  # its own config class may take what that of transformers refuses
+            declared = declared._replace(config=replace(declared.config, checked=False))
+        case.add_findings((*declared.findings, *_unindexed(case.snapshot, declared)))
+        found = _expected(case, declared, module)
     except (CheckpointError, SourceError) as error:
-        return _without(case, error, custom)
+        return _without_expected(case, error, custom)
     if isinstance(found, Refusal):
-        return _without(case, SourceError(found.reason, found.detail), custom)
+        return _without_expected(case, SourceError(found.reason, found.detail), custom)
     outcome = _compared(case, found)
-    return outcome if custom is None else judged(case, outcome, found.implied.expectation, custom)
+    if custom is None:
+        return outcome
+    return if_comparable(case, outcome, found.implied.expectation, custom)
 
 
-def _without(
+def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
+    """Raises CheckpointError, and SourceError for an architecture of GGUF that is not known."""
+    if not is_gguf(snapshot):
+        return declared_by_config(snapshot, entry)
+    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
+
+    return declared_by_gguf(snapshot)
+
+
+def _without_expected(
     case: ModelAudit, error: CheckpointError | SourceError, custom: str | None
 ) -> Report | Unaudited:
     """Nothing follows from the config; `custom` is the class of the repository's own code."""
@@ -93,19 +103,19 @@ def _without(
 
 
 class _Expected(NamedTuple):
-    """What the config says, and what follows from it."""
+    """What the config declared, and what follows from it."""
 
     config: Config
     implied: Implied
-    declared: Declared | None
+    quantization: Declared | None
     opinion: Opinion
 
 
-def _expected(case: ModelAudit, says: Declaration, module: str | None) -> _Expected | Refusal:
+def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _Expected | Refusal:
     """Raises CheckpointError for a config from which nothing follows."""
-    config, snapshot = says.config, case.snapshot
+    config, snapshot = declared.config, case.snapshot
     drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
-    notes = (*case.found.notes, *says.notes, *drafts)
+    notes = (*case.found.notes, *declared.notes, *drafts)
     declares, model_type = config.architectures, config.model_type
     case.known = replace(case.known, declared=declares, model_type=model_type, notes=notes)
     if module:
@@ -113,9 +123,9 @@ def _expected(case: ModelAudit, says: Declaration, module: str | None) -> _Expec
     else:
         found = _of_diffusers(case, config) or implied(
             config,
-            case.options.target or says.target,
+            case.options.target or declared.target,
             partial(case.set_choice, notes=notes),
-            loader=says.loader,
+            loader=declared.loader,
             depth=case.options.depth,
             stored=partial(_stored_names, case),
         )
@@ -125,20 +135,21 @@ def _expected(case: ModelAudit, says: Declaration, module: str | None) -> _Expec
     case.contradictions += said_of(expectation)
     asked = case.options.oracle and not module
     opinion = second_opinion(config, expectation) if asked else Opinion()
-    declared = says.declared or _declared(config, snapshot)
+    quantization = declared.quantization or _quantization(config, snapshot)
     _ = config.dtype  # raises here, and not later, if the value is not a dtype
     case.set_expected(expectation, config.values)
-    return _Expected(config, found, declared, opinion)
+    return _Expected(config, found, quantization, opinion)
 
 
-def _unindexed(snapshot: Snapshot, says: Declaration) -> tuple[BadIndex, ...]:
+def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
     """That several files have no index; asked of the few models of which it may be true."""
     if snapshot.index is not None or len(snapshot.heads) == 1:
         return ()
-    return tuple(unindexed(snapshot, says.declared or _declared(says.config, snapshot)))
+    quantization = declared.quantization or _quantization(declared.config, snapshot)
+    return tuple(unindexed_files(snapshot, quantization))
 
 
-def _declared(config: Config, snapshot: Snapshot) -> Declared | None:
+def _quantization(config: Config, snapshot: Snapshot) -> Declared | None:
     files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
     return declaration(config.values, files)
 
@@ -159,30 +170,33 @@ def _of_diffusers(case: ModelAudit, config: Config) -> Refusal | None:
 
 
 def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
-    config, declared, expected = found.config, found.declared, found.implied.expectation
+    config, quantization = found.config, found.quantization
+    expected = found.implied.expectation
     if case.found.empty:
         model = case.snapshot.model
         detail = f"{model} is a config alone: there are no weights to compare it with"
-        files = () if declared else case.snapshot.files
+        files = () if quantization else case.snapshot.files
         sizes = listed_size_rule(files, expected, config.dtype)
         return no_weights(case, expected, detail, *found.opinion.findings, *sizes)
-    packer = unknown(declared) if declared is not None else None
+    packer = unknown_quantization(quantization) if quantization is not None else None
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
     unseen, shapes = case.found.unseen, shapes_of(expected)
     tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
     try:
-        unpacked = unpack(tensors, declared, shapes)
-        packed = declared.method if declared else None
+        unpacked = unpack_tensors(tensors, quantization, shapes)
+        packed = quantization.method if quantization else None
         packed = packed if unpacked is PLAIN else unpacked.layout
         if len(tensors) < len(expected.tensors):  # else there is no use in looking at each name
             unpacked = separated(unpacked, tensors, shapes)
     except CheckpointError as error:
-        file = declared.where if declared else where(case.snapshot)
+        file = quantization.where if quantization else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    told = written(tensors, declared, shapes) if unseen or case.found.names_only else {}
-    packing = PackedWeights(apart(unpacked, unseen, blind=case.found.blind), told, packed)
+    told = written_tensors(tensors, quantization, shapes) if unseen or case.found.names_only else {}
+    packing = PackedWeights(
+        split_off_unread(unpacked, unseen, blind=case.found.blind), told, packed
+    )
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
     implied = found.implied if packed else _as_stored(case, found.implied, names)
     return report(case, config.dtype, implied, packing, found.opinion)
@@ -192,12 +206,12 @@ def _as_stored(case: ModelAudit, implied: Implied, names: Collection[str]) -> Im
     """The same in the form in which the tensors of these names are stored, disk's or memory's."""
     if not implied.expectation.loading.converters:
         return implied
-    expectation, family = as_stored(implied.expectation, names), implied.family
+    expectation, family = expected_as_stored(implied.expectation, names), implied.family
     if expectation is implied.expectation:
         return implied
     case.known = replace(case.known, expected=expected_side(expectation))
     whole = family.declared is implied.expectation
-    declared = expectation if whole else as_stored(family.declared, names)
+    declared = expectation if whole else expected_as_stored(family.declared, names)
     return Implied(expectation, replace(family, declared=declared))
 
 
@@ -225,12 +239,12 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     return report(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
 
 
-def _unsaid(case: ModelAudit) -> Report | Unaudited:
+def _undeclared(case: ModelAudit) -> Report | Unaudited:
     """No file says what to expect, or the one that would is broken."""
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
-    if name := piece(case.snapshot):
+    if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited(
             case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"

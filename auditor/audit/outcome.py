@@ -8,29 +8,33 @@ from typing import Any, NamedTuple
 from auditor.analytic import Expectation
 from auditor.analytic.kv_cache import kv_cache
 from auditor.analytic.target import TargetChoice
+from auditor.audit.declaration import where
 from auditor.audit.expected import Implied, Opinion
 from auditor.audit.options import Options
-from auditor.audit.read_declaration import where
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason
 from auditor.layouts import learned
-from auditor.layouts.packing import PLAIN, Apart, Unpacked, WrittenTensor, apart
+from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
-from auditor.reconciler.duplicates import once
+from auditor.reconciler.duplicates import counted_once
 from auditor.reconciler.file_rules import dtype_rule
 from auditor.reconciler.findings import BadConfig, Finding
 from auditor.reconciler.ignore import split
-from auditor.reconciler.index_rules import by_files, judged
-from auditor.reconciler.module_rows import compared, expected_only, stored_only
+from auditor.reconciler.index_rules import by_files, index_judgement
+from auditor.reconciler.module_rows import compared_rows, expected_rows, stored_rows
 from auditor.reconciler.other_model import other_model_rule, other_names_note
 from auditor.reconciler.other_weights import other_weights
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.status import Fate
-from auditor.reconciler.torch_copies import torch_copy_findings, uncompared, unread_torch_copies
-from auditor.reconciler.weight_memory import weights
+from auditor.reconciler.torch_copies import (
+    torch_copy_findings,
+    uncompared_torch_copies,
+    unread_torch_copies,
+)
+from auditor.reconciler.weight_memory import weights_by_dtype
 from auditor.report import (
     Outcome,
     Report,
@@ -51,12 +55,12 @@ MOST_STRANGE_MODULES = 10_000
 class PackedWeights(NamedTuple):
     """How the weights are packed."""
 
-    apart: Apart
+    apart: ReadAndHidden
     written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
     method: str | None = None  # by what they are packed; None: what is stored is the model's
 
 
-UNPACKED = PackedWeights(apart(PLAIN, ()), MappingProxyType({}))
+UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
 
 
 @dataclass(kw_only=True)
@@ -132,7 +136,7 @@ def report(
     names = (one.tensor.name for one in reconciled.strangers if one.fate & foreign)
     shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)
     walked = walk(reconciled.counted, depth=case.options.depth, shallow=shallow)
-    index = judged(
+    index = index_judgement(
         found,
         case.snapshot,
         walked.total,
@@ -142,7 +146,7 @@ def report(
         parameters=expectation.parameters,
     )
     layout = None if unpacked is PLAIN else unpacked.layout
-    rows = weights(reconciled, walked) if shapes else ()
+    rows = weights_by_dtype(reconciled, walked) if shapes else ()
     observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=rows)
     findings = (
         *found.findings,
@@ -163,7 +167,9 @@ def report(
         observed=observed,
         load_report=loads.report,
         in_memory=loads.in_memory,
-        modules=compared(reconciled, expectation, walked, depth=case.options.depth, shapes=shapes),
+        modules=compared_rows(
+            reconciled, expectation, walked, depth=case.options.depth, shapes=shapes
+        ),
         findings=in_order(stand),
         ignored=in_order(left_out),
         unchecked=(
@@ -236,7 +242,7 @@ def _torch_copies(snapshot: Snapshot, found: Contents) -> Iterator[str]:
     if files := unread_torch_copies(snapshot):
         how = "not compared with the audited files (audit with --torch-copies to do so)"
         yield f"{listed(files)}: {how}"
-    if files := uncompared(snapshot, found):
+    if files := uncompared_torch_copies(snapshot, found):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 
 
@@ -247,7 +253,7 @@ def no_weights(
     case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
 ) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
-    modules = expected_only(expectation, depth=case.options.depth)
+    modules = expected_rows(expectation, depth=case.options.depth)
     known = replace(_with_findings(case, *contradictions(case), *findings), modules=modules)
     return known.as_unaudited(Reason.NO_WEIGHTS, detail)
 
@@ -287,12 +293,14 @@ def _add_stored(case: ModelAudit) -> Walk:
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
     shallow = _shallow(case, (tensor.name for tensor in found.tensors), None, MOST_MODULES)
-    walked = walk(once(tuple(counted), found.shared), depth=case.options.depth, shallow=shallow)
+    walked = walk(
+        counted_once(tuple(counted), found.shared), depth=case.options.depth, shallow=shallow
+    )
     if not found.empty:
         shapes = not found.names_only
         case.known = replace(
             case.known,
             observed=observed_side(walked, case.snapshot, shapes=shapes),
-            modules=stored_only(walked, shapes=shapes),
+            modules=stored_rows(walked, shapes=shapes),
         )
     return walked

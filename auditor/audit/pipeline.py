@@ -9,7 +9,7 @@ from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.checkpoint.filenames import checked_variant
-from auditor.checkpoint.selecting import describing, select, with_torch_copies
+from auditor.checkpoint.selecting import select, select_describing, with_torch_copies
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
@@ -103,7 +103,7 @@ def explain(
         return examine_model(replace(snapshot, manifest=None, components=()), options)
 
     options = Options(requested=model, target=target, weights=False)
-    fetched = partial(fetch, model, source=source, token=token, say=say, choose=describing)
+    fetched = partial(fetch, model, source=source, token=token, say=say, choose=select_describing)
     return _outcome(options, fetched, examined)
 
 

@@ -39,7 +39,7 @@ class FoundWeights:
     index: str | None = None
 
 
-def standard(names: Collection[str], variant: str | None = None) -> FoundWeights | None:
+def standard_weights(names: Collection[str], variant: str | None = None) -> FoundWeights | None:
     """What is loaded of the names in one folder; None: nothing of that variant is there."""
     for weights in _WEIGHTS:
         one, index = _varied(weights, variant), _varied(f"{weights}{_INDEX}", variant)
@@ -54,7 +54,7 @@ def variants(names: Iterable[str]) -> tuple[str, ...]:
     """The variants that can be asked for among the names in one folder, sorted."""
     found = set(names)
     every = {variant for name in found if (variant := variant_of(name))}
-    return tuple(sorted(variant for variant in every if standard(found, variant)))
+    return tuple(sorted(variant for variant in every if standard_weights(found, variant)))
 
 
 def variant_of(path: str) -> str | None:

@@ -31,7 +31,7 @@ def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
     return tuple(sorted(tuple(sorted(files)) for files in found.values()))
 
 
-def the_one(names: Iterable[str], where: str) -> Files:
+def only_gguf_set(names: Iterable[str], where: str) -> Files:
     """The only model of the set; () if it has no model. Raises SourceError if it has several."""
     sets = gguf_sets(names)
     if len(sets) > 1:
@@ -39,7 +39,7 @@ def the_one(names: Iterable[str], where: str) -> Files:
     return sets[0] if sets else ()
 
 
-def tagged(names: Iterable[str], where: str, tag: str) -> Files:
+def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
     """The model that a tag means: the name of a file, or a part of just one, such as Q4_K_M."""
     sets = gguf_sets(names)
     if not sets:
@@ -56,7 +56,7 @@ def tagged(names: Iterable[str], where: str, tag: str) -> Files:
     return meant[0]
 
 
-def siblings(name: str, names: Iterable[str]) -> Files:
+def shards_of(name: str, names: Iterable[str]) -> Files:
     """The shards of the model that a shard is of, itself among them."""
     return next(files for files in gguf_sets({name, *names}) if name in files)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from auditor.checkpoint.filenames import FoundWeights, standard, variants
+from auditor.checkpoint.filenames import FoundWeights, standard_weights, variants
 from auditor.checkpoint.selection import CONFIG, FileSelection, SelectedComponent
 from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
 
@@ -37,9 +37,9 @@ def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent
 
 def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
     """The weights of one folder: of the variant, else without, else the only variant there is."""
-    found = standard(names, variant) or standard(names)
+    found = standard_weights(names, variant) or standard_weights(names)
     if found is None and len(only := variants(names)) == 1:
-        found = standard(names, only[0])
+        found = standard_weights(names, only[0])
     return found
 
 
@@ -65,7 +65,7 @@ def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> Fi
     return replace(selection, parts=tuple(parts))
 
 
-def below(name: str, folder: str) -> bool:
+def is_in_folder(name: str, folder: str) -> bool:
     """Whether a file is in a folder, however deep; all are in ""."""
     return not folder or name.startswith(f"{folder}/")
 

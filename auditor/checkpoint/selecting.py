@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from auditor.checkpoint.filenames import FoundWeights, standard, variant_of, variants
-from auditor.checkpoint.gguf_sets import tagged, the_one
+from auditor.checkpoint.filenames import FoundWeights, standard_weights, variant_of, variants
+from auditor.checkpoint.gguf_sets import only_gguf_set, tagged_gguf_set
 from auditor.checkpoint.model_folders import (
     components,
     models,
@@ -92,7 +92,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
         return FileSelection(config=None, weights=piece)
 
     def rest() -> FileSelection:
-        if shards := the_one(names, where):
+        if shards := only_gguf_set(names, where):
             return FileSelection(config=config, shards=shards)
         if chosen := parts or models(names, variant):
             return _of_parts(chosen, manifest, where, variant)
@@ -138,18 +138,18 @@ def _unusual(names: Collection[str], where: str, config: str | None) -> FileSele
 
 def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
     """The weights beside the folders; the only variant, where there is nothing else."""
-    if found := standard(names, variant):
+    if found := standard_weights(names, variant):
         return found
     several = variants(names)
     if variant is not None:
-        if several or standard(names):
+        if several or standard_weights(names):
             raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, several))
         return None
     if len(several) > 1:
         shown = listed(several)
         detail = f"{where} holds its weights as variants only, {shown}: name one with --variant"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
-    return standard(names, several[0]) if several else None
+    return standard_weights(names, several[0]) if several else None
 
 
 def _of_parts(
@@ -171,7 +171,7 @@ def _no_variant(where: str, variant: str, others: tuple[str, ...]) -> str:
 def select_tagged(names: Collection[str], where: str, tag: str) -> FileSelection:
     """The GGUF model that a tag means, whatever other weights there are."""
     config = CONFIG if CONFIG in names else None
-    return FileSelection(config=config, shards=tagged(names, where, tag))
+    return FileSelection(config=config, shards=tagged_gguf_set(names, where, tag))
 
 
 def with_torch_copies(
@@ -190,7 +190,7 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
     return with_part_torch_copies(selection, names)
 
 
-def config_alone(names: Collection[str], where: str) -> FileSelection:
+def select_config(names: Collection[str], where: str) -> FileSelection:
     """The config, whatever weights there are, if any; of a repository without one an adapter's."""
     for config in (CONFIG, ADAPTER_CONFIG):
         if config in names:
@@ -201,11 +201,11 @@ def config_alone(names: Collection[str], where: str) -> FileSelection:
     raise SourceError(Reason.NO_CONFIG, f"{where} has no {CONFIG}{inside}")
 
 
-def describing(names: Collection[str], where: str) -> FileSelection:
+def select_describing(names: Collection[str], where: str) -> FileSelection:
     """What says what a model is: its config, or else the GGUF files whose metadata do."""
-    if {CONFIG, ADAPTER_CONFIG}.isdisjoint(names) and (shards := the_one(names, where)):
+    if {CONFIG, ADAPTER_CONFIG}.isdisjoint(names) and (shards := only_gguf_set(names, where)):
         return FileSelection(config=None, shards=shards)
-    return config_alone(names, where)
+    return select_config(names, where)
 
 
 def is_weights(name: str) -> bool:

@@ -68,7 +68,7 @@ def load(content: bytes, path: str) -> Snapshot:
         raise _no_snapshot(path, fault) from None
 
 
-def joined(own: bytes, shared: bytes, path: str) -> Snapshot:
+def load_own_and_shared(own: bytes, shared: bytes, path: str) -> Snapshot:
     """The snapshot that `dump_own` and `dump_shared` wrote; raises UsageError for anything else."""
     try:
         parts = [_loaded(part, path) for part in (own, shared)]

@@ -21,7 +21,9 @@ _OTHERS = ("adapter_", "consolidated.", "ema.", "ema_")
 _Split = tuple[str, str, str]  # stem, count, ending: what the shards of one model share
 
 
-def unnamed(index: str, shards: Collection[str], names: Collection[str]) -> tuple[str, ...]:
+def files_not_in_index(
+    index: str, shards: Collection[str], names: Collection[str]
+) -> tuple[str, ...]:
     """The weight files to read though the index does not name them, sorted; () where all is there.
 
     First of all the shards of another split: `model-00001-of-00003` for `-of-00002`. Where none of

@@ -1,4 +1,7 @@
-"""The command line: the only code that prints, reads the environment or exits."""
+"""The command line: the only code that prints, reads the environment or exits.
+
+A function of the name of a command is that command: typer takes its options from the signature.
+"""
 
 import os
 

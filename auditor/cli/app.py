@@ -10,8 +10,8 @@ from typer.core import TyperGroup
 
 from auditor.audit.guard import crash
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
-from auditor.formats.printable import printable
-from auditor.streams import prepare
+from auditor.formats.text import printable
+from auditor.streams import prepare_streams
 
 # Each command's function has its name; where it is. The one that is called is loaded and no other,
 # which saves a single audit 10 of 145 ms.
@@ -88,7 +88,7 @@ def main() -> None:
     # Ninety thousand tensors make millions of objects and no cycles; looking for cycles among
     # them took 130 of the 280 ms that reconciling them takes.
     gc.disable()
-    prepare()
+    prepare_streams()
     try:
         with guarded():  # for --help and --version, which typer prints
             args = _complete(sys.argv[1:])

@@ -14,7 +14,7 @@ import typer
 
 from auditor.cli.signals import Stopped
 from auditor.errors import Reason, StoreError, UsageError
-from auditor.formats.printable import printable
+from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited

@@ -10,8 +10,8 @@ import typer
 from auditor.audit.guard import outcome_of
 from auditor.cli.console import say, terminal, write
 from auditor.errors import Reason, UsageError
-from auditor.formats.printable import printable
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
+from auditor.formats.text import printable
 from auditor.formats.view import View
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited

@@ -30,8 +30,8 @@ from auditor.cli.printing import print_outcome
 from auditor.downloader import fetch
 from auditor.downloader.reference_configs import NAMES as PAPERS
 from auditor.errors import SourceError, UsageError
-from auditor.formats.printable import printable
 from auditor.formats.registry import TERMINAL
+from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited

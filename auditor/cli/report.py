@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from auditor.cli.console import UNAUDITED, FailOn, say
-from auditor.cli.sweep import exit_code
-from auditor.formats.printable import printable
+from auditor.cli.sweep import sweep_exit_code
+from auditor.formats.text import printable
 from auditor.messages import quoted
 
 
@@ -68,7 +68,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
         folder=output, baseline=baseline, sarif=sarif, parquet=parquet, depth=depth
     )
     try:
-        written = reporting.write(store, night=night, wanted=wanted)
+        written = reporting.write_night(store, night=night, wanted=wanted)
     except OSError as error:
         name = quoted(str(error.filename)) if error.filename else "the reports"
         say(f"cannot write {name}: {error.strerror or error}")
@@ -76,7 +76,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
     if not quiet:
         for line in _said(written.folder, written.summary):
             say(line)
-    raise typer.Exit(exit_code(written.alarms, fail_on))
+    raise typer.Exit(sweep_exit_code(written.alarms, fail_on))
 
 
 def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:

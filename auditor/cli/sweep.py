@@ -159,21 +159,21 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     except Stopped:
         tell("what is audited is kept; the same command goes on from there")
         raise
-    tell(runner.summary(swept))
-    if crashed := runner.crashes(swept):
+    tell(runner.summary_line(swept))
+    if crashed := runner.crash_notice(swept):
         say(crashed)
     if settings.output.reports:
         tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
     alarm = fail_on or FailOn(settings.fail_on or FailOn.WARNING)
-    raise typer.Exit(exit_code(swept.alarms, alarm))
+    raise typer.Exit(sweep_exit_code(swept.alarms, alarm))
 
 
 def _reported(store: Path, reports: Path, night: str) -> str:
     """Write the reports of a night; what was written, in a line."""
-    from auditor.sweep.reporting.night import Wanted, write  # noqa: PLC0415 - as above
+    from auditor.sweep.reporting.night import Wanted, write_night  # noqa: PLC0415 - as above
 
     try:
-        written = write(store, night=night, wanted=Wanted(folder=reports / night))
+        written = write_night(store, night=night, wanted=Wanted(folder=reports / night))
     except OSError as error:
         say(f"cannot write {quoted(str(error.filename or reports))}: {error.strerror or error}")
         raise typer.Exit(UNAUDITED) from None
@@ -185,14 +185,14 @@ def _planned(settings: "SweepSettings", token: str | None, progress: "Progress")
     from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
 
     try:
-        load = planning.expected(settings, token=token, progress=progress)
+        load = planning.expected_load(settings, token=token, progress=progress)
     except SourceError as error:
         say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None
-    return costs.rendered(load, settings.policy.max_requests)
+    return costs.cost_estimate(load, settings.policy.max_requests)
 
 
-def exit_code(alarms: Any, fail_on: FailOn) -> int:
+def sweep_exit_code(alarms: Any, fail_on: FailOn) -> int:
     """The worst of all models. Of one, a finding comes before what could not be audited of it."""
     found, unseen = 0, alarms.unaudited
     for fails, count, blind in (
@@ -214,7 +214,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
     if source and source.endswith(".toml"):
         if any(asked.values()):
             raise UsageError("a sweep.toml has its own selections: leave the options out")
-        return settings.read(Path(source))
+        return settings.read_sweep_settings(Path(source))
     ids: tuple[str, ...] = ()
     if source == "-":
         ids = settings.ids_of(sys.stdin)
@@ -222,7 +222,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
             raise UsageError("there is no model on standard input")
     elif source:
         ids = settings.ids_in(Path(source))
-    found = settings.chosen(ids=ids, **asked)
+    found = settings.selection_of(ids=ids, **asked)
     return settings.SweepSettings(selections=(found,) if found else ())
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from auditor.containers.bounded_json import lfs_fault
 from auditor.containers.ggml import REMOVED, TYPES, GgmlType
 from auditor.containers.gguf_reader import NAMES, U32, Cursor, Skipped, Value
-from auditor.containers.magic import identity
+from auditor.containers.magic import format_by_magic
 from auditor.containers.partial_file import PartialFile
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
@@ -134,7 +134,7 @@ def _begin(cursor: Cursor) -> int:
     if fault := lfs_fault("", head):
         raise CheckpointError(fault.strip())
     if not head.startswith(MAGIC):
-        known = identity(head)
+        known = format_by_magic(head)
         raise CheckpointError(f"is {known}, not GGUF" if known else "does not begin with 'GGUF'")
     cursor.take(len(MAGIC), "the magic")
     version = cursor.u32("the version")

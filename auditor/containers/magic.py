@@ -28,7 +28,7 @@ _PREFIX = 8  # fewer letters than that prove nothing
 _PRINTABLE = string.printable.encode()
 
 
-def identity(head: bytes) -> str | None:
+def format_by_magic(head: bytes) -> str | None:
     """`a zip archive, as torch.save writes`; None: nothing that is known."""
     for signature, name in _SIGNATURES:
         if head.startswith(signature):

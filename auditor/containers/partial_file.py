@@ -57,7 +57,7 @@ class PartialFile:
         raise NeedsBytes(span)
 
 
-def joined(parts: Iterable[FilePart]) -> tuple[FilePart, ...]:
+def merged_parts(parts: Iterable[FilePart]) -> tuple[FilePart, ...]:
     """The parts sorted, those that overlap or touch made one."""
     found: list[FilePart] = []
     for part in sorted(parts):

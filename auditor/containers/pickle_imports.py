@@ -68,7 +68,7 @@ _LONG = 2**64
 _DO_CALL = frozenset({"REDUCE", "INST", "OBJ"})
 
 
-def strange(ran: Ran) -> tuple[str, ...]:
+def unknown_imports(ran: Ran) -> tuple[str, ...]:
     """A line for each name that is not known, with what would be done to it; in file order."""
     calls: dict[object, Call] = {}
     times: dict[object, int] = {}
@@ -103,7 +103,7 @@ def _callee(call: Call) -> Global | None:
             return None
 
 
-def title(name: Global) -> str:
+def global_name(name: Global) -> str:
     """`torch._utils._rebuild_tensor_v2`; quoted where it is not plain."""
     return named(f"{name.module}.{name.name}")
 
@@ -112,23 +112,23 @@ def _changed(ran: Ran) -> Iterator[str]:
     """Known names whose own attributes the pickle would set."""
     for call in ran.calls:
         if call.how == "BUILD" and isinstance(call.callee, Global) and call.callee in KNOWN:
-            yield f"{title(call.callee)}: its attributes are set"
+            yield f"{global_name(call.callee)}: its attributes are set"
 
 
 def _named(name: Global, taker: Call | None) -> str:
     callee = _callee(taker) if taker else None
     if callee is None:
-        return f"{title(name)}, imported and not called"
-    return f"{title(name)}, imported and handed to {title(callee)}"
+        return f"{global_name(name)}, imported and not called"
+    return f"{global_name(name)}, imported and handed to {global_name(callee)}"
 
 
 def _called(name: Global, call: Call, times: int) -> str:
     if call.how == "BUILD":
-        return f"{title(name)}, imported, and its attributes are set"
+        return f"{global_name(name)}, imported, and its attributes are set"
     method = "" if call.how in _DO_CALL else ".__new__"
     state = ", then given state" if call.built else ""
     often = f", {times:,} times" if times > 1 else ""
-    return f"{title(name)}{method}({_arguments(call.args)}){state}{often}"
+    return f"{global_name(name)}{method}({_arguments(call.args)}){state}{often}"
 
 
 def _arguments(args: object) -> str:
@@ -143,7 +143,7 @@ def _argument(value: object) -> str:
         case str() | bytes():
             return quoted(value if isinstance(value, str) else value.decode("ascii", "replace"))
         case Global():
-            return title(value)
+            return global_name(value)
         case int() if abs(value) >= _LONG:
             return "a long integer"
         case None | bool() | int() | float():

@@ -14,7 +14,7 @@ from auditor.containers.pickle_reader import TruncatedError
 from auditor.containers.pickle_values import Octets, PickledDict, PickledSet, Ran
 
 
-def follow(data: bytes, start: int = 0) -> Ran:
+def follow_pickle(data: bytes, start: int = 0) -> Ran:
     """What the pickle at `start` says. Never raises: a fault is part of what was found."""
     machine = Machine(data, start)
     value, fault, truncated = None, None, False

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from auditor.containers import safetensors_json
 from auditor.containers.bounded_json import MAX_VALUES, bounds_fault, lfs_fault
-from auditor.containers.magic import identity
+from auditor.containers.magic import format_by_magic
 from auditor.containers.safetensors_json import U64_MAX
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
@@ -89,7 +89,7 @@ def header_span(file: str, head: bytes, size: int | None) -> Span:
     if fault is None:
         return span
     # A length that can be true is one, whatever other format's signature its bytes spell.
-    known = None if _length_fault(length, size) and length <= MAX_HEADER else identity(head)
+    known = None if _length_fault(length, size) and length <= MAX_HEADER else format_by_magic(head)
     raise CheckpointError(f"{named(file)} {f'is {known}, not safetensors' if known else fault}")
 
 
@@ -218,7 +218,7 @@ def _exact(file: str, content: bytes) -> _Parsed:
     """Any header, field by field as serde reads it: the judge, and the source of the messages."""
     if fault := bounds_fault(content, safetensors_json.MAX_DEPTH, _MAX_EXACT_VALUES):
         raise CheckpointError(f"the header of {named(file)} {fault}")
-    metadata, entries = safetensors_json.read(file, content)
+    metadata, entries = safetensors_json.parse_fields(file, content)
     return _parsed(
         file,
         metadata,

@@ -29,7 +29,7 @@ class JsonObject(list[tuple[str, Any]]):
     """A JSON object as written: every key with its value, in order, repeated ones too."""
 
 
-def read(file: str, content: bytes) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+def parse_fields(file: str, content: bytes) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """The metadata and, by name, each tensor's three fields: known dtypes, integers in range."""
     top = _load(file, content)
     metadata = [value for key, value in top if key == METADATA]

@@ -7,7 +7,7 @@ from itertools import islice
 
 from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet, is_text
 from auditor.containers.torch_storages import Unreadable
-from auditor.containers.torch_tensors import TensorView, attributes, tensor
+from auditor.containers.torch_tensors import TensorView, instance_attributes, tensor_view
 from auditor.messages import quoted
 
 # Keys under which training scripts keep the model's state dict, the likeliest first: Lightning
@@ -84,7 +84,7 @@ def _unwrapped(walk: "_Walk", value: object) -> tuple[object, str | None]:
     rest: dict[str, object] = {}
     for _ in range(_DEEPEST_WRAPPERS):
         held = walk.children(value) if is_dict(value) else {}
-        if any(tensor(one) is not None for one in held.values()):
+        if any(tensor_view(one) is not None for one in held.values()):
             break
         known = (key for key in WRAPPERS if key in held)
         wrapper = next((key for key in known if walk.count(held[key], 1)), None)
@@ -134,7 +134,7 @@ class _Walk:
         waiting: list[tuple[str, object, int]] = [("", value, 0)]
         while waiting:
             name, one, depth = waiting.pop()
-            found = tensor(one)
+            found = tensor_view(one)
             if found is not None:
                 yield name, found
                 continue
@@ -261,7 +261,7 @@ def _hides_itself(call: Call) -> bool:
     if not call.built:
         return False
     for state in call.state if isinstance(call.state, tuple) else (call.state,):
-        pairs = [] if state is None else attributes(state)
+        pairs = [] if state is None else instance_attributes(state)
         if pairs is None or any(not isinstance(key, str) or key in _METHODS for key, _ in pairs):
             return True
     return False

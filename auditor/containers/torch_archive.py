@@ -31,7 +31,7 @@ class TorchArchive:
     data: zip_directory.ZipEntry  # of the pickle
 
     def pickle(self, sparse: PartialFile) -> bytes:
-        return zip_directory.content(self.zip, self.data, sparse, MAX_PICKLE)
+        return zip_directory.entry_content(self.zip, self.data, sparse, MAX_PICKLE)
 
     def held(self, storages: Mapping[str, Storage]) -> Held:
         """Where the storages lie, and which of them cannot be what the pickle says."""
@@ -54,7 +54,7 @@ class TorchArchive:
 
 def open_archive(file: str, sparse: PartialFile) -> TorchArchive:
     """The archive; raises CheckpointError where torch opens none, or could open another."""
-    archive = zip_directory.directory(file, sparse)
+    archive = zip_directory.read_directory(file, sparse)
     first = next(iter(archive.entries.values()), None)
     folder = first.raw.partition(b"/")[0] + b"/" if first else b"/"
     if archive.find(folder + b"constants.pkl"):

@@ -11,15 +11,15 @@ from math import prod
 from types import MappingProxyType
 
 from auditor.containers.bounded_json import lfs_fault
-from auditor.containers.magic import identity
+from auditor.containers.magic import format_by_magic
 from auditor.containers.partial_file import PartialFile
-from auditor.containers.pickle_imports import strange
-from auditor.containers.pickle_interpreter import follow
+from auditor.containers.pickle_imports import unknown_imports
+from auditor.containers.pickle_interpreter import follow_pickle
 from auditor.containers.pickle_values import Ran
 from auditor.containers.state_dict import StateDict, is_dict, state_dict
 from auditor.containers.torch_archive import open_archive
 from auditor.containers.torch_legacy import read_legacy
-from auditor.containers.torch_storages import Held, Storage, storages, unmade
+from auditor.containers.torch_storages import Held, Storage, storage_faults, storages
 from auditor.containers.torch_tensors import TensorView
 from auditor.containers.weight_formats import Table, TensorFault
 from auditor.errors import CheckpointError
@@ -42,21 +42,21 @@ def parse(file: str, sparse: PartialFile) -> Table:
     head = sparse.read(Span(0, min(sparse.size, 1024)))
     if fault := lfs_fault(named(file), head):
         raise CheckpointError(fault)
-    if follow(head).globals:  # a pickle of protocol 0 or 1 has no mark of its own
+    if follow_pickle(head).globals:  # a pickle of protocol 0 or 1 has no mark of its own
         return _legacy(file, sparse)
     raise CheckpointError(f"{named(file)} {_other(head)}")
 
 
 def _zipped(file: str, sparse: PartialFile) -> Table:
     archive = open_archive(file, sparse)
-    ran = follow(archive.pickle(sparse))
+    ran = follow_pickle(archive.pickle(sparse))
     return _table(file, ran, archive.held(storages(ran)), legacy=False)
 
 
 def _legacy(file: str, sparse: PartialFile) -> Table:
     read = read_legacy(file, sparse)
     if read.broken:
-        lines = dict.fromkeys(line for ran in read.runs for line in strange(ran))
+        lines = dict.fromkeys(line for ran in read.runs for line in unknown_imports(ran))
         return _broken(file, tuple(lines), read.broken)
     return _table(file, read.value, read.held, legacy=True)
 
@@ -65,7 +65,7 @@ def _other(head: bytes) -> str:
     """What a file is that does not begin as files of torch.save do; the verb first."""
     if head[_TAR] == b"ustar":
         return "is a tar archive, as torch wrote before 0.1.10; load it once and save it again"
-    known = "a safetensors file, perhaps" if head[8:9] == b"{" else identity(head)
+    known = "a safetensors file, perhaps" if head[8:9] == b"{" else format_by_magic(head)
     return f"is {known}, not a file of torch.save" if known else "is not a file of torch.save"
 
 
@@ -75,13 +75,13 @@ def _broken(file: str, imports: tuple[str, ...], broken: str) -> Table:
 
 def _table(file: str, ran: Ran, held: Held, *, legacy: bool) -> Table:
     if ran.fault:
-        return _broken(file, strange(ran), f"{named(file)}: its pickle {ran.fault}")
+        return _broken(file, unknown_imports(ran), f"{named(file)}: its pickle {ran.fault}")
     found = state_dict(ran.value)
     if found.fault:
-        return _broken(file, strange(ran), f"{named(file)}: its value {found.fault}")
+        return _broken(file, unknown_imports(ran), f"{named(file)}: its value {found.fault}")
     if not (found.tensors or found.unreadable or is_dict(ran.value)):
         broken = f"{named(file)} holds no tensors; a state dict holds some by name"
-        return _broken(file, strange(ran), broken)
+        return _broken(file, unknown_imports(ran), broken)
     tensors = [
         StoredTensor(name, view.dtype, view.shape, prod(view.shape), file, _span(view, held))
         for name, view in found.tensors.items()
@@ -94,7 +94,7 @@ def _table(file: str, ran: Ran, held: Held, *, legacy: bool) -> Table:
         size_faults=held.size_faults,
         notes=(f"{named(file)}: {found.note}",) if found.note else (),
         shared=_shared(found.tensors),
-        imports=strange(ran),
+        imports=unknown_imports(ran),
         faults=_limited(file, faults),
     )
 
@@ -135,7 +135,7 @@ def _faults(found: StateDict, held: Held, first: Mapping[str, Storage]) -> Itera
 
 def _unmade(ran: Ran, found: StateDict, *, legacy: bool) -> Iterator[TensorFault]:
     """What torch refuses to make, beside the tensors that are known for it already."""
-    for reason in unmade(ran, legacy=legacy):
+    for reason in storage_faults(ran, legacy=legacy):
         if reason not in found.unreadable.values():
             yield TensorFault((), f"a value beside its tensors {reason}")
 

@@ -7,7 +7,7 @@ the storages. Only of the value torch gives the unpickler a persistent_load, whi
 from typing import NamedTuple
 
 from auditor.containers.partial_file import NeedsBytes, PartialFile
-from auditor.containers.pickle_interpreter import follow
+from auditor.containers.pickle_interpreter import follow_pickle
 from auditor.containers.pickle_reader import MAX_PICKLE
 from auditor.containers.pickle_values import Ran
 from auditor.containers.torch_storages import Held, asked_keys, storages
@@ -75,7 +75,7 @@ def _pickles(file: str, sparse: PartialFile) -> list[Ran]:
     runs: list[Ran] = []
     at = 0
     while len(runs) <= _KEYS:
-        ran = follow(data, at)
+        ran = follow_pickle(data, at)
         if ran.truncated and len(data) < sparse.size:
             if len(data) >= MAX_PICKLE:
                 raise CheckpointError(

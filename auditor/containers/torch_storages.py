@@ -99,7 +99,7 @@ def storages(ran: Ran) -> dict[str, Storage]:
     return found
 
 
-def unmade(ran: Ran, *, legacy: bool) -> list[str]:
+def storage_faults(ran: Ran, *, legacy: bool) -> list[str]:
     """Why torch raises where it is asked for a storage, the verb first; each reason once."""
     found: dict[str, None] = {}
     for kept in ran.persistent:

@@ -34,7 +34,7 @@ class TensorView(NamedTuple):
 _CHANGED = Unreadable("is given a state that may change its shape once it is built")
 
 
-def tensor(value: object) -> TensorView | Unreadable | None:
+def tensor_view(value: object) -> TensorView | Unreadable | None:
     """The tensor that a value is; None: it is not a tensor."""
     changed: Unreadable | None = None
     for _ in range(_DEEPEST):
@@ -82,7 +82,7 @@ def _by_attributes(states: Sequence[object]) -> Unreadable | None:
         for part in state if isinstance(state, tuple) else (state,):
             if part is None:
                 continue
-            pairs = attributes(part)
+            pairs = instance_attributes(part)
             if pairs is None or any(not isinstance(key, str) or _rules(key) for key, _ in pairs):
                 return _CHANGED
     return None
@@ -92,7 +92,7 @@ def _rules(name: str) -> bool:
     return name == "data" or name.startswith("__")
 
 
-def attributes(state: object) -> list[tuple[object, object]] | None:
+def instance_attributes(state: object) -> list[tuple[object, object]] | None:
     """The items of a dict that becomes attributes; None: it is not a dict, or not a known one."""
     match state:
         case PickledDict(pairs=pairs):

@@ -1,4 +1,4 @@
-"""Which parser reads a weight file that is no safetensors file, and what all of them return."""
+"""Which parser reads a weight file that is not a safetensors file, and what all parsers return."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -40,14 +40,15 @@ class Table:
     broken: str | None = None  # why its tensors cannot be known, and yet it has `imports`
 
 
+# The function `parse` that each module of MODULES has: the path of a file and the bytes at hand.
 Parse = Callable[[str, PartialFile], Table]
 
 
 def parser(file: str) -> Parse | None:
-    """What reads the file, by its ending; None: it is, or is to be read as, safetensors.
+    """The parser of the file, by its ending; None: the file is read as safetensors.
 
-    A parser reads from its Sparse, whose NeedsBytes it lets pass, and raises CheckpointError for
-    what is no such file.
+    A parser reads from its PartialFile, passes on NeedsBytes, and raises CheckpointError for a file
+    of another format.
     """
     module = MODULES.get(PurePosixPath(file).suffix.lower())
     if module is None:

@@ -71,7 +71,7 @@ class Archive:
         return self._places.get(raw.lower())
 
 
-def directory(file: str, sparse: PartialFile) -> Archive:
+def read_directory(file: str, sparse: PartialFile) -> Archive:
     """The entries of the archive that ends at the file's end; raises CheckpointError for a lie."""
     end = find_end(file, sparse)
     if end.length > MAX_DIRECTORY or end.entries > MAX_ENTRIES:
@@ -92,7 +92,7 @@ def directory(file: str, sparse: PartialFile) -> Archive:
     return Archive(file=file, entries=MappingProxyType(names), _places=MappingProxyType(places))
 
 
-def content(archive: Archive, entry: ZipEntry, sparse: PartialFile, most: int) -> bytes:
+def entry_content(archive: Archive, entry: ZipEntry, sparse: PartialFile, most: int) -> bytes:
     """The bytes of an entry, unpacked; raises CheckpointError where it has more than `most`."""
     where = f"{named(archive.file)}: the entry {quoted(entry.name)}"
     if max(entry.size, entry.packed) > most:

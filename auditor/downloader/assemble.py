@@ -11,11 +11,11 @@ from auditor.checkpoint.filenames import variant_of
 from auditor.checkpoint.named_files import based_weights, named_weights
 from auditor.checkpoint.selection import FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Component, RepoFile, TextFile, WeightHeader
-from auditor.checkpoint.unindexed_files import named_as_model, unnamed
+from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
-from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, bounded
-from auditor.downloader.parallel import as_they_end, own_pool, part_of
+from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
+from auditor.downloader.parallel import as_they_end, own_pool, share_of_pool
 from auditor.errors import CheckpointError, Reason, SourceError
 
 # Bytes of config.json. Those of the corpus and of the Hub's usual models have a few kB; a map
@@ -62,7 +62,7 @@ def assemble(
     handed on as it is, with no shards opened: the audit says what is wrong.
     """
     listing = {file.name: file for file in files}
-    with own_pool(reader) if pool is None else part_of(pool, reader) as reads:
+    with own_pool(reader) if pool is None else share_of_pool(pool, reader) as reads:
         if selection.hints:
             reader = _Knowing(reader)
             selection = _as_hinted(reads, reader, listing, selection)
@@ -75,7 +75,7 @@ def assemble(
             future.result()  # the first to fail speaks, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
         heads = as_they_end([future for one in models for future in one.heads])
-        deque(bounded(future.result() for future in heads), maxlen=0)
+        deque(within_bound(future.result() for future in heads), maxlen=0)
         found = [_contents(one) for one in models]
         components = (
             Component(folder=part.folder, **fields)
@@ -166,7 +166,7 @@ def _with_shards(
         if shard in listing
     )
     absent = tuple(shard for shard in first if shard not in listing)
-    others = unnamed(index.name, first, listing) if absent else ()
+    others = files_not_in_index(index.name, first, listing) if absent else ()
     extra = {name: reads.submit(_head, reader, listing[name]) for name in others}
     doubtful = (extra[name] for name in others if not named_as_model(index.name, first, name))
     return replace(
@@ -271,7 +271,7 @@ def _first_reads(index: TextFile) -> dict[str, int]:
 
 def _head(reader: FileReader, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
     """A head, parsed while others are still on their way."""
-    [head] = bounded([reader.head(file, first)])
+    [head] = within_bound([reader.head(file, first)])
     _ = head.parsed
     return head
 

@@ -13,7 +13,7 @@ from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 
 
-def with_base(
+def with_base_model(
     snapshot: Snapshot,
     from_path: Callable[[Path, str], Snapshot],
     from_id: Callable[[HubModel], Snapshot],

@@ -15,7 +15,7 @@ _ENDING = ".json"
 _BETWEEN = "--"  # stands for the "/" of an id, in which it cannot occur
 
 
-def names() -> tuple[str, ...]:
+def bundled_models() -> tuple[str, ...]:
     """The ids of the models that are shipped, sorted."""
     files = (file.name for file in _data().iterdir())
     ids = (name.removesuffix(_ENDING) for name in files if name.endswith(_ENDING))
@@ -35,7 +35,7 @@ def file_name(model_id: str) -> str:
 
 def read(model: HubModel) -> Snapshot:
     """The shipped snapshot of a model; raises SourceError if none is shipped."""
-    shipped = names()
+    shipped = bundled_models()
     found = next((alias for alias in model.aliases if alias in shipped), None)
     if found is None:
         detail = f"{model.id} is not shipped with this package, which has {', '.join(shipped)}"

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from auditor.checkpoint.selecting import config_alone, select, select_tagged
+from auditor.checkpoint.selecting import select, select_config, select_tagged
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import bundled, huggingface_cache, local_folder, reference_configs
-from auditor.downloader.base_models import with_base
-from auditor.downloader.model_argument import HubModel, parse
+from auditor.downloader.base_models import with_base_model
+from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 
@@ -36,7 +36,7 @@ _NO_ANSWER = frozenset(
 _WAYS_OUT = "without it, --source cache, --source bundled or --source auto may have the model"
 
 
-def silent(_: str) -> None:
+def ignore_message(_: str) -> None:
     """Says nothing: what a caller hears who does not ask to be told."""
 
 
@@ -45,7 +45,7 @@ def fetch(
     *,
     source: str = "hub",
     token: str | None = None,
-    say: Say = silent,
+    say: Say = ignore_message,
     choose: Chooser = select,
 ) -> Snapshot:
     """The config, the index and the headers of one checkpoint, and nothing of its weights.
@@ -60,20 +60,20 @@ def fetch(
     if source not in get_args(SourceName):
         known = ", ".join(get_args(SourceName))
         raise UsageError(f"there is no source {quoted(source)}; there are {known}")
-    target = parse(requested)
+    target = parse_model(requested)
     of_model = partial(_of_model, source=source, token=token, say=say)
     if isinstance(target, Path):
         found = local_folder.read(target, requested, choose)
     else:
         found = of_model(target, choose=choose)
-    from_path = partial(local_folder.read, choose=config_alone)
-    return with_base(found, from_path, partial(of_model, choose=config_alone))
+    from_path = partial(local_folder.read, choose=select_config)
+    return with_base_model(found, from_path, partial(of_model, choose=select_config))
 
 
 def _of_model(
     target: HubModel, *, source: str, token: str | None, say: Say, choose: Chooser
 ) -> Snapshot:
-    if target.tag is not None and choose is not config_alone:
+    if target.tag is not None and choose is not select_config:
         choose = partial(select_tagged, tag=target.tag)
     paper = reference_configs.read(target)
     if paper is not None:

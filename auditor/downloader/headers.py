@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import WeightHeader
-from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, joined
+from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, merged_parts
 from auditor.containers.safetensors import header_span
 from auditor.containers.weight_formats import Parse, Table, parser
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -58,7 +58,7 @@ MODEL = Bound("one model", 48 * 1024 * 1024, 250_000)
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
-def bounded(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
+def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
     """The heads, as long as all of them together can be read; else SourceError(too-large)."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
@@ -94,15 +94,17 @@ class Received(NamedTuple):
 Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
 
 
-def read_file(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
+def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
     """What an audit needs of a weight file, in as few reads as its format allows."""
     parse = parser(name)
     if parse is None:
-        return read_head(name, size, read, first)
-    return read_parts(name, size, read, parse)
+        return read_safetensors_header(name, size, read, first)
+    return read_parsed_header(name, size, read, parse)
 
 
-def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
+def read_safetensors_header(
+    name: str, size: int | None, read: Read, first: int = FIRST_READ
+) -> WeightHeader:
     """The 8-byte length and the header: in one read where they fit in `first` bytes, else in two.
 
     Where the length cannot be credible nothing more is read: the bytes that show it are kept.
@@ -125,7 +127,7 @@ def read_head(name: str, size: int | None, read: Read, first: int = FIRST_READ) 
     return WeightHeader(name=name, size=total, head=data[:stop])
 
 
-def read_parts(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:
+def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:
     """The bytes that `parse` reads of a file, fetched as it asks for them; and none of the others.
 
     Ends early where the file asks for more reads or bytes than any true one needs: then
@@ -146,7 +148,7 @@ def read_parts(name: str, size: int | None, read: Read, parse: Parse) -> WeightH
         span = _ahead(found, seen)
         if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
             break
-        parts = joined((*parts, FilePart(span.start, read(span, _as_asked).data)))
+        parts = merged_parts((*parts, FilePart(span.start, read(span, _as_asked).data)))
     return WeightHeader(name=name, size=size, parts=seen.used())
 
 

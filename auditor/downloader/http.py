@@ -13,7 +13,7 @@ from typing import TypeVar
 import huggingface_hub
 
 from auditor.checkpoint.snapshot import Fetched
-from auditor.downloader.http_errors import failed, refused
+from auditor.downloader.http_errors import no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.request_budget import Governor, Turn, Unruled
 from auditor.downloader.response_body import Answer, Body, whole_number
@@ -150,7 +150,7 @@ class Session:
             body = Body(reply, self._count, min(grace(), silence), since)
             if reply.status not in {_OK, _PARTIAL} and not _redirects(reply):
                 text = body.upto(_MOST_OF_AN_ERROR)
-                raise refused(self._model, reply, text, by_hub=by_hub)
+                raise refusal_error(self._model, reply, text, by_hub=by_hub)
             yield reply, body
 
     def _ask(
@@ -253,7 +253,7 @@ def _translated(url: str, since: float) -> Iterator[None]:
     try:
         yield
     except TransportError as error:
-        found = failed(url, error)
+        found = no_answer_error(url, error)
         _note_silence(found, since)
         raise found from error
     except PassingError as fault:

@@ -26,7 +26,7 @@ _LEGAL = 451
 OFFLINE = "the Hub is not asked while HF_HUB_OFFLINE is set"
 
 
-def refused(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:
+def refusal_error(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:
     """The error for an answer that is neither the file nor a redirect to it."""
     status = reply.status
     if status in _PASSING:
@@ -36,15 +36,15 @@ def refused(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> Sour
         return PassingError(Reason.BAD_RESPONSE, detail)
     if status == _LEGAL:
         return SourceError(Reason.DISABLED, f"{model.id} is not available for legal reasons")
-    from auditor.downloader.hub_errors import told  # noqa: PLC0415 - 70 ms, for who is refused
+    from auditor.downloader.hub_errors import hub_refusal  # noqa: PLC0415 - 70 ms, for who is refused
 
-    if found := told(model, reply, body):
+    if found := hub_refusal(model, reply, body):
         return found
     detail = f"{reply.address.host} answered {status}, expected 200 or 206"
     return SourceError(Reason.BAD_RESPONSE, detail)
 
 
-def failed(url: str, error: TransportError) -> SourceError | UsageError:
+def no_answer_error(url: str, error: TransportError) -> SourceError | UsageError:
     """The error for a request that got no answer, or lost it half-way."""
     if isinstance(error, BadAddressError):
         return UsageError(f"{quoted(url)} cannot be asked for: {error}")

@@ -15,7 +15,7 @@ from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, We
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.assemble import assemble
-from auditor.downloader.headers import FIRST_READ, Received, read_file
+from auditor.downloader.headers import FIRST_READ, Received, read_header
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel, id_fault
@@ -52,17 +52,17 @@ def read(
     if constants.is_offline_mode():
         raise SourceError(Reason.OFFLINE, OFFLINE)
     session = Session(model, usable_token(token), say)
-    return read_listed(model, listed(model, session), session, choose)
+    return read_from_listing(model, fetch_listing(model, session), session, choose)
 
 
-def listed(model: HubModel, session: Session) -> Listing:
+def fetch_listing(model: HubModel, session: Session) -> Listing:
     """The commit and the files of a model, for one request."""
     revision = quote(model.revision or constants.DEFAULT_REVISION, safe="")
     address = f"{endpoint()}/api/models/{model.id}/revision/{revision}?blobs=true"
     return parse_listing(session.get(address, whole_body(MAX_LISTING, None)), model.id)
 
 
-def read_listed(
+def read_from_listing(
     model: HubModel,
     listing: Listing,
     session: Session,
@@ -91,10 +91,10 @@ def parse_listing(content: bytes, model_id: str) -> Listing:
     except CheckpointError as error:
         detail = f"{error}: is {quoted(constants.ENDPOINT)} a Hub?"
         raise SourceError(Reason.BAD_RESPONSE, detail) from None
-    return listing_in(answer, model_id)
+    return listing_of(answer, model_id)
 
 
-def listing_in(answer: Mapping[str, object], model_id: str) -> Listing:
+def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
     """The same of an answer that is parsed already: an entry of the list of models."""
     found, commit, siblings = (answer.get(key) for key in ("id", "sha", "siblings"))
     if not isinstance(found, str) or id_fault(found):
@@ -128,7 +128,7 @@ class _HubFiles:
                 self._url(file), _ranged(file, span, end), span=span, commit=self._commit
             )
 
-        return read_file(file.name, file.size, read, first)
+        return read_header(file.name, file.size, read, first)
 
     def stop(self) -> None:
         self._session.stop()

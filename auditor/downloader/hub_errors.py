@@ -48,7 +48,7 @@ _KINDS = (
 )
 
 
-def told(model: HubModel, reply: Reply, body: bytes) -> SourceError | None:
+def hub_refusal(model: HubModel, reply: Reply, body: bytes) -> SourceError | None:
     """The error for a refusal of the Hub; None: huggingface_hub sees none in it."""
     try:
         hf_raise_for_status(_reduced(reply, body))

@@ -29,7 +29,7 @@ class RegularFile:
         self._file = file
         self._before = os.fstat(file.fileno())
         if fault := _kind_fault(self._before):
-            raise unreadable(path, fault)
+            raise unreadable_file(path, fault)
 
     @property
     def size(self) -> int:
@@ -42,34 +42,34 @@ class RegularFile:
         after = os.fstat(self._file.fileno())
         same = (after.st_size, after.st_mtime_ns) == (self.size, self._before.st_mtime_ns)
         if not same or len(data) != min(span.stop, self.size) - span.start:
-            raise unreadable(self._path, "changed while it was read; try again")
+            raise unreadable_file(self._path, "changed while it was read; try again")
         return Received(data, self.size)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[RegularFile]:
+def open_regular_file(path: Path) -> Iterator[RegularFile]:
     """The file, open; raises SourceError where it is not a regular file that may be read."""
     try:
         if fault := _kind_fault(path.stat()):  # opening a device can have effects of its own
-            raise unreadable(path, fault)
+            raise unreadable_file(path, fault)
         with open(path, "rb", buffering=0, opener=_open) as file:
             yield RegularFile(path, file)
     except FileNotFoundError:
-        raise unreadable(path, _absence(path)) from None
+        raise unreadable_file(path, _absence(path)) from None
     except OSError as error:
-        raise unreadable(path, f"cannot be read: {error.strerror or error}") from None
+        raise unreadable_file(path, f"cannot be read: {error.strerror or error}") from None
 
 
 def read_all(path: Path, limit: int) -> bytes:
     """The whole file; raises SourceError where it has more than `limit` bytes."""
-    with opened(path) as file:
+    with open_regular_file(path) as file:
         if file.size > limit:
             detail = f"{quoted(str(path))} has {file.size:,} bytes; {limit:,} are the most read"
             raise SourceError(Reason.TOO_LARGE, detail)
         return file.read(Span(0, file.size)).data
 
 
-def unreadable(path: Path, fault: str) -> SourceError:
+def unreadable_file(path: Path, fault: str) -> SourceError:
     return SourceError(Reason.UNREADABLE, f"{quoted(str(path))} {fault}")
 
 

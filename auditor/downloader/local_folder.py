@@ -26,8 +26,8 @@ from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
 from auditor.containers.manifest import MANIFESTS
 from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
-from auditor.downloader.headers import FIRST_READ, read_file
-from auditor.downloader.local_file import opened, read_all, unreadable
+from auditor.downloader.headers import FIRST_READ, read_header
+from auditor.downloader.local_file import open_regular_file, read_all, unreadable_file
 from auditor.downloader.model_argument import id_fault
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -47,7 +47,7 @@ def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
         snapshot = _folder(_in_cache(path), choose) if _is_folder(path) else _file(path)
     except OSError as error:
         where = Path(os.fsdecode(error.filename)) if error.filename else path
-        raise unreadable(where, f"cannot be read: {error.strerror or error}") from None
+        raise unreadable_file(where, f"cannot be read: {error.strerror or error}") from None
     local = snapshot.source in {Source.FOLDER, Source.FILE}
     return replace(snapshot, model=requested) if local else snapshot
 
@@ -117,7 +117,7 @@ def _weight_file(path: Path) -> Snapshot:
 def _with_siblings(name: str, names: Collection[str], _where: str) -> FileSelection:
     """The GGUF model that one of its shards is of."""
     config = CONFIG if CONFIG in names else None
-    return FileSelection(config=config, shards=gguf_sets.siblings(name, names))
+    return FileSelection(config=config, shards=gguf_sets.shards_of(name, names))
 
 
 def _by_index(path: Path) -> Snapshot:
@@ -151,8 +151,8 @@ class _Files:
         return TextFile(name=file.name, content=read_all(self._folder / file.name, limit))
 
     def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
-        with opened(self._folder / file.name) as part:
-            return read_file(file.name, part.size, lambda span, _: part.read(span), first)
+        with open_regular_file(self._folder / file.name) as part:
+            return read_header(file.name, part.size, lambda span, _: part.read(span), first)
 
     def stop(self) -> None:
         """Reads of a disk end by themselves."""
@@ -182,7 +182,7 @@ def _is_file(path: Path) -> bool:
         return stat.S_ISREG(path.stat().st_mode)
     except PermissionError as error:
         if is_weights(path.name) or path.name.endswith(".json"):
-            raise unreadable(path, f"cannot be read: {error.strerror}") from None
+            raise unreadable_file(path, f"cannot be read: {error.strerror}") from None
         return False
     except OSError:  # a link to nothing, or to itself
         return False
@@ -193,19 +193,19 @@ def _entry(folder: Path, path: Path) -> RepoFile:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise unreadable(path, f"cannot be read: {error.strerror or error}") from None
+        raise unreadable_file(path, f"cannot be read: {error.strerror or error}") from None
     # A name that is not UTF-8 cannot be printed; it can only be of a file that is not opened.
     return RepoFile(name=os.fsencode(name).decode(errors="replace"), size=size)
 
 
 def _refuse(error: OSError) -> Never:
-    raise unreadable(Path(error.filename), f"cannot be read: {error.strerror or error}")
+    raise unreadable_file(Path(error.filename), f"cannot be read: {error.strerror or error}")
 
 
 def _must_be_a_file(path: Path) -> None:
     """Raises SourceError where the name is taken, by something that is not a regular file."""
     if os.path.lexists(path):
-        with opened(path):
+        with open_regular_file(path):
             pass
 
 
@@ -218,7 +218,7 @@ def _in_cache(path: Path) -> Path:
     if main.is_file():
         commit = read_all(main, _LONGEST_REF).decode(errors="replace").strip()
         if not _COMMIT.fullmatch(commit) or not (snapshots / commit).is_dir():
-            raise unreadable(main, f"names {quoted(commit)}, which is not in the cache")
+            raise unreadable_file(main, f"names {quoted(commit)}, which is not in the cache")
         return snapshots / commit
     commits = sorted(folder.name for folder in snapshots.iterdir() if folder.is_dir())
     if len(commits) != 1:

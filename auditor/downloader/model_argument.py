@@ -51,7 +51,7 @@ class HubModel:
         return (self.id, name) if namespace in _LEGACY_NAMESPACES else (self.id,)
 
 
-def parse(requested: str) -> Path | HubModel:
+def parse_model(requested: str) -> Path | HubModel:
     """A path that exists, else a Hub id; raises UsageError, naming the fault, for neither."""
     if _is_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
         return Path(requested).expanduser()

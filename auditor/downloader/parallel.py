@@ -1,11 +1,9 @@
-"""Reads side by side: of a pool that several checkpoints share, or of threads of their own."""
+"""Threads that read side by side: a pool that several checkpoints share, or one for each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TypeVar
-
-from auditor.downloader.pools import threads
 
 T = TypeVar("T")
 
@@ -18,6 +16,24 @@ class Stops(Protocol):
     """What can end its waits."""
 
     def stop(self) -> None: ...
+
+
+@contextmanager
+def threads(count: int, stop: Callable[[], None]) -> Iterator[ThreadPoolExecutor]:
+    """`count` threads, for as long as the block lasts; `stop` ends the waits of those at work.
+
+    Where the block fails they are waited for, but not where the user interrupts it: they may sit in
+    a read for seconds yet.
+    """
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    except BaseException as error:
+        stop()
+        ours = isinstance(error, (Exception, GeneratorExit))
+        pool.shutdown(wait=ours, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:
@@ -45,7 +61,7 @@ class _Part(Executor):
 
 
 @contextmanager
-def part_of(pool: Executor, reader: Stops) -> Iterator[Executor]:
+def share_of_pool(pool: Executor, reader: Stops) -> Iterator[Executor]:
     part = _Part(pool)
     try:
         yield part

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from auditor.downloader.rate_limits import WINDOW, rate_limit
 from auditor.downloader.transport import patience
-from auditor.downloader.waits import STOPPED, Rest, Talk, Wait, pause
+from auditor.downloader.waits import STOPPED, Rest, Talk, Wait, wait_out
 from auditor.errors import Reason, SourceError
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Patience:
     def _wait(self, fault: PassingError, seconds: float) -> None:
         if fault.wait is not None:
             self._held(seconds)
-        pause(Wait(str(fault), seconds), self._rest)
+        wait_out(Wait(str(fault), seconds), self._rest)
 
 
 def next_wait(fault: PassingError, tried: int, waited: float) -> float:

@@ -109,7 +109,7 @@ class Rest:
             raise SourceError(Reason.UNREACHABLE, STOPPED)
 
 
-def pause(wait: Wait, rest: Callable[[Wait | None, float], None]) -> None:
+def wait_out(wait: Wait, rest: Callable[[Wait | None, float], None]) -> None:
     """Rest for all of a wait."""
     until = time.monotonic() + wait.seconds
     while (left := until - time.monotonic()) > 0:

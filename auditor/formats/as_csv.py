@@ -9,7 +9,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from auditor.formats.printable import printable
+from auditor.formats.text import printable
 from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold

@@ -3,8 +3,7 @@
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.printable import printable
-from auditor.formats.shortened import cut
+from auditor.formats.text import cut_middle, printable
 from auditor.report import Report, Unaudited
 
 _UNKNOWN = "-"
@@ -17,7 +16,7 @@ _STYLES = {"clean": "green", "findings": "bold red", "unaudited": "yellow"}
 def component_table(outcome: Report | Unaudited, width: int) -> Table:
     """Folder, class, parameters stored and expected, and how it ended; classes are cut to fit."""
     parts = outcome.every[1:]
-    folders = [cut(printable(one.component or _UNKNOWN), _LONGEST) for one in parts]
+    folders = [cut_middle(printable(one.component or _UNKNOWN), _LONGEST) for one in parts]
     stored = [_count(one.observed.parameters if one.observed else None) for one in outcome.every]
     expected = [_count(one.expected.parameters if one.expected else None) for one in outcome.every]
     statuses = [str(one.reason if isinstance(one, Unaudited) else one.verdict) for one in parts]
@@ -27,7 +26,7 @@ def component_table(outcome: Report | Unaudited, width: int) -> Table:
     room = max(_ROOM, width - sum(taken) - len(columns))
     made = _empty()
     for at, one in enumerate(parts):
-        kind = Text(cut(printable(one.target or _UNKNOWN), room))
+        kind = Text(cut_middle(printable(one.target or _UNKNOWN), room))
         figures = Text(stored[at + 1]), Text(expected[at + 1])
         made.add_row(Text(folders[at]), kind, *figures, Text(statuses[at], _STYLES[one.verdict]))
     made.add_row(Text("all", "bold"), Text(""), Text(stored[0]), Text(expected[0]), Text(""))

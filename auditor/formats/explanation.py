@@ -9,9 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from auditor.formats.module_table import Line, lines
-from auditor.formats.printable import printable
-from auditor.formats.shortened import cut
 from auditor.formats.terminal import plain_console
+from auditor.formats.text import cut_middle, printable
 from auditor.report import Expected, Report, Symbol, Unaudited
 
 _ALL_THE_WAY = 64  # deeper than any model
@@ -60,7 +59,7 @@ def _table(found: Sequence[Line], expected: Expected, width: int, *, symbolic: b
         count = line.modules * (line.row.expected or 0)
         share = count / expected.parameters if expected.parameters else 0.0
         figures = () if symbolic else (Text(f"{count:,}"), Text(f"{share:.1%}"))
-        name = Text("  " * max(line.row.depth - 1, 0) + cut(_name(line), width // 2))
+        name = Text("  " * max(line.row.depth - 1, 0) + cut_middle(_name(line), width // 2))
         table.add_row(name, *figures, Text(_times(line)))
     return table
 

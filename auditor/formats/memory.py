@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.printable import printable
 from auditor.formats.terminal import plain_console
+from auditor.formats.text import printable
 from auditor.report import KVCache, Observed, Report, Unaudited
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

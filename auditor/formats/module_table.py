@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.printable import printable
-from auditor.formats.shortened import cut
+from auditor.formats.text import cut_middle, printable
 from auditor.reconciler.fold import expand, fold
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.tensors import natural_key
@@ -67,7 +66,7 @@ def stored_table(found: Sequence[Line], width: int) -> Table:
     for at, line in enumerate(found):
         cells = (Text(column[at]) for column in columns.values())
         status = Text(statuses[at], style=_STYLES.get(statuses[at], ""))
-        made.add_row(Text(cut(_prefix(line), room)), *cells, status)
+        made.add_row(Text(cut_middle(_prefix(line), room)), *cells, status)
     return made
 
 
@@ -78,7 +77,7 @@ def expected_table(found: Sequence[Line], width: int) -> Table:
     for line in found:
         formula = printable(line.row.formula or _UNKNOWN)
         text = formula if line.modules == 1 else f"{line.modules} x ({formula})"
-        prefix = cut(_prefix(line), width // 2)
+        prefix = cut_middle(_prefix(line), width // 2)
         made.add_row(Text(prefix), Text(_count(line, line.row.expected)), Text(text))
     return made
 

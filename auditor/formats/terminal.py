@@ -11,8 +11,7 @@ from rich.text import Text
 
 from auditor.formats.component_table import component_table
 from auditor.formats.module_table import expected_table, lines, stored_table
-from auditor.formats.printable import printable
-from auditor.formats.shortened import cut
+from auditor.formats.text import cut_middle, printable
 from auditor.formats.view import View
 from auditor.reconciler.findings import (
     BadConfig,
@@ -203,7 +202,7 @@ def _finding(
     yield _heading(finding, ignored=ignored)
     names = _names(finding)
     shown = names if verbose else names[:_MAX_NAMES]
-    yield from (_indented(cut(printable(name), width - 4), 4) for name in shown)
+    yield from (_indented(cut_middle(printable(name), width - 4), 4) for name in shown)
     if len(names) > len(shown):
         yield _indented(f"and {len(names) - len(shown):,} more of such names", 4)
     yield _indented(_shown(finding.reason), 2)
@@ -304,7 +303,7 @@ def _indented(text: str, by: int) -> Padding:
 
 
 def _shown(text: str) -> str:
-    return cut(printable(text), _MAX_TEXT)
+    return cut_middle(printable(text), _MAX_TEXT)
 
 
 def _counted(count: int, noun: str) -> str:

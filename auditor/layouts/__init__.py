@@ -3,8 +3,8 @@
 What layouts share begins with an underscore, and no layout reads another. `packing` is what a
 layout is, `declared` what a config says, `plain` what is packed in no way; `fused` comes after all.
 
-`unpack` is asked for checkpoints that declare a packed layout or hold dtypes that one uses; all
-others are plain, and cost nothing here.
+`unpack_tensors` looks for a layout where a checkpoint declares one, or holds dtypes that one uses.
+All other checkpoints are plain, and cost nothing here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from auditor.layouts.plain import is_float, learned
 from auditor.messages import named
 from auditor.tensors import StoredTensor
 
-__all__ = ["is_float", "learned", "unknown", "unpack", "written"]
+__all__ = ["is_float", "learned", "unknown_quantization", "unpack_tensors", "written_tensors"]
 
 # The value of quant_method -> the module of its layout, which is imported when it is needed.
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -69,14 +69,14 @@ _MARKS = (
 )
 
 
-def unknown(declared: Declared) -> str | None:
+def unknown_quantization(declared: Declared) -> str | None:
     """What a config says that no layout here unpacks: a quant_method, or a mode of one."""
     if declared.method not in METHODS:
         return named(declared.method)
     return _layout(METHODS[declared.method]).unread(declared)
 
 
-def unpack(
+def unpack_tensors(
     tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
 ) -> Unpacked:
     """What the packed tensors are; PLAIN where all are plain, as far as anybody says.
@@ -101,13 +101,13 @@ def unpack(
     return replace(unpacked, faults=(_contradiction(found, declared, unpacked), *unpacked.faults))
 
 
-def written(
+def written_tensors(
     tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
 ) -> Mapping[str, WrittenTensor]:
     """What the declared layout stores under the names that it packs, and those that serve them.
 
     For tensors that only an index names. A name that is not in it is plain, or nothing tells what
-    it takes: `unpack` says which.
+    it takes: `unpack_tensors` says which.
     """
     if declared is None or all(tensor.dtype is not None for tensor in tensors):
         return _NOTHING

@@ -10,7 +10,7 @@ _SIDES = 2
 _LONGEST = 1 << 24  # of a block or a group: above all layers there are
 
 
-def integer(
+def integer_setting(
     declared: Declared,
     key: str,
     allowed: Collection[int],
@@ -29,19 +29,19 @@ def integer(
     return None
 
 
-def texts(declared: Declared | None, key: str) -> frozenset[str]:
+def string_list(declared: Declared | None, key: str) -> frozenset[str]:
     """The strings of a list; empty where there is no list."""
     value = declared.settings.get(key) if declared else None
     items = value if isinstance(value, list) else []
     return frozenset(item for item in items if isinstance(item, str))
 
 
-def mapping(value: object) -> Mapping[str, Any]:
+def object_or_empty(value: object) -> Mapping[str, Any]:
     """The value if it is an object, else one without keys."""
     return value if isinstance(value, Mapping) else {}
 
 
-def sides(value: object) -> tuple[int, int] | None:
+def block_sides(value: object) -> tuple[int, int] | None:
     """The two sides of a block, as `[128, 128]` has them; None: the value says no such thing."""
     if not isinstance(value, list) or len(value) != _SIDES:
         return None

@@ -36,7 +36,7 @@ class Stacked(NamedTuple):
         return (self.experts, len(self.parts) * rows, columns)
 
 
-def stacked(name: str, implied: Implied) -> Stacked | None:
+def stacked_experts(name: str, implied: Implied) -> Stacked | None:
     """None where the architecture has a tensor of that name itself, or no experts there."""
     if not name.endswith(ENDS) or implied(name) is not None:
         return None
@@ -44,17 +44,17 @@ def stacked(name: str, implied: Implied) -> Stacked | None:
     for parts in _PARTS[last]:
         each = implied(f"{module}.0.{parts[0]}.weight")
         if each is not None and len(each) == AXES - 1:
-            experts = count(f"{module}.", f".{parts[0]}.weight", implied)
+            experts = count_experts(f"{module}.", f".{parts[0]}.weight", implied)
             return Stacked(module, parts, experts, each)
     return None
 
 
-def too_many(stored: int, known: int) -> str:
+def too_many_experts(stored: int, known: int) -> str:
     """What is wrong with a stack that is higher than the architecture's."""
     return f"holds {stored:,} experts, the architecture has {known:,}"
 
 
-def count(before: str, after: str, implied: Implied, *, stored: int | None = None) -> int:
+def count_experts(before: str, after: str, implied: Implied, *, stored: int | None = None) -> int:
     """How many of `before + "0" + after`, `before + "1" + after`, ... the architecture has.
 
     No more than are `stored`. Found by halves: a file can say that it holds 2**40.

@@ -51,7 +51,7 @@ class UnreadError(Exception):
     """The expression uses syntax that is not read here."""
 
 
-def parse(expression: str) -> tuple[Node, bool]:
+def parse_expression(expression: str) -> tuple[Node, bool]:
     """The tree of an expression, and whether it ends in `$`; a `^` changes nothing."""
     return _Parser(expression).parse()
 

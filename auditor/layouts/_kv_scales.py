@@ -10,7 +10,7 @@ CACHE = frozenset(
 )
 
 
-def note_cache(parts: Members, ledger: PackingLedger) -> None:
+def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
     """Scales of queries, keys and values: one for the tensor, or (heads, 1, 1)."""
     found = [parts[key] for key in sorted(CACHE & parts.keys())]
     if not found:
@@ -24,7 +24,7 @@ def note_cache(parts: Members, ledger: PackingLedger) -> None:
             ledger.fault(reason, tensor)
 
 
-def one_number(what: str, tensor: StoredTensor | None, ledger: PackingLedger) -> None:
+def require_one_element(what: str, tensor: StoredTensor | None, ledger: PackingLedger) -> None:
     """A fault where a tensor that serves all of a weight has more or fewer than one element."""
     if tensor is not None and tensor.elements not in {None, 1}:
         ledger.fault(f"{what} is {tensor.shape}; one number is needed", tensor)

@@ -16,7 +16,7 @@ from auditor.layouts._expressions import (
     Repetition,
     Sequence,
     UnreadError,
-    parse,
+    parse_expression,
 )
 
 _BUDGET = 2_000_000  # states times characters: about a second; a real config takes a hundredth
@@ -27,28 +27,28 @@ _DEEP = 100  # modules in modules that are looked at; each takes time by the nam
 _ANY = Repetition(Chars((("\0", "\U0010ffff"),)), 0, None)
 
 
-def begins(expression: str) -> Node | None:
+def match_tree(expression: str) -> Node | None:
     """What `re.match` accepts: a name that begins as the expression says.
 
     None where the expression uses syntax that is not read here.
     """
     try:
-        node, at_end = parse(expression)
+        node, at_end = parse_expression(expression)
     except UnreadError:
         return None
     return node if at_end else Sequence((node, _ANY))
 
 
-def searched(expression: str) -> Node | None:
+def search_tree(expression: str) -> Node | None:
     """What `re.search` accepts: a name that has the expression somewhere in it.
 
     None where the expression uses syntax that is not read here.
     """
-    node = begins(expression)
+    node = match_tree(expression)
     return node if node is None or expression.startswith("^") else Sequence((_ANY, node))
 
 
-def skipped(keys: Iterable[str], names: Iterable[str]) -> frozenset[str] | None:
+def names_in_skip_lists(keys: Iterable[str], names: Iterable[str]) -> frozenset[str] | None:
     """The names that transformers' skip lists (modules_to_not_convert) stand for.
 
     A key is an expression up to a dot or the end of the name, or the end itself, letter by letter.
@@ -58,11 +58,11 @@ def skipped(keys: Iterable[str], names: Iterable[str]) -> frozenset[str] | None:
     plain = frozenset(filter(_PLAIN.fullmatch, keys))
     lengths = sorted(set(map(len, plain)))
     found = {name for name in names if at_or_below(name, plain) or _ends(name, plain, lengths)}
-    more = matched(map(_skips, sorted(keys - plain)), names)
+    more = matching_names(map(_skips, sorted(keys - plain)), names)
     return None if more is None else more | found
 
 
-def globbed(
+def names_matching_globs(
     patterns: Iterable[str], names: Iterable[str], *, below: bool = False
 ) -> frozenset[str] | None:
     """The names that `model.layers.0*` and the like match: a star is any characters.
@@ -74,7 +74,7 @@ def globbed(
     found = {name for name in names if name in plain or (below and at_or_below(name, plain))}
     ends = ("", ".*") if below else ("",)
     nodes = (_glob(one + end) for one in sorted(patterns - plain) for end in ends)
-    more = matched(nodes, names)
+    more = matching_names(nodes, names)
     return None if more is None else more | found
 
 
@@ -102,7 +102,7 @@ def _ends(name: str, plain: frozenset[str], lengths: list[int]) -> bool:
     return False
 
 
-def matched(nodes: Iterable[Node | None], names: Iterable[str]) -> frozenset[str] | None:
+def matching_names(nodes: Iterable[Node | None], names: Iterable[str]) -> frozenset[str] | None:
     """The names that one of the patterns matches; None where it takes too much to tell."""
     nodes = tuple(nodes)
     if not nodes:
@@ -128,7 +128,7 @@ def _glob(text: str) -> Node:
 
 def _skips(key: str) -> Node | None:
     try:
-        node, at_end = parse(key)
+        node, at_end = parse_expression(key)
     except UnreadError:
         return None
     dot = Chars(((".", "."),))

@@ -15,7 +15,7 @@ from auditor.layouts.packing import (
     PackingLedger,
     Shape,
     Stored,
-    below,
+    tensor_name,
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
@@ -49,19 +49,19 @@ class Reading(NamedTuple):
     complaints: tuple[tuple[str, str], ...]  # a member's last name, and what does not fit
 
 
-def judged(stored: Stored) -> Iterable[Members]:
+def telling_modules(stored: Stored) -> Iterable[Members]:
     """The modules that show which layout this is: those with shapes; all, where none has them."""
     packed = [members for members in stored.modules.values() if "qweight" in members]
-    return [members for members in packed if not is_unseen(members)] or packed
+    return [members for members in packed if not lacks_headers(members)] or packed
 
 
-def is_unseen(members: Members) -> bool:
+def lacks_headers(members: Members) -> bool:
     """Whether only an index names some of what tells the form of a module."""
     told = (members.get(last) for last in (*_THREE, "scaled_zeros"))
     return any(one is not None and one.shape is None for one in told)
 
 
-def form_of(members: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | None:
+def qweight_form(members: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | None:
     """The form that the shapes of a module have; None where they have none, or say too little.
 
     (rows, columns) of qweight, (r, c) of scales: GPTQ has columns = c and packs the rows; GEMM has
@@ -114,7 +114,7 @@ def _shape(members: Members, part: str) -> Shape | None:
     return members[part].shape if part in members else None
 
 
-def best(readings: Sequence[Reading], expected: Shape | None) -> Reading:
+def best_reading(readings: Sequence[Reading], expected: Shape | None) -> Reading:
     """The one with the fewest complaints, a shape that is not `expected` among them."""
     return min(readings, key=lambda one: len(one.complaints) + _is_strange(one.shape, expected))
 
@@ -127,7 +127,7 @@ def rows_packed(parts: Parts, bits: int, group: int | None, expected: Shape | No
     """GPTQ's (in * bits/word, out), scales (groups, out), zeros (groups, out * bits/word)."""
     rows, outputs = parts.qweight
     inputs = _inputs(parts, bits, expected)
-    size, complaints = grouped(parts.scales, "scales", (outputs, inputs), group)
+    size, complaints = checked_group_size(parts.scales, "scales", (outputs, inputs), group)
     said = list(complaints)
     if parts.g_idx not in {None, (inputs,)}:
         holds = f"qweight {parts.qweight} holds {parts.word}/{bits} * {rows:,} = {inputs:,} inputs"
@@ -154,7 +154,7 @@ def _inputs(parts: Parts, bits: int, expected: Shape | None) -> int:
     return next(fit, rows * parts.word // bits)
 
 
-def turned(reading: Reading, expected: Shape | None) -> Reading:
+def transposed_conv1d(reading: Reading, expected: Shape | None) -> Reading:
     """A Conv1D is (in, out) in a plain checkpoint."""
     shape = reading.shape[::-1]
     return reading._replace(shape=shape) if expected == shape else reading
@@ -164,12 +164,14 @@ def columns_packed(parts: Parts, bits: int, group: int | None) -> Reading:
     """GEMM's (in, out * bits/word), scales (groups, out), zeros (groups, out * bits/word)."""
     inputs, columns = parts.qweight
     shape = (columns * parts.word // bits, inputs)
-    size, complaints = grouped(parts.scales, "scales", shape, group)
+    size, complaints = checked_group_size(parts.scales, "scales", shape, group)
     zeros = (_groups(parts, inputs, size, group), columns)
-    return Reading(GEMM, bits, shape, size, (*complaints, *compared("qzeros", parts.zeros, zeros)))
+    return Reading(
+        GEMM, bits, shape, size, (*complaints, *shape_complaints("qzeros", parts.zeros, zeros))
+    )
 
 
-def compared(last: str, shape: Shape | None, needed: Shape) -> tuple[tuple[str, str], ...]:
+def shape_complaints(last: str, shape: Shape | None, needed: Shape) -> tuple[tuple[str, str], ...]:
     return () if shape in {None, needed} else ((last, f"{last} are {shape}, not {needed}"),)
 
 
@@ -177,7 +179,7 @@ def marlin(parts: Parts, bits: int, group: int | None) -> Reading:
     """(in / 16, out * 16 * bits/word), and scales (groups, out); zeros, if any, may be empty."""
     rows, columns = parts.qweight
     inputs, outputs = rows * TILE, columns * parts.word // (TILE * bits)
-    size, complaints = grouped(parts.scales, "scales", (outputs, inputs), group)
+    size, complaints = checked_group_size(parts.scales, "scales", (outputs, inputs), group)
     if columns * parts.word % (TILE * bits):
         tiles = f"{columns:,} words hold no whole number of {TILE} * {bits} bits"
         complaints = (*complaints, ("qweight", f"qweight is {parts.qweight}: {tiles}"))
@@ -191,13 +193,13 @@ def marlin(parts: Parts, bits: int, group: int | None) -> Reading:
     return Reading(MARLIN, bits, (outputs, inputs), size, (*complaints, *said))
 
 
-def grouped(
+def checked_group_size(
     scales: Shape | None, last: str, shape: tuple[int, int], group: int | None
 ) -> tuple[int, tuple[tuple[str, str], ...]]:
     """The group size, and what of scales (groups, out) does not fit `shape`, which is (out, in).
 
     `group` is the declared size, -1 for all inputs together; None: the scales alone say it.
-    Each side has its own complaint, which `_scales.misfit` would make one: `best` counts them.
+    Each side has a complaint of its own, because `best_reading` counts them; `_scales` makes one.
     """
     outputs, inputs = shape
     declared = inputs if group is None or group < 1 or group > inputs else group
@@ -217,7 +219,7 @@ def grouped(
     return declared, tuple((last, reason) for reason in said)
 
 
-def left_plain(
+def note_left_plain(
     stored: Stored,
     packed: Collection[str],
     asked: Callable[[Mapping[str, StoredTensor]], Collection[StoredTensor]],
@@ -233,7 +235,7 @@ def left_plain(
         ledger.fault(reason, *found)
 
 
-def orphans(
+def note_orphans(
     members: Members, lasts: Iterable[str], implied: Implied, ledger: PackingLedger
 ) -> None:
     """What serves a qweight that is not stored, unless the architecture has it by that name."""
@@ -243,7 +245,7 @@ def orphans(
             ledger.lack(f"{last} whose qweight is not stored", members[last])
 
 
-def told(readings: Collection[Reading], *, whole: bool = False) -> list[str]:
+def settings_text(readings: Collection[Reading], *, whole: bool = False) -> list[str]:
     """`4 bits`, `groups of 64/128`; `whole`: the config says that all inputs are one group."""
     if not readings:
         return []
@@ -252,7 +254,7 @@ def told(readings: Collection[Reading], *, whole: bool = False) -> list[str]:
     return [f"{bits} bits", "one group" if whole else f"groups of {sizes}"]
 
 
-def take(
+def note_reading(
     module: str, members: Members, reading: Reading | None, label: str, ledger: PackingLedger
 ) -> None:
     """Book the faults of a reading on the tensors that they are about."""
@@ -260,4 +262,4 @@ def take(
         ledger.fault(reason, *([members[last]] if last in members else []))
     shape = None if reading is None else reading.shape
     packed = members["qweight"] if "qweight" in members else members["B"]
-    ledger.pieces.append(LogicalTensor(packed, below(module), shape, label))
+    ledger.pieces.append(LogicalTensor(packed, tensor_name(module), shape, label))

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from auditor.layouts._qweight import CONV1D, TILE
-from auditor.layouts.packing import FLOATS, Implied, Members, Shape, WrittenTensor, below
+from auditor.layouts.packing import FLOATS, Implied, Members, Shape, WrittenTensor, tensor_name
 
 _MATRIX = 2
 _HALVES = ("F16", "BF16")
 
 
-class Linear(NamedTuple):
+class PackedLinear(NamedTuple):
     """A linear, and how its numbers are packed."""
 
     outputs: int
@@ -27,28 +27,28 @@ class Linear(NamedTuple):
         return -(-self.inputs // self.group)
 
 
-def linear(
+def packed_linear(
     module: str, implied: Implied, bits: int | None, group: int | None, word: int = 32
-) -> Linear | None:
+) -> PackedLinear | None:
     """What the architecture has there; None where it has no matrix, or the config says too little.
 
     `group` is -1 where all inputs are together.
     """
-    shape = implied(below(module))
+    shape = implied(tensor_name(module))
     if shape is None or len(shape) != _MATRIX or 0 in shape or bits is None or group is None:
         return None
     outputs, inputs = shape[::-1] if module.rpartition(".")[2] in CONV1D else shape
-    return Linear(outputs, inputs, bits, inputs if group < 1 else min(group, inputs), word)
+    return PackedLinear(outputs, inputs, bits, inputs if group < 1 else min(group, inputs), word)
 
 
-def named(
+def under_full_names(
     module: str, members: Members, parts: Mapping[str, WrittenTensor]
 ) -> dict[str, WrittenTensor]:
     """Those parts that the module has, by their whole names."""
-    return {below(module, last): one for last, one in parts.items() if last in members}
+    return {tensor_name(module, last): one for last, one in parts.items() if last in members}
 
 
-def rows(one: Linear) -> dict[str, WrittenTensor]:
+def gptq_tensors(one: PackedLinear) -> dict[str, WrittenTensor]:
     """GPTQ: the inputs are packed, and the zero points along the outputs."""
     word = (f"I{one.word}",)
     return {
@@ -59,7 +59,7 @@ def rows(one: Linear) -> dict[str, WrittenTensor]:
     }
 
 
-def columns(one: Linear) -> dict[str, WrittenTensor]:
+def awq_tensors(one: PackedLinear) -> dict[str, WrittenTensor]:
     """AWQ's gemm: the outputs are packed."""
     word, width = (f"I{one.word}",), _words(one.outputs, one)
     return {
@@ -69,7 +69,7 @@ def columns(one: Linear) -> dict[str, WrittenTensor]:
     }
 
 
-def tiles(one: Linear, weight: str, scales: str) -> dict[str, WrittenTensor]:
+def marlin_tensors(one: PackedLinear, weight: str, scales: str) -> dict[str, WrittenTensor]:
     """Marlin: 16 inputs in a row of words. What else stands there may be empty."""
     packed: Shape = (one.inputs // TILE, one.outputs * TILE * one.bits // one.word)
     return {
@@ -78,5 +78,5 @@ def tiles(one: Linear, weight: str, scales: str) -> dict[str, WrittenTensor]:
     }
 
 
-def _words(numbers: int, one: Linear) -> int:
+def _words(numbers: int, one: PackedLinear) -> int:
     return -(-numbers * one.bits // one.word)

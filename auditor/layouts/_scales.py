@@ -41,11 +41,11 @@ TENSOR = Grain(None, None)
 CHANNEL = Grain(1, None)
 
 
-def groups(size: int) -> Grain:
+def group_grain(size: int) -> Grain:
     return Grain(1, size)
 
 
-def grid(weight: Shape, grain: Grain) -> Shape:
+def scales_shape(weight: Shape, grain: Grain) -> Shape:
     """The shape of the scales of a weight that has at least two axes."""
     *experts, rows, columns = weight
     return (*experts, _parts(rows, grain.outputs), _parts(columns, grain.inputs))
@@ -56,11 +56,11 @@ def _parts(size: int, step: int | None) -> int:
 
 
 @lru_cache(maxsize=4096)
-def fits(weight: Shape, grain: Grain, scales: Shape) -> bool:
+def scales_fit(weight: Shape, grain: Grain, scales: Shape) -> bool:
     """Whether scales of that shape are one for each grain of the weight."""
     if len(weight) < _MATRIX:
         return prod(scales) == 1
-    whole = grid(weight, grain)
+    whole = scales_shape(weight, grain)
     written = {whole}
     if grain.inputs is None:
         written.add(whole[:-1])
@@ -70,22 +70,22 @@ def fits(weight: Shape, grain: Grain, scales: Shape) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str | None:
+def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str | None:
     """The sentence for scales that do not fit, with the arithmetic; None: they do."""
-    if fits(weight, grain, scales):
+    if scales_fit(weight, grain, scales):
         return None
-    need = (1,) if len(weight) < _MATRIX else grid(weight, grain)
+    need = (1,) if len(weight) < _MATRIX else scales_shape(weight, grain)
     return f"{what} is {scales}; {grain.words} makes {need} for a weight of {weight}"
 
 
 @lru_cache(maxsize=4096)
-def seen(weight: Shape, scales: Shape) -> Grain | None:
+def grain_of_shapes(weight: Shape, scales: Shape) -> Grain | None:
     """The grain that a shape of scales speaks for, where no config says it; None: none does."""
     block = Grain(_BLOCK, _BLOCK)
     for grain in (TENSOR, CHANNEL, block):
-        if fits(weight, grain, scales):
+        if scales_fit(weight, grain, scales):
             return grain
     if len(weight) < _MATRIX or len(scales) != len(weight) or 0 in scales:
         return None
     grain = Grain(-(-weight[-2] // scales[-2]), -(-weight[-1] // scales[-1]))
-    return grain if all(grain) and scales == grid(weight, grain) else None
+    return grain if all(grain) and scales == scales_shape(weight, grain) else None

@@ -11,7 +11,7 @@ Together they are `X.weight` (out, in) = (rows of codes * og, columns of codes *
 
 from collections.abc import Mapping
 
-from auditor.layouts._declared_settings import integer
+from auditor.layouts._declared_settings import integer_setting
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -23,7 +23,7 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
@@ -60,7 +60,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
         return found
     width = next(f"I{width}" for width in (8, 16, 32) if bits <= width)
     for module, members in stored.modules.items():
-        shape = implied(below(module))
+        shape = implied(tensor_name(module))
         if shape is None or len(shape) != 2 or "codes" not in members:  # noqa: PLR2004 - (out, in)
             continue
         rows, columns = shape[0] // outputs, shape[1] // inputs
@@ -78,7 +78,7 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> Mapping[str, 
         return {}
     allowed = dict.fromkeys(("in_group_size", "out_group_size", "num_codebooks"), _SIZES)
     allowed["nbits_per_codebook"] = _BITS
-    found = {key: integer(declared, key, values, ledger) for key, values in allowed.items()}
+    found = {key: integer_setting(declared, key, values, ledger) for key, values in allowed.items()}
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -99,7 +99,7 @@ def _unpack(
         ledger.lack(f"packed by aqlm, and {' and '.join(lacking)} not stored", *there)
     if codes is None:
         return
-    name = below(module)
+    name = tensor_name(module)
     if codebooks is None or codes.shape is None or codebooks.shape is None:
         if codebooks is not None:
             ledger.pieces.append(LogicalTensor(codes, name, None, "AQLM"))

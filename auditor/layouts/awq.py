@@ -17,9 +17,9 @@ From awq/modules of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer, texts
+from auditor.layouts._declared_settings import integer_setting, string_list
 from auditor.layouts._left_plain import unlisted
-from auditor.layouts._patterns import skipped
+from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts._qweight import (
     GEMM,
     GEMV,
@@ -27,20 +27,26 @@ from auditor.layouts._qweight import (
     MARLIN,
     Parts,
     Reading,
-    best,
+    best_reading,
     columns_packed,
-    compared,
-    form_of,
-    is_unseen,
-    judged,
-    left_plain,
+    lacks_headers,
     marlin,
-    orphans,
+    note_left_plain,
+    note_orphans,
+    note_reading,
     parts_of,
-    take,
-    told,
+    qweight_form,
+    settings_text,
+    shape_complaints,
+    telling_modules,
 )
-from auditor.layouts._qweight_sizes import Linear, columns, linear, named, tiles
+from auditor.layouts._qweight_sizes import (
+    PackedLinear,
+    awq_tensors,
+    marlin_tensors,
+    packed_linear,
+    under_full_names,
+)
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -52,7 +58,7 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -67,15 +73,15 @@ _PER_WORD = 8  # zero points in a word, whatever the bits: the kernels know 4 al
 
 def recognises(stored: Stored) -> bool:
     """Some qweight has a shape of AWQ's, and no g_idx."""
-    return any(map(_is_awq, judged(stored)))
+    return any(map(_is_awq, telling_modules(stored)))
 
 
 def _is_awq(members: Members) -> bool:
     if "g_idx" in members:
         return False
-    if is_unseen(members):
+    if lacks_headers(members):
         return "scales" in members
-    return form_of(members) in _FORMS
+    return qweight_form(members) in _FORMS
 
 
 class _Settings(NamedTuple):
@@ -98,7 +104,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
             packed[module] = _unpack(module, members, read, ledger)
         else:
             _others(members, implied, ledger)
-    left_plain(stored, packed, lambda plain: unlisted(plain, settings.left), ledger)
+    note_left_plain(stored, packed, lambda plain: unlisted(plain, settings.left), ledger)
     _packed_all_the_same(stored, packed, settings.left, ledger)
     return ledger.close(_title(packed))
 
@@ -107,18 +113,18 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     """All but the divisors of activations, whose number no linear tells. gemm is the usual form."""
     settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
-        one = linear(module, implied, settings.bits, settings.group)
+        one = packed_linear(module, implied, settings.bits, settings.group)
         if one is not None and "qweight" in members:
-            found |= named(module, members, _parts(one, settings.form or GEMM))
+            found |= under_full_names(module, members, _parts(one, settings.form or GEMM))
     return found
 
 
-def _parts(one: Linear, form: str) -> dict[str, WrittenTensor]:
+def _parts(one: PackedLinear, form: str) -> dict[str, WrittenTensor]:
     words = _words(one.inputs, one.group)
     padded = (words * _PER_WORD, one.outputs)
     match form:
         case "marlin":
-            return tiles(one, "qweight", "scales")
+            return marlin_tensors(one, "qweight", "scales")
         case "gemv":
             return {
                 "qweight": WrittenTensor(
@@ -130,7 +136,7 @@ def _parts(one: Linear, form: str) -> dict[str, WrittenTensor]:
         case "gemv_fast":
             zeros = dict.fromkeys(("scales", *_ZEROS), WrittenTensor(padded, FLOATS))
             return {"qweight": WrittenTensor((one.outputs // 4, one.inputs), ("I16",)), **zeros}
-    return columns(one)
+    return awq_tensors(one)
 
 
 def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
@@ -143,18 +149,18 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     bits, size = ("w_bit", "q_group_size") if "w_bit" in said else ("bits", "group_size")
     return _Settings(
         form=form if form in _FORMS else None,
-        bits=integer(declared, bits, _BITS, ledger),
-        group=integer(declared, size, _GROUPS, ledger),
+        bits=integer_setting(declared, bits, _BITS, ledger),
+        group=integer_setting(declared, size, _GROUPS, ledger),
         zeros=said.get("zero_point") is not False,
         where=declared.where,
-        left=texts(declared, "modules_to_not_convert"),
+        left=string_list(declared, "modules_to_not_convert"),
     )
 
 
 def _title(packed: Mapping[str, Reading | None]) -> str:
     readings = [reading for reading in packed.values() if reading is not None]
     forms = sorted({reading.form for reading in readings})
-    return ", ".join((" ".join(("awq", *forms)), *told(readings)))
+    return ", ".join((" ".join(("awq", *forms)), *settings_text(readings)))
 
 
 def _packed_all_the_same(
@@ -164,7 +170,7 @@ def _packed_all_the_same(
     ledger: PackingLedger,
 ) -> None:
     """Modules that the config leaves plain, as transformers reads its list."""
-    wrong = sorted(skipped(listed, packed) or ())
+    wrong = sorted(names_in_skip_lists(listed, packed) or ())
     if wrong:
         reason = "packed, though modules_to_not_convert lists it: loading looks for a weight"
         ledger.fault(reason, *(stored.modules[module]["qweight"] for module in wrong))
@@ -184,7 +190,7 @@ def _unpack(
     else:
         if parts is not None:
             reading = read.of(module, parts, zeros, floats=_floats(members.get(zeros)))
-        take(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
+        note_reading(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
     if "scales" in members:
         group = f", one for each {reading.group:,} inputs of an output" if reading else ""
         ledger.note(f"scales{group}", members["scales"])
@@ -217,7 +223,7 @@ class _Reader:
         """The architecture is asked only where the module does not explain itself."""
         reading = self._read(parts, zeros, None, floats=floats)
         if reading.complaints:
-            reading = self._read(parts, zeros, self._implied(below(module)), floats=floats)
+            reading = self._read(parts, zeros, self._implied(tensor_name(module)), floats=floats)
         return reading
 
     def _read(
@@ -225,7 +231,9 @@ class _Reader:
     ) -> Reading:
         key = (parts, zeros, floats, expected)
         if key not in self._known:
-            self._known[key] = best(_readings(parts, self.settings, zeros, floats=floats), expected)
+            self._known[key] = best_reading(
+                _readings(parts, self.settings, zeros, floats=floats), expected
+            )
         return self._known[key]
 
 
@@ -236,7 +244,7 @@ def _others(members: Members, implied: Implied, ledger: PackingLedger) -> None:
         if implied(scales.name) is None:
             ledger.note("scales of an activation, which the layer before it was scaled by", scales)
         return
-    orphans(members, _PARTS, implied, ledger)
+    note_orphans(members, _PARTS, implied, ledger)
 
 
 def _readings(
@@ -279,8 +287,8 @@ def _gemv(parts: Parts, bits: int, group: int | None) -> Reading:
     size = _group(inputs, group)
     words = _words(inputs, size)
     said = (
-        *compared("scales", parts.scales, (outputs, words * _PER_WORD)),
-        *compared("qzeros", parts.zeros, (outputs, words)),
+        *shape_complaints("scales", parts.scales, (outputs, words * _PER_WORD)),
+        *shape_complaints("qzeros", parts.zeros, (outputs, words)),
     )
     return Reading(GEMV, bits, (outputs, inputs), size, said)
 
@@ -291,7 +299,10 @@ def _gemv_fast(parts: Parts, bits: int, group: int | None) -> Reading:
     outputs = rows * 4
     size = _group(inputs, group)
     padded = (_words(inputs, size) * _PER_WORD, outputs)
-    said = [*compared("scales", parts.scales, padded), *compared("qzeros", parts.zeros, padded)]
+    said = [
+        *shape_complaints("scales", parts.scales, padded),
+        *shape_complaints("qzeros", parts.zeros, padded),
+    ]
     if parts.word != 16:  # noqa: PLR2004 - I16
         said.append(("qweight", f"a word has {parts.word} bits, gemv_fast has 16"))
     return Reading(GEMV_FAST, bits, (outputs, inputs), size, tuple(said))

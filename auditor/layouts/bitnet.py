@@ -7,7 +7,7 @@ after loading (linear_class "autobitlinear") they are plain floats beside their 
 `use_rms_norm` is set each of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 """
 
-from auditor.layouts._declared_settings import texts
+from auditor.layouts._declared_settings import string_list
 from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import at_or_below
 from auditor.layouts.packing import (
@@ -20,7 +20,7 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -61,7 +61,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
             _unpack(weight, scale, ledger)
         elif weight is not None and weight.dtype is None and scale is not None:
             ledger.pieces.append(LogicalTensor(weight, weight.name, None, "TERNARY"))
-        norm = stored.members(below(module, "rms_norm")).get("weight") if normed else None
+        norm = stored.members(tensor_name(module, "rms_norm")).get("weight") if normed else None
         if norm is not None and scale is not None:
             ledger.note("the norm that this layout puts before a linear", norm)
     _contradictions(stored, declared, ledger)
@@ -73,14 +73,14 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     found: dict[str, WrittenTensor] = {}
     settings = declared.settings if declared else {}
     for module, members in stored.modules.items():
-        shape = implied(below(module))
+        shape = implied(tensor_name(module))
         scale, weight = members.get("weight_scale"), members.get("weight")
         if scale is None or weight is None or shape is None or len(shape) != _MATRIX:
             continue
         found[scale.name] = WrittenTensor((1,), ("BF16", "F16", "F32"))
         if settings.get("linear_class", "bitlinear") == "bitlinear":
             found[weight.name] = WrittenTensor((shape[0] // _PER_BYTE, shape[1]), ("U8",))
-        norm = stored.members(below(module, "rms_norm")).get("weight")
+        norm = stored.members(tensor_name(module, "rms_norm")).get("weight")
         if norm is not None and settings.get("use_rms_norm") is True:
             found[norm.name] = WrittenTensor(shape[1:], ("BF16", "F16", "F32"))
     return found
@@ -112,7 +112,7 @@ def _contradictions(stored: Stored, declared: Declared | None, ledger: PackingLe
     """
     if declared is None:
         return
-    skipped = texts(declared, "modules_to_not_convert")
+    skipped = string_list(declared, "modules_to_not_convert")
     packed = {piece.name.rpartition(".")[0]: piece.stored for piece in ledger.pieces}
     wrong = [packed[module] for module in packed if at_or_below(module, skipped)]
     if wrong:

@@ -6,8 +6,8 @@ As transformers' integrations/eetq.py saves a linear of (out, in):
     X.weight_scales  F16 (out,), one for each output
 """
 
-from auditor.layouts._declared_settings import texts
-from auditor.layouts._patterns import skipped
+from auditor.layouts._declared_settings import string_list
+from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -45,7 +45,9 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
             continue
         _unpack(weight, scales, ledger)
         packed[module] = weight
-    wrong = sorted(skipped(texts(declared, "modules_to_not_convert"), packed) or ())
+    wrong = sorted(
+        names_in_skip_lists(string_list(declared, "modules_to_not_convert"), packed) or ()
+    )
     if wrong:
         reason = "packed, though modules_to_not_convert lists it: loading expects floats"
         ledger.fault(reason, *(packed[module] for module in wrong))

@@ -14,7 +14,7 @@ The packed layouts come first: what they find in a fused tensor is cut up here a
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from auditor.layouts._experts import AXES, ENDS, Stacked, stacked, too_many
+from auditor.layouts._experts import AXES, ENDS, Stacked, stacked_experts, too_many_experts
 from auditor.layouts.packing import PLAIN, Implied, LogicalTensor, PackingFault, Unpacked
 from auditor.tensors import StoredTensor
 
@@ -33,7 +33,7 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
     cut: dict[LogicalTensor, tuple[LogicalTensor, ...]] = {}
     faults: list[PackingFault] = []
     for piece in fused:
-        expected = stacked(piece.name, implied)
+        expected = stacked_experts(piece.name, implied)
         fault = _fault(piece, expected) if expected else None
         if fault:
             faults.append(PackingFault((piece.stored,), fault))
@@ -59,7 +59,7 @@ def _fault(piece: LogicalTensor, expected: Stacked) -> str | None:
         return f"is {piece.shape}; experts in one tensor have three axes"
     stored, rows, _ = piece.shape
     if stored > expected.experts:
-        return too_many(stored, expected.experts)
+        return too_many_experts(stored, expected.experts)
     if rows % len(expected.parts):
         return f"has {rows:,} rows for each expert, which are no two halves"
     return None

@@ -20,27 +20,33 @@ GPTQModel 7.7.0 and qlinear_marlin.py of AutoGPTQ 0.7.1.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer
+from auditor.layouts._declared_settings import integer_setting
 from auditor.layouts._qweight import (
     CONV1D,
     GPTQ,
     MARLIN,
     Parts,
     Reading,
-    best,
-    form_of,
-    is_unseen,
-    judged,
-    left_plain,
+    best_reading,
+    lacks_headers,
     marlin,
-    orphans,
+    note_left_plain,
+    note_orphans,
+    note_reading,
     parts_of,
+    qweight_form,
     rows_packed,
-    take,
-    told,
-    turned,
+    settings_text,
+    telling_modules,
+    transposed_conv1d,
 )
-from auditor.layouts._qweight_sizes import Linear, linear, named, rows, tiles
+from auditor.layouts._qweight_sizes import (
+    PackedLinear,
+    gptq_tensors,
+    marlin_tensors,
+    packed_linear,
+    under_full_names,
+)
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -52,7 +58,7 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 
 _BITS = (4, 8, 3, 2, 5, 6, 7)  # the likeliest first: the order decides where shapes do not
@@ -71,13 +77,15 @@ _NOTES: Mapping[str, str] = {
 
 def recognises(stored: Stored) -> bool:
     """Some qweight has GPTQ's shape or a g_idx, or a B stands beside its s."""
-    return any(map(_is_gptq, judged(stored))) or any(map(_is_marlin, stored.modules.values()))
+    return any(map(_is_gptq, telling_modules(stored))) or any(
+        map(_is_marlin, stored.modules.values())
+    )
 
 
 def _is_gptq(members: Members) -> bool:
-    if is_unseen(members):
+    if lacks_headers(members):
         return "scales" in members
-    return form_of(members) in {GPTQ, MARLIN}
+    return qweight_form(members) in {GPTQ, MARLIN}
 
 
 def _is_marlin(members: Members) -> bool:
@@ -103,9 +111,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         if "qweight" in members or _MARLIN.issubset(members):
             packed[module] = _unpack(module, members, read, ledger)
         else:
-            orphans(members, _PARTS, implied, ledger)
+            note_orphans(members, _PARTS, implied, ledger)
     if not settings.uneven:
-        left_plain(stored, packed, lambda plain: plain.values(), ledger)
+        note_left_plain(stored, packed, lambda plain: plain.values(), ledger)
     return ledger.close(_title(settings, packed))
 
 
@@ -116,20 +124,20 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     if settings.uneven or word is None:
         return found
     for module, members in stored.modules.items():
-        one = linear(module, implied, settings.bits, settings.group, word)
+        one = packed_linear(module, implied, settings.bits, settings.group, word)
         if one is None or not {"qweight", "B"} & members.keys():
             continue
         if "B" in members:
-            found |= named(module, members, tiles(one, "B", "s"))
+            found |= under_full_names(module, members, marlin_tensors(one, "B", "s"))
         elif settings.format == MARLIN:
-            found |= named(module, members, tiles(one, "qweight", "scales"))
+            found |= under_full_names(module, members, marlin_tensors(one, "qweight", "scales"))
         else:
-            zeros = {} if implied(below(module, "bias")) else {"bias": _bias(one)}
-            found |= named(module, members, rows(one) | zeros)
+            zeros = {} if implied(tensor_name(module, "bias")) else {"bias": _bias(one)}
+            found |= under_full_names(module, members, gptq_tensors(one) | zeros)
     return found
 
 
-def _bias(one: Linear) -> WrittenTensor:
+def _bias(one: PackedLinear) -> WrittenTensor:
     """The zeros that some writers store where the architecture has no bias."""
     return WrittenTensor((one.outputs,), FLOATS)
 
@@ -141,8 +149,8 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     form = said.get("checkpoint_format", said.get("format"))
     marlin_format = said.get("is_marlin_format") is True or declared.method == MARLIN
     return _Settings(
-        bits=integer(declared, "bits", sorted(_BITS), ledger),
-        group=integer(declared, "group_size", _GROUPS, ledger),
+        bits=integer_setting(declared, "bits", sorted(_BITS), ledger),
+        group=integer_setting(declared, "group_size", _GROUPS, ledger),
         act_order=said.get("desc_act") is True,
         uneven=bool(said.get("dynamic")),
         format=MARLIN if marlin_format else form if form in _FORMATS else GPTQ,
@@ -153,7 +161,9 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
 def _title(settings: _Settings, packed: Mapping[str, Reading | None]) -> str:
     readings = [reading for reading in packed.values() if reading is not None]
     act_order = ["act-order"] if settings.act_order else []
-    return ", ".join((settings.format, *told(readings, whole=settings.group == -1), *act_order))
+    return ", ".join(
+        (settings.format, *settings_text(readings, whole=settings.group == -1), *act_order)
+    )
 
 
 # --- one module -------------------------------------------------------------------------------
@@ -169,7 +179,7 @@ def _unpack(
         ledger.fault(parts, members[weight])
     else:
         reading = read.of(module, weight, parts) if parts is not None else None
-        take(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
+        note_reading(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
     _notes(members, scales, reading, ledger)
     _lacking(members, weight, scales, read.settings, reading, ledger)
     return reading
@@ -215,17 +225,17 @@ class _Reader:
         conv = module.rpartition(".")[2] in CONV1D
         reading = self._read(weight, parts, None)
         if conv or reading.complaints or parts.qweight[0] * parts.word % reading.bits:
-            expected = self._implied(below(module))
+            expected = self._implied(tensor_name(module))
             reading = self._read(weight, parts, expected)
             reading = reading._replace(complaints=_renamed(reading, weight))
-            return turned(reading, expected) if conv else reading
+            return transposed_conv1d(reading, expected) if conv else reading
         return reading
 
     def _read(self, weight: str, parts: Parts, expected: Shape | None) -> Reading:
         known = self._known.get((weight, parts, expected))
         if known is None:
             readings = _readings(parts, self.settings, expected, tiled=weight == "B")
-            known = best(readings, expected)
+            known = best_reading(readings, expected)
             self._known[weight, parts, expected] = known
         return known
 

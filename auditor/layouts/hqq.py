@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from auditor.layouts._declared_settings import mapping
+from auditor.layouts._declared_settings import object_or_empty
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -28,7 +28,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
-    below,
+    tensor_name,
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
@@ -91,7 +91,9 @@ class _Reader:
     """Reads modules, each as the config declares its kind."""
 
     def __init__(self, declared: Declared | None, implied: Implied, ledger: PackingLedger) -> None:
-        self._settings = mapping(declared.settings.get("quant_config") if declared else None)
+        self._settings = object_or_empty(
+            declared.settings.get("quant_config") if declared else None
+        )
         self._implied = implied
         self._ledger = ledger
 
@@ -107,7 +109,7 @@ class _Reader:
             ledger.lack(f"W_q without its {', '.join(lacking)}", packed)
         declared = self._declared(module)
         bits = _stored_bits(declared.get("nbits"))
-        name = below(module)
+        name = tensor_name(module)
         if packed.shape is None:
             ledger.pieces.append(LogicalTensor(packed, name, None, f"INT{bits or 4}"))
             return ""
@@ -128,7 +130,7 @@ class _Reader:
         """One setting for all, or one for each kind of linear: `self_attn.k_proj`."""
         kinds = (part for part in module.split(".") if part not in _TAGLESS and not part.isdigit())
         found = self._settings.get(".".join(kinds), self._settings)
-        return mapping(mapping(found).get("weight_quant_params"))
+        return object_or_empty(object_or_empty(found).get("weight_quant_params"))
 
 
 def _stored_bits(nbits: object) -> int | None:

@@ -12,9 +12,9 @@ X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are stored
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import texts
+from auditor.layouts._declared_settings import string_list
 from auditor.layouts._experts import AXES
-from auditor.layouts._patterns import skipped
+from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -25,7 +25,7 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -54,7 +54,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     """A piece for each X_blocks, named X."""
     ledger = PackingLedger()
     modules = {packed.module: packed.blocks for packed in _packed(stored) if _book(packed, ledger)}
-    alone = skipped(texts(declared, "modules_to_not_convert"), modules)
+    alone = names_in_skip_lists(string_list(declared, "modules_to_not_convert"), modules)
     wrong = [blocks for module in alone or () if (blocks := modules[module]) is not None]
     if wrong:
         reason = "stored in blocks, but modules_to_not_convert lists it: loading would not find it"
@@ -86,7 +86,7 @@ def _packed(stored: Stored) -> Iterator[_Packed]:
             if tensor.dtype not in {None, "U8"}:
                 continue
             stem = key.removesuffix(_BLOCKS).removesuffix(_SCALES)
-            name = below(module, stem)
+            name = tensor_name(module, stem)
             if key.endswith(_BLOCKS):
                 yield _Packed(module, name, tensor, parts.get(stem + _SCALES))
             elif key.endswith(_SCALES) and stem + _BLOCKS not in parts:

@@ -110,7 +110,11 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """One way of storing weights."""
+    """One way of storing weights.
+
+    The module of a layout has functions of the names of these fields: `recognises` and `unpack`
+    always, `stores_plain`, `unread` and `writes` where it needs them. No other module has.
+    """
 
     name: str  # for people
     methods: tuple[str, ...]  # values of quant_method (Declared.method) that stand for it
@@ -129,21 +133,23 @@ class Layout:
     )
 
 
-class Behind(NamedTuple):
+class HiddenContent(NamedTuple):
     """What a name stands for whose tensor cannot be seen."""
 
     pieces: tuple[str, ...]  # tensors of the model; () of quantization data
     packed: bool  # or served: its bytes are not those of its pieces
 
 
-class Apart(NamedTuple):
+class ReadAndHidden(NamedTuple):
     """What is packed of the tensors with a header, and what of those without one is a piece."""
 
     read: Unpacked
-    behind: Mapping[str, Behind]  # by stored name
+    behind: Mapping[str, HiddenContent]  # by stored name
 
 
-def apart(unpacked: Unpacked, unread: Collection[StoredTensor], *, blind: bool = False) -> Apart:
+def split_off_unread(
+    unpacked: Unpacked, unread: Collection[StoredTensor], *, blind: bool = False
+) -> ReadAndHidden:
     """The same without the tensors of files that could not be read, and what these would hold.
 
     They were unpacked together, for a weight may be in one file and its scales in another. `blind`
@@ -154,36 +160,36 @@ def apart(unpacked: Unpacked, unread: Collection[StoredTensor], *, blind: bool =
         unpacked = unpacked if unpacked is PLAIN else replace(unpacked, faults=faults)
     hidden = {(tensor.name, tensor.file) for tensor in unread}
     if unpacked is PLAIN or not hidden:
-        return Apart(unpacked, MappingProxyType({}))
-    behind: dict[str, Behind] = {}
+        return ReadAndHidden(unpacked, MappingProxyType({}))
+    behind: dict[str, HiddenContent] = {}
     pieces: list[LogicalTensor] = []
     for piece in unpacked.pieces:
         if _place(piece.stored) in hidden:
-            before = behind.get(piece.stored.name, Behind((), packed=False))
+            before = behind.get(piece.stored.name, HiddenContent((), packed=False))
             inside = before.packed or piece.dtype not in UNPACKED
-            behind[piece.stored.name] = Behind((*before.pieces, piece.name), inside)
+            behind[piece.stored.name] = HiddenContent((*before.pieces, piece.name), inside)
         else:
             pieces.append(piece)
     notes: list[Notes] = []
     for one in unpacked.quantization_data:
         serving = [tensor.name for tensor in one.tensors if _place(tensor) in hidden]
-        behind.update(dict.fromkeys(serving, Behind((), packed=True)))
+        behind.update(dict.fromkeys(serving, HiddenContent((), packed=True)))
         own = tuple(tensor for tensor in one.tensors if _place(tensor) not in hidden)
         notes += [one._replace(tensors=own)] if own else []
     read = replace(unpacked, pieces=tuple(pieces), quantization_data=tuple(notes))
-    return Apart(read, MappingProxyType(behind))
+    return ReadAndHidden(read, MappingProxyType(behind))
 
 
 def _place(tensor: StoredTensor) -> tuple[str, str]:
     return tensor.name, tensor.file
 
 
-def below(module: str, last: str = "weight") -> str:
+def tensor_name(module: str, last: str = "weight") -> str:
     """The name of what a module calls `last`; the module "" is the model itself."""
     return f"{module}.{last}" if module else last
 
 
-def presented(piece: LogicalTensor) -> StoredTensor:
+def as_stored_tensor(piece: LogicalTensor) -> StoredTensor:
     """The piece as a stored tensor of the model's shape, under the name that the file has."""
     stored = piece.stored
     count = None if piece.shape is None else prod(piece.shape)

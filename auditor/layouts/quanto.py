@@ -29,7 +29,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
-    below,
+    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -58,7 +58,7 @@ def _packed(stored: Stored) -> Iterator[_Parts]:
     for module, members in stored.modules.items():
         if "_scale" not in members:
             continue
-        inner = stored.members(below(module, _DATA)).get(_DATA)
+        inner = stored.members(tensor_name(module, _DATA)).get(_DATA)
         if inner is not None:
             yield _Parts(module, inner, bytes=False, members=members)
         elif _DATA in members:

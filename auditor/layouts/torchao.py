@@ -36,7 +36,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
-    below,
+    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -99,7 +99,7 @@ def _parameters(stored: Stored) -> Iterator[tuple[str, dict[str, StoredTensor]]]
             if named is not None:
                 found[named[1] or named[2], ":" in last][named[3]] = tensor
         for (parameter, _), parts in found.items():
-            yield below(module, parameter), parts
+            yield tensor_name(module, parameter), parts
 
 
 # --- one parameter ----------------------------------------------------------------------------

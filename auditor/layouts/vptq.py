@@ -18,7 +18,7 @@ and g come from the config alone: from `config_for_layers`, by module, else from
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import mapping
+from auditor.layouts._declared_settings import object_or_empty
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -29,7 +29,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
-    below,
+    tensor_name,
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
@@ -64,7 +64,7 @@ class _Sizes(NamedTuple):
 def recognises(stored: Stored) -> bool:
     """Indices beside centroids."""
     return any(
-        "indices" in members and "weight" in stored.members(below(module, "centroids"))
+        "indices" in members and "weight" in stored.members(tensor_name(module, "centroids"))
         for module, members in stored.modules.items()
     )
 
@@ -89,7 +89,7 @@ def _parts(stored: Stored, module: str) -> Members:
     own = stored.modules[module]
     parts = {part: own[part] for part in ("indices", *_OWN) if part in own}
     for part in _CENTROIDS:
-        table = stored.members(below(module, part)).get("weight")
+        table = stored.members(tensor_name(module, part)).get("weight")
         if table is not None:
             parts[part] = table
     return parts
@@ -103,12 +103,12 @@ class _Config:
 
     def __init__(self, declared: Declared | None) -> None:
         settings = declared.settings if declared else {}
-        self._own = mapping(settings.get("config_for_layers"))
-        self._shared = mapping(settings.get("shared_layer_config"))
+        self._own = object_or_empty(settings.get("config_for_layers"))
+        self._shared = object_or_empty(settings.get("shared_layer_config"))
 
     def of(self, module: str) -> _Sizes:
         found = self._own.get(module) or self._shared.get(module.rpartition(".")[2])
-        settings = mapping(found)
+        settings = object_or_empty(found)
         outlier_vector, vector = _pair(settings.get("vector_lens"))
         outlier_centroids, centroids = _pair(settings.get("num_centroids"))
         return _Sizes(
@@ -143,7 +143,7 @@ def _unpack(
     for part, reason in (_OWN | _CENTROIDS).items():
         if part in parts:
             ledger.note(reason, parts[part])
-    indices, name = parts["indices"], below(module)
+    indices, name = parts["indices"], tensor_name(module)
     if "centroids" not in parts:
         ledger.lack("the centroids of these indices are not stored", indices)
     if indices.shape is None:

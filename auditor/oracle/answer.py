@@ -7,11 +7,11 @@ from typing import Any
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading, Memory
 from auditor.analytic.renaming_rules import Operation, Rule
-from auditor.oracle.build import expectation
+from auditor.oracle.build import summed_expectation
 
 
-def written(found: Expectation) -> dict[str, Any]:
-    """What `read` makes the same expectation of."""
+def to_json(found: Expectation) -> dict[str, Any]:
+    """What `from_json` makes the same expectation of."""
     loading, memory = found.loading, found.loading.memory or Memory({})
     return {
         "model_type": found.model_type,
@@ -25,12 +25,12 @@ def written(found: Expectation) -> dict[str, Any]:
     }
 
 
-def read(answer: object, target: str, library: str) -> Expectation | None:
+def from_json(answer: object, target: str, library: str) -> Expectation | None:
     """The expectation that an answer is; None: it is not one."""
     if not isinstance(answer, Mapping):
         return None
     try:
-        return expectation(
+        return summed_expectation(
             target,
             model_type=_text(answer["model_type"]),
             prefix=_text(answer["prefix"]),

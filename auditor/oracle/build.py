@@ -45,7 +45,7 @@ _HALF = 150  # characters from either end of a message of transformers
 _NO_MEMORY = "can't allocate memory"  # torch says so, in a RuntimeError
 
 
-def inventory(config: Mapping[str, Any], target: str) -> Expectation:
+def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
     """What `save_pretrained` of a model of that class, built from this config, would store.
 
     Parameters and persistent buffers under their names on disk, in the model's order; then the
@@ -56,11 +56,11 @@ def inventory(config: Mapping[str, Any], target: str) -> Expectation:
     library = _library()
     with _quiet():
         model = _build(_model_class(library, target), _checked(config))
-        shapes = loading_rules.untied(model)
+        shapes = loading_rules.untied_shapes(model)
         model.tie_weights()
         tensors = tuple(_tensors(model))
-        loading = loading_rules.loading(model, shapes, (tensor.name for tensor in tensors))
-    return expectation(
+        loading = loading_rules.loading_of_model(model, shapes, (tensor.name for tensor in tensors))
+    return summed_expectation(
         target,
         model_type=type(model.config).model_type,
         prefix=model.base_model_prefix or "",
@@ -69,7 +69,7 @@ def inventory(config: Mapping[str, Any], target: str) -> Expectation:
     )
 
 
-def expectation(  # noqa: PLR0913 - the parts of an answer, and whose it is
+def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it is
     target: str,
     *,
     model_type: str,
@@ -142,7 +142,7 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
     config_class = model_class.config_class
     try:
         with torch.device("meta"), no_tie_weights():
-            return model_class(config_class.from_dict(part(config_class, config)))
+            return model_class(config_class.from_dict(own_config(config_class, config)))
     except (ImportError, OSError) as error:  # a library, or a backbone that is on the Hub
         detail = f"{model_class.__name__} needs what is not here: {one_line(error)}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
@@ -163,7 +163,7 @@ def _refuses(error: Exception) -> bool:
     return isinstance(error, ValueError | StrictDataclassError)
 
 
-def part(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
+def own_config(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
     """The class's own part of the config of a whole, looked for as its from_pretrained does."""
     part = config.get(config_class.base_config_key)
     if isinstance(part, dict):

@@ -15,14 +15,14 @@ MOST_BYTES = 2**28
 MOST_FILES = 4096
 
 
-def home() -> Path:
+def cache_folder() -> Path:
     """Where answers are kept: in Hugging Face's own folder on this machine, HF_HOME."""
     from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, for those who ask the oracle
 
     return Path(constants.HF_HOME) / "hf-audit" / "oracle"
 
 
-def read(folder: Path, key: str) -> Any | None:
+def read_answer(folder: Path, key: str) -> Any | None:
     """The answer of that key; None: it is not there, or not to be read."""
     path = folder / f"{key}.json"
     try:
@@ -36,7 +36,7 @@ def read(folder: Path, key: str) -> Any | None:
     return answer
 
 
-def keep(folder: Path, key: str, answer: Any) -> None:
+def keep_answer(folder: Path, key: str, answer: Any) -> None:
     """Write an answer, and remove those not asked for the longest; a full disk is no matter."""
     content = json.dumps(answer, separators=(",", ":")).encode()
     if len(content) > MOST_BYTES_OF_ONE:

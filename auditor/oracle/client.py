@@ -18,9 +18,9 @@ from auditor.analytic import Config, Expectation, expectation, loading, renaming
 from auditor.analytic.catalogue import Sibling
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle import cache
-from auditor.oracle.answer import read
+from auditor.oracle.answer import from_json
 from auditor.oracle.server import MOST_SECONDS
-from auditor.oracle.transformers_classes import InstalledLibrary, installed
+from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
 
 # What a config says of who wrote it, and for what: fine-tunes of one base ask one question.
 _WRITERS = frozenset({"_name_or_path", "architectures"})
@@ -71,11 +71,11 @@ class Oracle:
         question = json.dumps([target, values], sort_keys=True)
         asked = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
         key = f"{target}-{asked[:32]}"
-        found = self._read(cache.read(self._folder, key), target)
+        found = self._read(cache.read_answer(self._folder, key), target)
         if found is None:
             answer = self._process.ask(question, target)
             found = self._read(answer, target)
-            cache.keep(self._folder, key, answer)
+            cache.keep_answer(self._folder, key, answer)
         if isinstance(found, Expectation):
             return found
         raise CheckpointError(found or f"{target}: no answer of the oracle's")
@@ -89,7 +89,7 @@ class Oracle:
         match answer:
             case {"fault": str(fault)}:
                 return fault
-        return read(answer, target, self.name)
+        return from_json(answer, target, self.name)
 
 
 def _code() -> str:
@@ -103,14 +103,14 @@ def _code() -> str:
 
 
 @lru_cache(maxsize=1)
-def available() -> Oracle | None:
+def available_oracle() -> Oracle | None:
     """The oracle of this environment; None without the `oracle` extra. Imports neither library."""
-    library = installed()
+    library = installed_library()
     if library is None:
         return None
     process = Process()
     atexit.register(process.end)
-    return Oracle(library, cache.home(), process)
+    return Oracle(library, cache.cache_folder(), process)
 
 
 # --- the process ------------------------------------------------------------------------------

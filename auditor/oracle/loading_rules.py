@@ -18,13 +18,13 @@ _PAIRED = "GroupWeightRename"
 _SHIFTED = "Inkling2IndexOffsetWeightRename"
 
 
-def untied(model: Any) -> dict[str, Shape]:
+def untied_shapes(model: Any) -> dict[str, Shape]:
     """Names and shapes in memory, in the model's order; before its weights are tied."""
     return {name: tuple(value.shape) for name, value in model.state_dict().items()}
 
 
-def loading(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str]) -> Loading:
-    """How from_pretrained loads this model; `shapes` as `untied` has them.
+def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str]) -> Loading:
+    """How from_pretrained loads this model; `shapes` as `untied_shapes` has them.
 
     `on_disk` are the names that save_pretrained writes.
     """

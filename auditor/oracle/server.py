@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.oracle.answer import written
-from auditor.oracle.build import inventory, one_line
+from auditor.oracle.answer import to_json
+from auditor.oracle.build import build_expectation, one_line
 
 # What `serve` allows for one answer. Of the classes that their defaults build the slowest takes 6 s
 # after an import of 7, and the largest 344 MB.
@@ -42,7 +42,7 @@ def serve() -> None:
 def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The expectation, or `fault`: what is wrong with the config, or the `reason` for neither."""
     try:
-        found = inventory(config, target)
+        found = build_expectation(config, target)
     except CheckpointError as error:
         return {"fault": str(error)}
     except SourceError as error:
@@ -53,4 +53,4 @@ def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - the library, or how we use it; the audit goes on
         detail = f"{target}: {type(error).__name__}: {one_line(error)}"
         return {"reason": Reason.UNKNOWN_ARCHITECTURE, "detail": detail}
-    return written(found)
+    return to_json(found)

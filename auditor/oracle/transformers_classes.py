@@ -50,7 +50,7 @@ class InstalledLibrary:
 
 
 @lru_cache(maxsize=1)
-def installed() -> InstalledLibrary | None:
+def installed_library() -> InstalledLibrary | None:
     """The transformers that could build models here; None without it or without torch."""
     spec = find_spec("transformers")
     if find_spec("torch") is None or spec is None or not spec.submodule_search_locations:
@@ -61,13 +61,13 @@ def installed() -> InstalledLibrary | None:
         source = (folder / "models/auto/modeling_auto.py").read_text(encoding="utf-8")
     except (PackageNotFoundError, OSError):
         return None
-    return InstalledLibrary(name, folder, auto_classes(source), autos(source))
+    return InstalledLibrary(name, folder, classes_by_model_type(source), auto_mappings(source))
 
 
 _Mappings = Mapping[str, Mapping[str, tuple[str, ...]]]  # name -> model type -> classes
 
 
-def auto_classes(source: str) -> Mapping[str, tuple[str, ...]]:
+def classes_by_model_type(source: str) -> Mapping[str, tuple[str, ...]]:
     """Model type -> the classes that any MODEL_*_MAPPING_NAMES lists for it, in their order.
 
     MODEL_MAPPING_NAMES stands first, so that the base class does.
@@ -79,7 +79,7 @@ def auto_classes(source: str) -> Mapping[str, tuple[str, ...]]:
     return {model_type: tuple(found) for model_type, found in listed.items()}
 
 
-def autos(source: str) -> Mapping[str, Mapping[str, str]]:
+def auto_mappings(source: str) -> Mapping[str, Mapping[str, str]]:
     """Auto class -> model type -> the class that it builds, of several the first."""
     mappings = _mappings(source)
     return {

@@ -69,7 +69,7 @@ def contents(snapshot: Snapshot) -> Contents:
     tables = [head.parsed for head in snapshot.heads if isinstance(head.parsed, Table)]
     broken = [(head, why) for head, why in parsed if isinstance(why, str)]
     absent, elsewhere = _not_opened(snapshot, index) if index else ((), frozenset())
-    placed = held(index) if index and (broken or absent) else {}
+    placed = names_by_shard(index) if index and (broken or absent) else {}
     unread += [_broken(head, why, placed.get(head.name) if index else None) for head, why in broken]
     unnamed = _unnamed(snapshot, index) if index and absent else ()
     if index and absent:
@@ -85,7 +85,7 @@ def contents(snapshot: Snapshot) -> Contents:
         unread_files=len(unread) + max(len(absent) - 1, 0),
         findings=(
             *_sizes(parsed),
-            *chain.from_iterable(map(told, tables)),
+            *chain.from_iterable(map(table_findings, tables)),
             *(_strange_shards(index, elsewhere) if index else ()),
         ),
         names_only=bool(elsewhere),
@@ -115,7 +115,7 @@ def _variant_note(snapshot: Snapshot) -> Iterator[str]:
         yield f"the variant {variant} is audited, {named(_chosen(snapshot))}"
 
 
-def told(table: Table) -> Iterator[Finding]:
+def table_findings(table: Table) -> Iterator[Finding]:
     """What a file says of itself that is wrong, or that no file of weights should say."""
     for names, reason in table.faults:
         yield BadHeader(file=table.file, reason=reason, tensors=names)
@@ -195,7 +195,7 @@ def _sizes(parsed: Iterable[tuple[WeightHeader, Header | Table | str]]) -> Itera
             yield from (BadSize(file=head.name, reason=fault) for fault in header.size_faults)
 
 
-def held(index: Index) -> dict[str, list[str]]:
+def names_by_shard(index: Index) -> dict[str, list[str]]:
     """Shard -> the names that the index places in it."""
     found: dict[str, list[str]] = {}
     for name, shard in index.weight_map.items():
@@ -233,7 +233,7 @@ def _strange_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding
     if not index.file.endswith(".safetensors.index.json"):
         return
     strange = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
-    placed = held(index) if strange else {}
+    placed = names_by_shard(index) if strange else {}
     for shard in strange:
         reason = (
             f"places {len(placed[shard])} tensors in {quoted(shard)}, which is no safetensors file"

@@ -53,7 +53,7 @@ def duplicates(copied: tuple[Copy, ...]) -> Iterator[Finding]:
             yield Duplicate(tensors=tensors, of=of, reason=reason)
 
 
-def once(
+def counted_once(
     counted: tuple[tuple[StoredTensor, int, int], ...], shared: Mapping[str, str]
 ) -> tuple[tuple[StoredTensor, int, int], ...]:
     """Bytes that have several names are counted under one of them."""

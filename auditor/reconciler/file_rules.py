@@ -51,7 +51,9 @@ def dtype_rule(
 def parameters_rule(index: Index, whole: Tally, reconciled: Reconciled) -> Iterator[Finding]:
     """The index states as many parameters as its shards hold, all of which were read."""
     stored = whole.parameters
-    yield from _parameters_rule(index, stored, "the shards hold", index_totals.spare(reconciled))
+    yield from _parameters_rule(
+        index, stored, "the shards hold", index_totals.tied_not_stored(reconciled)
+    )
 
 
 def implied_rules(
@@ -95,7 +97,7 @@ def implied_note(index: Index, held: index_totals.Holdings, declared: str | None
         return None
     if held.strange:
         return _room_note(held, total, declared)
-    found = index_totals.summed(held, total, declared)
+    found = index_totals.find_sum(held, total, declared)
     return f"total_size {_shown(total)} = {found}" if found else None
 
 
@@ -136,7 +138,7 @@ def _size_rule(
     reconciled: Reconciled,
     declared: str | None,
 ) -> Iterator[Finding]:
-    found = index_totals.summed(held, total, declared)
+    found = index_totals.find_sum(held, total, declared)
     if found is None:
         yield BadIndex(file=index.file, reason=_unexplained(total, held, declared))
         return
@@ -198,7 +200,7 @@ def _parameters_rule(
 
 def _why(over: float, groups: tuple[index_totals.WidthGroup, ...]) -> str:
     """The tensors whose elements make up a difference, if some do."""
-    found = index_totals.pieces(abs(over), groups)
+    found = index_totals.groups_that_make_up(abs(over), groups)
     if not found:
         return ""
     listed = " and ".join(group.what for group in found)

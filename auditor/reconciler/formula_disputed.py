@@ -7,7 +7,7 @@ from auditor.reconciler.findings import DisputedTensor, FormulaDisputed
 from auditor.tensors import natural_key
 
 
-def disputes(expectation: Expectation, second: Expectation) -> Iterator[FormulaDisputed]:
+def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[FormulaDisputed]:
     """A finding for each way in which the two differ: names, shapes, roles and ties, the total.
 
     The closed form may know of more tensors that no checkpoint needs: other versions stored them.

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.analytic.conversions import Conversion, ConversionError, Shapes, converted
+from auditor.analytic.conversions import Conversion, ConversionError, Shapes, converted_tensors
 from auditor.analytic.loading import Loading
-from auditor.analytic.renaming_rules import Rule, rewritten
+from auditor.analytic.renaming_rules import Rule, rewritten_name
 from auditor.reconciler.load_report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]
@@ -36,7 +36,7 @@ class StateDictLoad(NamedTuple):
     missing: Iterable[str]  # the names in memory that are there only if one of these fills them
 
 
-class Routed(NamedTuple):
+class Destination(NamedTuple):
     """Where a stored name leads to."""
 
     name: str  # in memory; of a conversion the first that it makes
@@ -53,7 +53,7 @@ class _Found(NamedTuple):
     source: str
 
 
-def report(load: StateDictLoad) -> LoadReport:
+def simulate_load(load: StateDictLoad) -> LoadReport:
     """Raises UnknownOperationError if loading takes a conversion that is not known here."""
     target, shapes = load.target, load.target.shapes
     missing, unexpected = dict.fromkeys(load.missing), set[str]()
@@ -87,26 +87,26 @@ def report(load: StateDictLoad) -> LoadReport:
 # --- where a name leads to --------------------------------------------------------------------
 
 
-def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Routed:
+def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Destination:
     """`awake` are the paired rules whose first source was seen, and grows; None: all of them."""
     loading, shapes = target.loading, target.shapes
     name = _renamed(stored, loading, awake)
     rule, source = None, stored
     for each in loading.converters:
-        found = rewritten(each, name)
+        found = rewritten_name(each, name)
         if found is not None:
             name, source = found.name, each.sources[found.source]
             rule = _last_of(loading, source)
             break
     name = _shifted(name, target.prefix, shapes)
     if name not in shapes and stored in shapes:
-        return Routed(_shifted(stored, target.prefix, shapes), None, stored)
-    return Routed(name, rule, source)
+        return Destination(_shifted(stored, target.prefix, shapes), None, stored)
+    return Destination(name, rule, source)
 
 
 def _renamed(name: str, loading: Loading, awake: set[Rule] | None) -> str:
     for rule in loading.renames:
-        found = rewritten(rule, name)
+        found = rewritten_name(rule, name)
         if found is None:
             continue
         if rule.paired and awake is not None:
@@ -165,7 +165,7 @@ def _loaded(first: str, found: list[_Found], shapes: Shapes) -> Iterator[tuple[s
     collected: dict[str, list[_Shape]] = {}
     for one in found:
         collected.setdefault(one.source, []).append(one.shape)
-    yield from converted(Conversion(rule, first, shapes), collected)
+    yield from converted_tensors(Conversion(rule, first, shapes), collected)
 
 
 def _settle(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None:

@@ -42,7 +42,7 @@ def by_files(found: Contents, snapshot: Snapshot, whole: Tally) -> Iterator[Find
             yield from stated_size_rule(index, found, snapshot)
 
 
-def judged(  # noqa: PLR0913 - what is stored, what is expected, and what the config declares
+def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and what the config declares
     found: Contents,
     snapshot: Snapshot,
     whole: Tally,

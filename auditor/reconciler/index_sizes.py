@@ -12,7 +12,7 @@ from typing import NamedTuple
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
 from auditor.containers.weight_formats import parser
-from auditor.reconciler.contents import Contents, held
+from auditor.reconciler.contents import Contents, names_by_shard
 from auditor.reconciler.findings import BadIndex
 
 # Bytes of a file beside a tensor's data. The shortest entry of a safetensors header has 49 and the
@@ -73,7 +73,7 @@ def _room(index: Index, found: Contents, sizes: Mapping[str, int]) -> Room:
             read[tensor.file] = read.get(tensor.file, 0) + tensor.span.length
     rooms = [
         Room(read[shard], read[shard]) if shard in read else _closed(shard, names, sizes.get(shard))
-        for shard, names in held(index).items()
+        for shard, names in names_by_shard(index).items()
     ]
     bounds = [room.most for room in rooms if room.most is not None]
     return Room(

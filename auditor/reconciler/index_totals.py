@@ -16,7 +16,7 @@ from auditor.layouts.packing import WrittenTensor
 from auditor.messages import named
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
-from auditor.reconciler.unread_files import Headless
+from auditor.reconciler.unread_files import NameWithoutHeader
 from auditor.tensors import DTYPE_BITS
 
 WIDTHS = {"F32": 32, "BF16": 16, "F16": 16, "F64": 64, "F8_E4M3": 8, "F8_E5M2": 8}  # bits
@@ -105,7 +105,7 @@ def holdings(
         copies=tuple(found.copies),
         read=sum(one.span.length for one, _ in read if one.span),
         parameters=found.parameters + sum(parameters for _, parameters in read),
-        spare=spare(reconciled),
+        spare=tied_not_stored(reconciled),
         strange=found.strange,
         wide=tuple(WidthGroup(named(last), count) for last, count in sorted(found.wide.items())),
         packed=found.packed,
@@ -131,7 +131,7 @@ class _Sums:
         self.buffers: list[WidthGroup] = []
         self.copies: list[WidthGroup] = []
 
-    def add(self, name: str, item: Headless, written: WrittenTensor | None) -> None:
+    def add(self, name: str, item: NameWithoutHeader, written: WrittenTensor | None) -> None:
         if item.fate not in _UNCOUNTED:
             self.parameters += item.elements or 0
         if written is not None:
@@ -169,9 +169,9 @@ def _kind(name: str) -> str:
     return ".".join(name.rsplit(".", 2)[-2:])
 
 
-def _headless(reconciled: Reconciled) -> dict[str, Headless]:
+def _headless(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
     """Every stored name whose header is not at hand; of several pieces in one, their sum."""
-    found: dict[str, Headless] = {}
+    found: dict[str, NameWithoutHeader] = {}
     for name, item in chain(_named(reconciled), reconciled.unseen):
         before = found.get(name)
         both = before is not None and None not in {before.elements, item.elements}
@@ -180,25 +180,25 @@ def _headless(reconciled: Reconciled) -> dict[str, Headless]:
     return found
 
 
-def _named(reconciled: Reconciled) -> Iterator[tuple[str, Headless]]:
+def _named(reconciled: Reconciled) -> Iterator[tuple[str, NameWithoutHeader]]:
     buffer, equal = Fate.BUFFER.value, Fate.EQUAL.value
     packed = {name for name, _ in reconciled.packed}
     for hit in reconciled.answered:
         if hit.stored.span is None:
             fate = equal if hit.expected.role.learned else buffer
             name = hit.stored.name
-            yield name, Headless(hit.expected.elements, fate, name in packed)
+            yield name, NameWithoutHeader(hit.expected.elements, fate, name in packed)
     for hit in reconciled.copies:
         if hit.stored.span is None:
             name, fate = hit.stored.name, Fate.DUPLICATE.value
-            yield name, Headless(hit.expected.elements, fate, name in packed)
+            yield name, NameWithoutHeader(hit.expected.elements, fate, name in packed)
     for item in reconciled.strangers:
         if item.tensor.span is None:
             name = item.tensor.name
-            yield name, Headless(item.implied, item.fate, name in packed)
+            yield name, NameWithoutHeader(item.implied, item.fate, name in packed)
     for tensor, _, fate in reconciled.counted:
         if tensor.span is None and fate == Fate.QUANTIZATION_DATA:
-            yield tensor.name, Headless(None, fate, packed=True)
+            yield tensor.name, NameWithoutHeader(None, fate, packed=True)
 
 
 def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
@@ -212,7 +212,7 @@ def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
         yield WidthGroup(named(what), sum(one.elements for one in group))
 
 
-def spare(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
+def tied_not_stored(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
     """The tied tensors that are not stored; some writers count them all the same."""
     tied = (item.tensor for item in reconciled.absent if item.fate == Fate.TIED)
     return tuple(WidthGroup(_shaped(one.name, one.shape), one.elements) for one in tied)
@@ -260,7 +260,7 @@ def _usual(scales: Iterable[Scales]) -> int:
     return sum(scale.elements * scale.widths[0] // 8 for scale in scales)
 
 
-def summed(held: Holdings, total: float, declared: str | None) -> Sum | None:
+def find_sum(held: Holdings, total: float, declared: str | None) -> Sum | None:
     """The widths in which the holdings take exactly `total` bytes; the declared dtype comes first.
 
     None: no width fits.
@@ -310,7 +310,9 @@ def _choices(
     )
 
 
-def pieces(difference: float, groups: tuple[WidthGroup, ...]) -> tuple[WidthGroup, ...]:
+def groups_that_make_up(
+    difference: float, groups: tuple[WidthGroup, ...]
+) -> tuple[WidthGroup, ...]:
     """The fewest groups, three at the most, whose elements make up a difference; () if none do."""
     some = groups[:_MOST_PIECES]
     picks = chain.from_iterable(combinations(some, count) for count in (1, 2, 3))

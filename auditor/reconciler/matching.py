@@ -10,7 +10,7 @@ from typing import NamedTuple
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading
 from auditor.analytic.lookup import NameLookup
-from auditor.layouts.packing import LogicalTensor, presented
+from auditor.layouts.packing import LogicalTensor, as_stored_tensor
 from auditor.tensors import StoredTensor, natural_key
 
 
@@ -167,7 +167,7 @@ def match(
         else:
             rest.append(Candidate(tensor, name))
     for piece in pieces:
-        tensor, name = presented(piece), piece.name
+        tensor, name = as_stored_tensor(piece), piece.name
         if name not in plain and shapes.get(name, _NO_SHAPE) == tensor.shape:
             plain[name] = tensor
         else:

@@ -35,7 +35,7 @@ _NOT_STORED = Tally()
 _NOT_EXPECTED = ModuleFormula(0, "0")
 
 
-def compared(
+def compared_rows(
     reconciled: Reconciled,
     expectation: Expectation,
     walked: Walk,
@@ -69,7 +69,7 @@ def compared(
     )
 
 
-def stored_only(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
+def stored_rows(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
     """Rows of what is stored, where there is no expectation to compare with."""
     tallies = walked.by_prefix()
     whole = tallies[""].parameters if shapes else None
@@ -78,7 +78,7 @@ def stored_only(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
     )
 
 
-def expected_only(expectation: Expectation, *, depth: int | None) -> tuple[ModuleRow, ...]:
+def expected_rows(expectation: Expectation, *, depth: int | None) -> tuple[ModuleRow, ...]:
     """Rows of what a config implies, where there are no weights."""
     formulas = _on_disk(expectation, None, depth)
     return tuple(

@@ -38,10 +38,12 @@ def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights]:
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
     lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.heads)
-    return by_kind(other_weight_files(snapshot), first[: first.rfind("/") + 1], lacking=lacking)
+    return other_weights_by_kind(
+        other_weight_files(snapshot), first[: first.rfind("/") + 1], lacking=lacking
+    )
 
 
-def by_kind(
+def other_weights_by_kind(
     names: Iterable[str], inside: str = "", *, lacking: bool = False
 ) -> Iterator[OtherWeights]:
     """The same of any weight files; `inside` is the folder of the audited set, "unet/".

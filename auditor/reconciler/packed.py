@@ -11,7 +11,7 @@ from auditor.walker import Counted
 _Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
 
 
-def places(unpacked: Unpacked) -> Mapping[tuple[str, str], str]:
+def packed_dtypes(unpacked: Unpacked) -> Mapping[tuple[str, str], str]:
     """Name and file of every stored tensor that is packed, and the dtype of what is in it."""
     return {
         (piece.stored.name, piece.stored.file): piece.dtype
@@ -25,7 +25,7 @@ def _holders(unpacked: Unpacked) -> dict[tuple[str, str], StoredTensor]:
     return {(piece.stored.name, piece.stored.file): piece.stored for piece in unpacked.pieces}
 
 
-def in_order(unpacked: Unpacked) -> tuple[LogicalTensor, ...]:
+def sorted_logical_tensors(unpacked: Unpacked) -> tuple[LogicalTensor, ...]:
     """The pieces; those that share a stored tensor in the order of their names.
 
     What is sorted by stored name later on is then the same whatever order the files have.
@@ -36,7 +36,7 @@ def in_order(unpacked: Unpacked) -> tuple[LogicalTensor, ...]:
     return tuple(sorted(pieces, key=lambda piece: natural_key(piece.name)))
 
 
-def left_plain(tensors: Iterable[StoredTensor], unpacked: Unpacked) -> Iterable[StoredTensor]:
+def not_packed(tensors: Iterable[StoredTensor], unpacked: Unpacked) -> Iterable[StoredTensor]:
     """The stored tensors that hold no pieces and serve none."""
     if unpacked is PLAIN:
         return tensors
@@ -46,7 +46,7 @@ def left_plain(tensors: Iterable[StoredTensor], unpacked: Unpacked) -> Iterable[
     return [tensor for tensor in tensors if (tensor.name, tensor.file) not in taken]
 
 
-def as_stored(counted: Iterable[_Item], unpacked: Unpacked) -> tuple[_Item, ...]:
+def counted_as_stored(counted: Iterable[_Item], unpacked: Unpacked) -> tuple[_Item, ...]:
     """Each stored tensor once, with the parameters of its pieces; quantization data has none."""
     if unpacked is PLAIN:
         return tuple(counted)
@@ -67,7 +67,7 @@ def as_stored(counted: Iterable[_Item], unpacked: Unpacked) -> tuple[_Item, ...]
     return (*plain, *sums.values(), *notes)
 
 
-def findings(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]:
+def packing_findings(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]:
     """What serves the packed tensors, and what contradicts them."""
     for notes in unpacked.quantization_data:
         yield QuantizationData(tensors=by_name(notes.tensors), reason=notes.reason)

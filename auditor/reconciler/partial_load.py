@@ -8,7 +8,13 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 from auditor.analytic import Expectation, ExpectedTensor
-from auditor.analytic.in_memory import grouped, in_model, memory, taken_by, ties
+from auditor.analytic.in_memory import (
+    class_memory,
+    converted_groups,
+    taken_by,
+    tensors_before_conversion,
+    tied_pairs,
+)
 from auditor.analytic.loading import Loading
 from auditor.reconciler.from_pretrained import StateDictLoad, Target, route
 
@@ -18,12 +24,12 @@ _Shape = tuple[int, ...]
 def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateDictLoad:
     """All of it."""
     loading = expectation.loading
-    shapes, tied, unset = memory(expectation)
+    shapes, tied, unset = class_memory(expectation)
     target = Target(expectation.prefix, loading, shapes, tied, unset)
     return StateDictLoad(stored, target, missing=shapes)
 
 
-def touched(
+def load_of_differences(
     expectation: Expectation, stored: Mapping[str, _Shape], whole: Collection[str]
 ) -> StateDictLoad:
     """The part of a load that has the report of all of it.
@@ -31,15 +37,15 @@ def touched(
     `whole` are the names that are expected, and stored in that shape.
     """
     loading = expectation.loading
-    model = _Model(in_model(expectation), loading)
+    model = _Model(tensors_before_conversion(expectation), loading)
     unset = loading.memory.unset if loading.memory else frozenset[str]()
-    target = Target(expectation.prefix, loading, model, ties(expectation), unset)
+    target = Target(expectation.prefix, loading, model, tied_pairs(expectation), unset)
     loose = {name: shape for name, shape in stored.items() if name not in whole}
     lone, groups = _lacking(model, whole)
     if loading.converters:
         found = (model.made_with.get(route(name, target).name) for name in loose)
         groups.update(filter(None, found))
-    for group in grouped(dict(model.members(groups)), loading).values():
+    for group in converted_groups(dict(model.members(groups)), loading).values():
         model.made.update(group.in_memory)
         loose.update((one.name, stored[one.name]) for one in group.on_disk if one.name in whole)
     return StateDictLoad(loose, target, missing=(*lone, *model.made, *model.unreached))

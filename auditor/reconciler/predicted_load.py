@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from auditor.analytic import Expectation, Role
-from auditor.analytic.config_classes import worded
+from auditor.analytic.config_classes import fault_sentence
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, of_tensors
 from auditor.reconciler.load_report import LoadReport, Predicted
@@ -31,7 +31,7 @@ def predict(
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(found.tensors, expectation, findings)
     if expectation.faults:  # then it raises before it looks at a name
-        reason = worded(expectation.faults[0], expectation.target)
+        reason = fault_sentence(expectation.faults[0], expectation.target)
         return Predicted(LoadReport(raises=reason), in_memory)
     if (reasons := _untold(found)) is not None:
         return Predicted(in_memory=in_memory, unchecked=reasons)
@@ -43,8 +43,8 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
     if _as_expected(expectation, reconciled):
         return Predicted(LoadReport())
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
-    from auditor.reconciler.from_pretrained import report  # noqa: PLC0415 - likewise
-    from auditor.reconciler.partial_load import touched, whole_load  # noqa: PLC0415 - likewise
+    from auditor.reconciler.from_pretrained import simulate_load  # noqa: PLC0415 - likewise
+    from auditor.reconciler.partial_load import load_of_differences, whole_load  # noqa: PLC0415 - likewise
 
     stored = _shapes(found.tensors)
     plain = {name for name, one in reconciled.plain.items() if one.name == name}
@@ -52,9 +52,9 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
         load = (
             whole_load(expectation, stored)
             if expectation.by == "oracle" and len(stored) <= _MOST_LOADED
-            else touched(expectation, stored, plain)
+            else load_of_differences(expectation, stored, plain)
         )
-        return Predicted(report(load))
+        return Predicted(simulate_load(load))
     except UnknownOperationError as error:
         reason = f"the load report: it takes the conversion {error}, which is not known here"
         return Predicted(unchecked=(reason,))

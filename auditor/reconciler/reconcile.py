@@ -10,9 +10,9 @@ from typing import NamedTuple
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
-from auditor.layouts.packing import PLAIN, Behind, Unpacked
+from auditor.layouts.packing import PLAIN, HiddenContent, Unpacked
 from auditor.reconciler import packed
-from auditor.reconciler.duplicates import copied_of, duplicates, once
+from auditor.reconciler.duplicates import copied_of, counted_once, duplicates
 from auditor.reconciler.findings import (
     Finding,
     MatchedPair,
@@ -29,11 +29,16 @@ from auditor.reconciler.status import Fate
 from auditor.reconciler.unexpected import (
     BUFFERS,
     UnexpectedTensor,
-    extra,
-    findings_of_strangers,
     identify,
+    read_by_no_class,
+    unexpected_findings,
 )
-from auditor.reconciler.unread_files import Headless, Unread, unseen, whereabouts
+from auditor.reconciler.unread_files import (
+    NameWithoutHeader,
+    Unread,
+    file_that_may_hold,
+    names_without_header,
+)
 from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
 from auditor.walker import Counted, parent
 
@@ -53,7 +58,7 @@ _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
 
 _UNSHARED: Mapping[str, str] = MappingProxyType({})
-_NOTHING: Mapping[str, Behind] = MappingProxyType({})
+_NOTHING: Mapping[str, HiddenContent] = MappingProxyType({})
 
 
 class Absent(NamedTuple):
@@ -80,7 +85,9 @@ class Reconciled:
     findings: tuple[Finding, ...]
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
-    unseen: tuple[tuple[str, Headless], ...]  # what an index places in files that were not read
+    unseen: tuple[
+        tuple[str, NameWithoutHeader], ...
+    ]  # what an index places in files that were not read
     moved: bool  # some pieces belong to another module than the stored tensor's name says
 
 
@@ -92,7 +99,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     indexed: Mapping[str, str],
     unread: tuple[Unread, ...] = (),
     unpacked: Unpacked = PLAIN,
-    behind: Mapping[str, Behind] = _NOTHING,
+    behind: Mapping[str, HiddenContent] = _NOTHING,
     shared: Mapping[str, str] = _UNSHARED,
 ) -> Reconciled:
     """Account for every tensor; `indexed` is the index's own name -> shard.
@@ -101,13 +108,17 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     files that could not be read; `shared` which are stored as the very same bytes as another of
     their file.
     """
-    alone = packed.left_plain(tensors, unpacked)
-    matching = match(alone, expectation, indexed=indexed, pieces=packed.in_order(unpacked))
+    alone = packed.not_packed(tensors, unpacked)
+    matching = match(
+        alone, expectation, indexed=indexed, pieces=packed.sorted_logical_tensors(unpacked)
+    )
     plain, loading = matching.plain, expectation.loading
     ties = _settle_ties(matching.hits, plain)
     copies = (*matching.copies, *ties.copies)
     answered = tuple(hit for hit in ties.answered if hit.expected.role is not Role.EXTRA)
-    extras = (extra(hit, loading) for hit in ties.answered if hit.expected.role is Role.EXTRA)
+    extras = (
+        read_by_no_class(hit, loading) for hit in ties.answered if hit.expected.role is Role.EXTRA
+    )
     named = {hit.expected.name for hit in (*ties.answered, *copies)}
     whole = len(plain) == matching.parameters  # then no parameter has to be looked for
     left = [
@@ -117,7 +128,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         and tensor[0] not in plain
         and tensor[0] not in named
     ]
-    where = whereabouts(unread, expectation, behind) if left else (lambda _name: None)
+    where = file_that_may_hold(unread, expectation, behind) if left else (lambda _name: None)
     absent, hidden = _judge_absent(left, expectation, family, unread, where)
     unknown = _identified(matching.strangers, loading, family) if matching.strangers else ()
     strangers = (*unknown, *extras)
@@ -131,8 +142,8 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         *_renamed(answered),
         *_tied(absent),
         *_buffers(answered, loading),
-        *findings_of_strangers(strangers, expectation.target),
-        *packed.findings(unpacked),
+        *unexpected_findings(strangers, expectation.target),
+        *packed.packing_findings(unpacked),
     )
     counted = (
         *zip(plain.values(), map(_ELEMENTS, plain.values()), repeat(Fate.EQUAL.value)),
@@ -141,7 +152,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         *(Counted(item.tensor, item.parameters, item.fate) for item in strangers),
     )
     return Reconciled(
-        counted=once(packed.as_stored(counted, unpacked), shared),
+        counted=counted_once(packed.counted_as_stored(counted, unpacked), shared),
         plain=plain,
         answered=answered,
         copies=copies,
@@ -149,8 +160,8 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         absent=absent,
         findings=findings,
         shift=matching.shift,
-        packed=packed.places(unpacked),
-        unseen=tuple(unseen(unread, expectation, behind, family.siblings)),
+        packed=packed.packed_dtypes(unpacked),
+        unseen=tuple(names_without_header(unread, expectation, behind, family.siblings)),
         moved=any(parent(piece.name) != parent(piece.stored.name) for piece in unpacked.pieces),
     )
 

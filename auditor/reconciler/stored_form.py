@@ -11,12 +11,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
-from auditor.analytic.in_memory import ConvertedGroup, grouped, in_model
+from auditor.analytic.in_memory import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.analytic.loading import Loading
 from auditor.reconciler.matching import places
 
 
-def as_stored(expectation: Expectation, stored: Iterable[str]) -> Expectation:
+def expected_as_stored(expectation: Expectation, stored: Iterable[str]) -> Expectation:
     """The same with those groups in memory's form that are stored so; the very same without any."""
     loading = expectation.loading
     if not loading.converters:
@@ -39,7 +39,7 @@ def as_stored(expectation: Expectation, stored: Iterable[str]) -> Expectation:
     taken = names | {expected.name for expected in found.values() if expected is not None}
     reformed = tuple(
         group
-        for group in grouped(in_model(expectation), loading).values()
+        for group in converted_groups(tensors_before_conversion(expectation), loading).values()
         if not strange.isdisjoint(group.in_memory)
         and taken.isdisjoint(tensor.name for tensor in group.on_disk)
     )

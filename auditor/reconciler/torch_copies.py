@@ -9,7 +9,7 @@ from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
 from auditor.layouts import learned
 from auditor.messages import listed, named
-from auditor.reconciler.contents import Contents, told
+from auditor.reconciler.contents import Contents, table_findings
 from auditor.reconciler.findings import CopyDiffers, Finding
 from auditor.tensors import StoredTensor, natural_key
 
@@ -24,7 +24,7 @@ def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding
         return
     tables = [head.parsed for head in snapshot.torch_copies if isinstance(head.parsed, Table)]
     for table in tables:
-        yield from told(table)
+        yield from table_findings(table)
     first = snapshot.torch_copies[0].name
     broken = [fault for head in snapshot.torch_copies if (fault := _fault(head.parsed))]
     if broken:
@@ -35,7 +35,7 @@ def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding
         yield from _differences(first, found, tables)
 
 
-def uncompared(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
+def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
     """Torch files that were read, and could not be compared with audited files not all read."""
     lacking = found.unread or found.names_only
     return tuple(head.name for head in snapshot.torch_copies) if lacking else ()

@@ -117,7 +117,7 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Unexpected
     return UnexpectedTensor(tensor, 0, Fate.BUFFER.value, reason=BUFFERS[role], implied=implied)
 
 
-def extra(hit: Hit, loading: Loading) -> UnexpectedTensor:
+def read_by_no_class(hit: Hit, loading: Loading) -> UnexpectedTensor:
     """A tensor that, by the rules of the target class, no class here reads."""
     silent = all(map(loading.leaves_out, loading.reported(hit.stored.name)))
     return _extra(hit.stored, hit.expected)._replace(silent=silent)
@@ -127,7 +127,7 @@ def _extra(tensor: StoredTensor, known: ExpectedTensor) -> UnexpectedTensor:
     return UnexpectedTensor(tensor, learned(tensor), Fate.UNUSED.value, implied=known.elements)
 
 
-def findings_of_strangers(strangers: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
+def unexpected_findings(strangers: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
     """One finding for each answer that the family gave."""
     groups: dict[tuple[int, tuple[str, ...], bool, str | None, bool], list[StoredTensor]] = {}
     for item in strangers:

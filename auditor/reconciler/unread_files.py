@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from auditor.analytic import Expectation
 from auditor.analytic.catalogue import Sibling
-from auditor.layouts.packing import Behind
+from auditor.layouts.packing import HiddenContent
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize
 from auditor.reconciler.matching import Places, places
 from auditor.reconciler.status import Fate
@@ -23,7 +23,7 @@ class Unread(NamedTuple):
     names: frozenset[str] | None  # as the index has them; None: it may hold anything
 
 
-class Headless(NamedTuple):
+class NameWithoutHeader(NamedTuple):
     """What is known of a stored name whose header is not at hand."""
 
     elements: int | None  # of the expected tensors in it; None: nothing is expected
@@ -31,8 +31,8 @@ class Headless(NamedTuple):
     packed: bool  # or serves what is: its bytes are not those of its elements
 
 
-def whereabouts(
-    unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, Behind]
+def file_that_may_hold(
+    unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, HiddenContent]
 ) -> Callable[[str], str | None]:
     """A function from an expected name to the unread file that may hold it, whole or in a piece."""
     found = places(expectation)
@@ -49,18 +49,18 @@ def whereabouts(
     return lambda name: known.get(name, anywhere)
 
 
-def unseen(
+def names_without_header(
     unread: tuple[Unread, ...],
     expectation: Expectation,
-    behind: Mapping[str, Behind],
+    behind: Mapping[str, HiddenContent],
     siblings: Callable[[], tuple[Sibling, ...]],
-) -> Iterator[tuple[str, Headless]]:
+) -> Iterator[tuple[str, NameWithoutHeader]]:
     """Every name that an index places in a file that could not be read, in order of names."""
     names = sorted(frozenset(chain.from_iterable(item.names or () for item in unread)))
     found = places(expectation) if names else None
     strange: list[str] = []
     for name in names:
-        held = behind.get(name, Behind((name,), packed=False))
+        held = behind.get(name, HiddenContent((name,), packed=False))
         item = found and _headless(held, found)
         if item:
             yield name, item
@@ -68,21 +68,23 @@ def unseen(
             strange.append(name)
     asked = (StoredTensor(name, None, None, None, "", None) for name in strange)
     for one in identify(asked, expectation.loading, siblings) if strange else ():
-        yield one.tensor.name, Headless(one.implied, one.fate, packed=False)
+        yield one.tensor.name, NameWithoutHeader(one.implied, one.fate, packed=False)
 
 
-def _pieces(name: str, behind: Mapping[str, Behind]) -> tuple[str, ...]:
+def _pieces(name: str, behind: Mapping[str, HiddenContent]) -> tuple[str, ...]:
     return behind[name].pieces if name in behind else (name,)
 
 
-def _headless(held: Behind, places: Places) -> Headless | None:
+def _headless(held: HiddenContent, places: Places) -> NameWithoutHeader | None:
     """None: the class has nothing of what is in it, if anything is."""
     if not held.pieces:
-        return Headless(None, Fate.QUANTIZATION_DATA.value, packed=True)
+        return NameWithoutHeader(None, Fate.QUANTIZATION_DATA.value, packed=True)
     expected = [places.of(piece).expected for piece in held.pieces]
     known = [tensor for tensor in expected if tensor is not None]
     if not known:
-        return Headless(None, Fate.UNEXPECTED.value, packed=True) if held.packed else None
+        return NameWithoutHeader(None, Fate.UNEXPECTED.value, packed=True) if held.packed else None
     learned = any(tensor.role.learned for tensor in known)
     fate = Fate.EQUAL if learned else Fate.BUFFER
-    return Headless(sum(tensor.elements for tensor in known), fate.value, packed=held.packed)
+    return NameWithoutHeader(
+        sum(tensor.elements for tensor in known), fate.value, packed=held.packed
+    )

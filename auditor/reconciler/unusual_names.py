@@ -14,7 +14,7 @@ _INDEX = "model.safetensors.index.json"
 _OWN = frozenset({"mlx", "metal"})  # layouts of whose loader the files need no index
 
 
-def piece(snapshot: Snapshot) -> str | None:
+def pipeline_file(snapshot: Snapshot) -> str | None:
     """The file that diffusers loads into a pipeline, and that no config describes; None: none."""
     if snapshot.config is not None:
         return None
@@ -39,7 +39,7 @@ def name_notes(snapshot: Snapshot) -> Iterator[str]:
             return
 
 
-def unindexed(snapshot: Snapshot, declared: Declared | None) -> Iterator[BadIndex]:
+def unindexed_files(snapshot: Snapshot, declared: Declared | None) -> Iterator[BadIndex]:
     """Several files that no index names, which transformers cannot find; mlx_lm reads them all."""
     files = [head.name for head in snapshot.heads]
     own = declared is not None and declared.method in _OWN

@@ -24,7 +24,7 @@ class Weights:
         return 8 * self.bytes / self.parameters if self.parameters else None
 
 
-def weights(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...]:
+def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...]:
     """Sorted by dtype; `walked` is the walk over the reconciled tensors.
 
     Tensors without a header are in no row.

@@ -65,14 +65,14 @@ class SweepLoad:
         return self.models - self.known - self.stored
 
 
-def hours(api: int, resolvers: int, quota: Quota) -> float:
+def hours_of_requests(api: int, resolvers: int, quota: Quota) -> float:
     """How long the requests take: the lists first, then the files, as fast as is allowed."""
     windows = api / (quota.api - spared(quota.api))
     windows += resolvers / (quota.resolvers - spared(quota.resolvers))
     return windows * WINDOW / _HOUR
 
 
-def rendered(load: SweepLoad, most: int | None = None) -> str:
+def cost_estimate(load: SweepLoad, most: int | None = None) -> str:
     """The estimate for people; `most` is --max-requests."""
     return "\n".join((*_sums(load), "", *_table(load, most), "", *_notes(load), ""))
 
@@ -97,8 +97,8 @@ def _table(load: SweepLoad, most: int | None) -> Iterator[str]:
     yield f"{'':<18}{'requests in 5 minutes':>25}{'hours':>28}"
     yield f"{'plan':<18}{'API':>12}{'resolver':>13}{'this sweep':>14}{'no changes':>14}"
     for quota in QUOTAS:
-        this = _hours(hours(load.listing, load.resolvers, quota))
-        unchanged = _hours(hours(load.listing, 0, quota))
+        this = _hours(hours_of_requests(load.listing, load.resolvers, quota))
+        unchanged = _hours(hours_of_requests(load.listing, 0, quota))
         allowed = f"{quota.api:>12,}{quota.resolvers:>13,}"
         yield f"{quota.plan:<18}{allowed}{this:>14}{unchanged:>14}"
     if most is not None:

@@ -24,7 +24,7 @@ _BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # any module 
 
 
 @cache
-def versions() -> Versions:
+def current_versions() -> Versions:
     """The package's version, and what it knows: a digest of its rules, and the oracle's version.
 
     The digest is of source files, so that whoever changes a family or a rule between releases
@@ -37,7 +37,7 @@ def versions() -> Versions:
     )
 
 
-def makers(package: Path = _PACKAGE) -> tuple[Path, ...]:
+def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
     """The files that make outcomes: all that the pipeline imports, wherever it does, sorted."""
     found = {package / name for name in _DATA}
     names = [*_PIPELINE]
@@ -77,7 +77,7 @@ def _imported(source: str) -> Iterator[str]:
 
 def _digest(package: Path) -> str:
     digest = sha256()
-    for path in makers(package):
+    for path in pipeline_files(package):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode())
         digest.update(content)

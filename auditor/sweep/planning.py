@@ -13,7 +13,7 @@ from auditor.downloader.model_list import MAX_PAGES, PAGE
 from auditor.downloader.waits import Waits
 from auditor.errors import SourceError
 from auditor.sweep.costs import SweepLoad
-from auditor.sweep.outcome_digest import versions
+from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.progress import Progress, Quiet
 from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.settings import SweepSettings
@@ -52,7 +52,7 @@ class _Known(Store):
         return self._database.execute(query, (model, commit)).fetchone() is not None
 
 
-def expected(
+def expected_load(
     settings: SweepSettings, *, token: str | None = None, progress: Progress | None = None
 ) -> SweepLoad:
     """The load of a sweep with these settings.
@@ -79,7 +79,7 @@ def _load(
 ) -> SweepLoad:
     if selection.ids:
         ids = tuple(dict.fromkeys(selection.ids))
-        now = versions()
+        now = current_versions()
         there = sum(known.outcome(name, None, now) for name in ids) if known else 0
         new = len(ids) - there
         notes = (_AS_ONE_FILE, _BY_ID)
@@ -104,7 +104,7 @@ def _load(
 
 def _of_model(found: FoundModel, known: _Known | None) -> SweepLoad:
     model, commit, _ = found.planned
-    if known and known.outcome(model, commit, versions()):
+    if known and known.outcome(model, commit, current_versions()):
         return SweepLoad(models=1, known=1)
     if known and known.snapshot(model, commit):
         return SweepLoad(models=1, stored=1)

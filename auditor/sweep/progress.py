@@ -93,7 +93,8 @@ class Lines(Quiet):
         done, seconds = self._counts.total(), self._clock() - self._since
         rate = done / seconds if seconds else 0.0
         left = f", {duration((self._models - done) / rate)} left" if rate else ""
-        return f"{done:,} of {self._models:,} audited ({counted(self._counts)}), {rate:.1f}/s{left}"
+        counts = verdict_counts(self._counts)
+        return f"{done:,} of {self._models:,} audited ({counts}), {rate:.1f}/s{left}"
 
 
 class Terminal(Quiet):
@@ -154,11 +155,11 @@ class Terminal(Quiet):
         self._bar.update(self._task, said=self._said())
 
     def _said(self) -> str:
-        counts = counted(self._counts) if self._counts else ""
+        counts = verdict_counts(self._counts) if self._counts else ""
         return "; ".join(filter(None, (counts, self._wait.shown if self._wait else "")))
 
 
-def counted(counts: Counter[str]) -> str:
+def verdict_counts(counts: Counter[str]) -> str:
     """`812 clean, 9 findings, 3 unaudited`, zeros left out."""
     there = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts[name]]
     return ", ".join(there) or "none yet"

@@ -11,7 +11,7 @@ from typing import Protocol, Self
 from auditor.downloader.hub import endpoint, usable_token
 from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason
-from auditor.sweep.outcome_digest import versions
+from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, Quiet, duration
 from auditor.sweep.selection import SelectedPage, Selector
@@ -87,7 +87,7 @@ def sweep(
     endpoint()
     usable = cache(partial(usable_token, token))
     since = time.monotonic()
-    now = versions()
+    now = current_versions()
     budget = Budget(CONTEXT, settings.policy.max_requests)
     with (
         StoreWriter.open(settings.output.store, create=True) as ledger,
@@ -228,7 +228,7 @@ def _done(crew: Auditors, waiting: Iterator[Waiting], waits: Waits) -> Iterator[
         waits.tell(crew, crew.waiting())
 
 
-def crashes(swept: Swept) -> str | None:
+def crash_notice(swept: Swept) -> str | None:
     """What to say of models whose audit failed by a fault of our own; None: no such model."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
     if not count:
@@ -240,7 +240,7 @@ def crashes(swept: Swept) -> str | None:
     )
 
 
-def summary(swept: Swept) -> str:
+def summary_line(swept: Swept) -> str:
     """The last word, in one line."""
     parts = [
         f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally

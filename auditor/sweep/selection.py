@@ -10,13 +10,13 @@ from threading import Event
 from typing import NamedTuple, Self
 
 from auditor.downloader import hub, model_list
-from auditor.downloader.fetching import silent
+from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel, id_fault, parse_id
 from auditor.downloader.model_list import PAGE
 from auditor.downloader.model_list_page import Crowded, Entry
-from auditor.downloader.pools import threads
+from auditor.downloader.parallel import threads
 from auditor.downloader.waits import Rest, Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
@@ -88,7 +88,7 @@ class Selector:
         self._budget = budget
         self._wire = Lean.unless_proxied()
         self._over = Event()
-        self._talk = Talk(silent, waits)
+        self._talk = Talk(ignore_message, waits)
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class Selector:
         """The commit and the files of one id, for one request."""
         try:
             model = parse_id(requested)
-            listed = hub.listed(model, self._session(model, Bounds.of_a_model(self._policy)))
+            listed = hub.fetch_listing(model, self._session(model, Bounds.of_a_model(self._policy)))
         except SourceError as error:
             return _refused(requested, error.reason, str(error))
         except UsageError as error:

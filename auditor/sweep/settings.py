@@ -36,7 +36,7 @@ class SweepSettings:
     fail_on: str | None = None  # error, warning or never; None: the command line says
 
 
-def read(path: Path) -> SweepSettings:
+def read_sweep_settings(path: Path) -> SweepSettings:
     """The settings in a sweep.toml; raises UsageError, naming file and key, for what is wrong.
 
     [[selection]] has ids (a file, relative to the sweep.toml), or author, filter, library, search,
@@ -79,7 +79,7 @@ def ids_in(path: Path) -> tuple[str, ...]:
     return ids
 
 
-def chosen(  # noqa: PLR0913 - one keyword for each way to choose
+def selection_of(  # noqa: PLR0913 - one keyword for each way to choose
     *,
     ids: Sequence[str] = (),
     author: str | None = None,
@@ -140,7 +140,7 @@ def _selection(path: Path, table: object) -> ModelSelection:
     texts = {name: _text(path, f"selection.{name}", value) for name, value in given.items()}
     listed = texts.pop("ids", None)
     ids = ids_in(path.parent / listed) if listed else ()
-    found = chosen(ids=ids, filters=filters, top=top, **texts)
+    found = selection_of(ids=ids, filters=filters, top=top, **texts)
     if found is None:
         detail = "a [[selection]] that chooses nothing would be the whole Hub: say sort"
         raise UsageError(f"{quoted(str(path))}: {detail}")

@@ -122,7 +122,7 @@ def walk(
             outlined = fates is None or fate & fates
             limit = min(deepest, up_to) if outlined else deepest
             if level > limit:
-                prefix = cut(prefix, limit)
+                prefix = prefix_at_depth(prefix, limit)
             sums = of_kind.setdefault(prefix, [0, 0, 0, 0, 0])
             # All that is below a prefix as deep as the walk goes is cut off there.
             below = f"{prefix}." if prefix and level >= limit == deepest else "\0"
@@ -145,7 +145,7 @@ def depth_within(names: Iterable[str], most: int) -> int | None:
     room = most * _USUAL
     modules: set[str] = set()
     for name in names:
-        module = cut(parent(name), MAX_DEPTH)
+        module = prefix_at_depth(parent(name), MAX_DEPTH)
         while module and module not in modules and room >= 0:
             modules.add(module)
             room -= max(len(module), _USUAL)
@@ -172,7 +172,7 @@ def _fits(names: Iterable[str], depth: int, room: int) -> bool:
     """
     cuts: set[str] = set()
     for name in names:
-        module = cut(parent(name), depth)
+        module = prefix_at_depth(parent(name), depth)
         if module not in cuts:
             cuts.add(module)
             room -= max(len(module), _USUAL) * depth
@@ -186,7 +186,7 @@ def parent(prefix: str) -> str:
     return prefix.rpartition(".")[0]
 
 
-def cut(prefix: str, depth: int) -> str:
+def prefix_at_depth(prefix: str, depth: int) -> str:
     """The first `depth` parts of a prefix."""
     return ".".join(prefix.split(".", depth)[:depth]) if prefix.count(".") >= depth else prefix
 

@@ -201,7 +201,7 @@ def test_of_a_pipeline_with_a_finding_it_is_the_crash_that_ends_it(tmp_path):
 
 def test_a_worker_of_a_sweep_says_the_same(at_hub: Hub, monkeypatch):
     commit = at_hub.add("o/a", healthy(1))
-    monkeypatch.setattr(hub, "listed", fail)
+    monkeypatch.setattr(hub, "fetch_listing", fail)
     worker = Auditor(Policy(processes=1, at_once=1), None, Budget(CONTEXT, None))
     done = worker.audit(Waiting("o/a", commit, snapshot=None, listing=None))
     assert done.recorded.summary.reason == "crashed"

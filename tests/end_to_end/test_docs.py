@@ -53,7 +53,7 @@ def test_every_key_of_a_sweep_toml_is_documented_and_read(tmp_path):
     (text,) = (block["text"] for block in BLOCK.finditer(SWEEPS) if block["language"] == "toml")
     (tmp_path / "sweep.toml").write_text(text)
     (tmp_path / "ids.txt").write_text("acme/a\n")
-    read = settings.read(tmp_path / "sweep.toml")
+    read = settings.read_sweep_settings(tmp_path / "sweep.toml")
     assert len(read.selections) == 2
     policy = {one.name for one in fields(Policy)}
     output = {one.name for one in fields(settings.Output)}

@@ -246,7 +246,7 @@ class _Helpless(_Dissenter):
 
 def test_where_they_differ_it_is_a_finding_and_the_closed_form_stands(monkeypatch) -> None:
     alone = auditor.audit("bert-base-chinese", source="bundled")
-    monkeypatch.setattr(client, "available", _Dissenter)
+    monkeypatch.setattr(client, "available_oracle", _Dissenter)
     report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
     assert isinstance(report, auditor.Report)
     assert (report.verdict, report.residual, report.expected) == ("findings", 0, alone.expected)
@@ -256,7 +256,7 @@ def test_where_they_differ_it_is_a_finding_and_the_closed_form_stands(monkeypatc
 
 
 def test_a_second_opinion_that_is_not_to_be_had_is_said(monkeypatch) -> None:
-    monkeypatch.setattr(client, "available", _Helpless)
+    monkeypatch.setattr(client, "available_oracle", _Helpless)
     report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
     assert (report.verdict, report.unchecked[-1]) == (
         "clean",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.checkpoints import Spoilt, expect, siblings, spoilt, stored_by
 
 from auditor.analytic import Expectation, Role
-from auditor.reconciler.module_rows import compared
+from auditor.reconciler.module_rows import compared_rows
 from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile
 from auditor.walker import walk
 
@@ -26,7 +26,7 @@ def _reconciled(case: Spoilt, tensors=None) -> Reconciled:
 
 def _rows(result: Reconciled, expectation: Expectation, depth: int | None):
     walked = walk(result.counted, depth=depth)
-    return compared(result, expectation, walked, depth=depth, shapes=True)
+    return compared_rows(result, expectation, walked, depth=depth, shapes=True)
 
 
 @given(spoilt())

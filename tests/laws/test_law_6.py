@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.builders import framed, safetensors_bytes
 
-from auditor.downloader.headers import FIRST_READ, Received, read_head
+from auditor.downloader.headers import FIRST_READ, Received, read_safetensors_header
 from auditor.tensors import Span
 
 LEAST = len(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')
@@ -52,7 +52,7 @@ def test_a_header_of_any_length_survives(length, data, kind):
     length = max(length, LEAST + len(str(data)) - 1)
     content = file_with_header(length, data)
     source = kind(content)
-    head = read_head("model.safetensors", len(content), source.read)
+    head = read_safetensors_header("model.safetensors", len(content), source.read)
     assert head.head == content[: 8 + length]
     assert head.size == len(content)
     assert len(source.asked) <= 2
@@ -62,7 +62,7 @@ def test_a_header_of_any_length_survives(length, data, kind):
 def test_spans_neither_overlap_nor_leave_a_gap(length):
     content = file_with_header(length, 9 * FIRST_READ)
     source = Ranges(content)
-    read_head("model.safetensors", len(content), source.read)
+    read_safetensors_header("model.safetensors", len(content), source.read)
     assert [span.start for span in source.asked] == [0, FIRST_READ][: len(source.asked)]
     assert source.asked[-1].stop == max(FIRST_READ, 8 + length)
 
@@ -70,19 +70,19 @@ def test_spans_neither_overlap_nor_leave_a_gap(length):
 @pytest.mark.parametrize("length", [LEAST, 24_012, 24_048, EDGES[2]])
 def test_a_header_that_fits_is_read_at_once(length):
     source = Ranges(file_with_header(length, 9 * FIRST_READ))
-    read_head("model.safetensors", len(source.content), source.read)
+    read_safetensors_header("model.safetensors", len(source.content), source.read)
     assert source.asked == [Span(0, FIRST_READ)]
 
 
 def test_a_file_of_unknown_size_is_read_too():
     source = Ranges(file_with_header(LEAST))
-    head = read_head("model.safetensors", None, source.read)
+    head = read_safetensors_header("model.safetensors", None, source.read)
     assert (head.head, head.size) == (source.content, len(source.content))
 
 
 def test_an_empty_file_is_not_read():
     source = Ranges(b"")
-    assert read_head("model.safetensors", 0, source.read).head == b""
+    assert read_safetensors_header("model.safetensors", 0, source.read).head == b""
     assert source.asked == []
 
 
@@ -100,6 +100,6 @@ def test_an_empty_file_is_not_read():
 )
 def test_of_a_length_that_cannot_be_only_what_shows_it_is_read(content):
     source = Ranges(content)
-    head = read_head("model.safetensors", len(content), source.read)
+    head = read_safetensors_header("model.safetensors", len(content), source.read)
     assert source.asked == [Span(0, min(FIRST_READ, len(content)))]
     assert head.head == content[:FIRST_READ]

@@ -11,7 +11,7 @@ from support.bert_configs import config_of
 from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.adapters import expect, forms, read_settings
+from auditor.analytic.adapters import base_model_forms, expect_adapter, read_settings
 from auditor.errors import CheckpointError, SourceError
 
 pytest.importorskip("peft", reason="the reference for adapters")
@@ -31,12 +31,12 @@ def expectations(base: str, config: bytes) -> list[Expectation]:
     """What is expected, under each of the names that the base's modules may have."""
     target = BASES[base][0]
     values = config_of(**base_config(base))
-    found = forms(catalogue.expect(values, target), catalogue.tree(values, target))
+    found = base_model_forms(catalogue.expect(values, target), catalogue.block_tree(values, target))
     answers: list[Expectation] = []
     faults = []
     for form in found:
         try:
-            answers.append(expect(read_settings(config), form))
+            answers.append(expect_adapter(read_settings(config), form))
         except (CheckpointError, SourceError) as error:
             faults.append(error)
     if not answers:

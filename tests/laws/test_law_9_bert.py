@@ -31,7 +31,7 @@ def of_role(expectation: Expectation, *roles: Role) -> list[ExpectedTensor]:
 
 def assert_closed_form_equals_oracle(values, target):
     expected = catalogue.expect(config_of(**values), target)
-    observed = build.inventory(values, target)
+    observed = build.build_expectation(values, target)
     assert of_role(expected, Role.PARAMETER) == of_role(observed, Role.PARAMETER)
     assert of_role(expected, Role.TIED) == of_role(observed, Role.TIED)
     assert of_role(observed, Role.BUFFER) == []  # transformers 5 stores none; ours is of old files
@@ -63,7 +63,7 @@ def test_the_closed_form_refuses_what_transformers_cannot_build(width, heads, de
     values = {"hidden_size": width, "num_attention_heads": heads, "num_hidden_layers": 1}
     values |= {"is_decoder": decoder, "add_cross_attention": cross}
     try:
-        build.inventory(values, "BertModel")
+        build.build_expectation(values, "BertModel")
     except CheckpointError:
         assert re.match(r"hidden_size|add_cross_attention", refusal("BertModel", **values))
     else:

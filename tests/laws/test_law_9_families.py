@@ -20,7 +20,7 @@ from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.families import FILES
-from auditor.analytic.in_memory import memory as memory_of
+from auditor.analytic.in_memory import class_memory as memory_of
 from auditor.oracle import build
 
 pytestmark = pytest.mark.oracle
@@ -46,7 +46,7 @@ def tensors(expectation: Expectation, *, optional: bool = False):
 
 
 def assert_closed_form_equals_oracle(model_type, target, values):
-    observed = build.inventory(values, target)
+    observed = build.build_expectation(values, target)
     expected = catalogue.expect(config_of(**values, model_type=model_type), target)
     assert not expected.faults
     assert tensors(expected) == tensors(observed)

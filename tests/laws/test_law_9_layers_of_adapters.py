@@ -7,7 +7,7 @@ import pytest
 from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
-from auditor.analytic.adapters import AdaptedModel, forms
+from auditor.analytic.adapters import AdaptedModel, base_model_forms
 from auditor.analytic.blocks import Layer
 from auditor.analytic.families import FILES
 from auditor.oracle import build
@@ -27,7 +27,9 @@ def built(model_type: str):
     target, config = catalogue.base_class(model_type), config_of(**values)
     library = build._library()  # noqa: SLF001 - the way in which the oracle builds
     model = build._build(build._model_class(library, target), values)  # noqa: SLF001 - likewise
-    return model, forms(catalogue.expect(config, target), catalogue.tree(config, target))
+    return model, base_model_forms(
+        catalogue.expect(config, target), catalogue.block_tree(config, target)
+    )
 
 
 def of_library(model) -> dict[str, tuple[str, int, int]]:

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from auditor.containers.gguf import GgufHeader, parse
-from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, joined
+from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, merged_parts
 from auditor.tensors import Span
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
@@ -113,4 +113,4 @@ def read_by_ranges(content: bytes, file: str = "m.gguf") -> Reading:
         except NeedsBytes as needs:
             spans.append(needs.span)
             part = FilePart(needs.span.start, content[needs.span.start : needs.span.stop])
-            parts = joined((*parts, part))
+            parts = merged_parts((*parts, part))

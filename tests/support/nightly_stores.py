@@ -8,9 +8,9 @@ from typing import Any
 
 from auditor.formats import as_json
 from auditor.report import Report, Unaudited
-from auditor.sweep.reporting.night import Wanted, write
+from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
-from auditor.sweep.store.packing import Kept, pack
+from auditor.sweep.store.packing import Kept, compress_text
 from auditor.sweep.store.reading import Planned, Recorded, StoredNight, Versions
 from auditor.sweep.store.schema import SUMMARY
 
@@ -110,7 +110,7 @@ def recorded(outcome: Outcome) -> Recorded:
         "residual": outcome["residual"],
         "expected": expected.get("parameters"),
     }
-    return Recorded(StoredNight(**known), Kept(pack(json.dumps(outcome).encode())))
+    return Recorded(StoredNight(**known), Kept(compress_text(json.dumps(outcome).encode())))
 
 
 # --- their reports ----------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def written(tmp_path, nights, *, night=None, **wanted):
     if not store.exists():
         store_of(store, nights)
     folder = tmp_path / "out"
-    return write(store, night=night, wanted=Wanted(folder=folder, **wanted)), folder
+    return write_night(store, night=night, wanted=Wanted(folder=folder, **wanted)), folder
 
 
 def table(path):

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from auditor.sweep.store.packing import merged
+from auditor.sweep.store.packing import merged_object
 
 TABLES = ("nights", "planned", "listings", "snapshots", "outcomes", "failures", "contents")
 
@@ -28,5 +28,5 @@ def contents(store: Path) -> dict[str, list[dict[str, Any]]]:
                 row.pop(time, None)
             if "verdict" in row:
                 rest = shared[row["shared"]] if row["shared"] else None
-                row["content"] = {**merged(row["content"], rest), "fetched": None}
+                row["content"] = {**merged_object(row["content"], rest), "fetched": None}
     return {name: sorted(rows, key=repr) for name, rows in tables.items()}

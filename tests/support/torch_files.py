@@ -13,7 +13,7 @@ from auditor.containers.partial_file import FilePart, PartialFile
 from auditor.containers.torch_file import parse
 from auditor.containers.torch_legacy import MAGIC
 from auditor.containers.weight_formats import Table
-from auditor.downloader.headers import Received, read_parts
+from auditor.downloader.headers import Received, read_parsed_header
 from auditor.tensors import Span
 
 STORAGES = {
@@ -160,4 +160,4 @@ def read(content: bytes, file: str = "pytorch_model.bin") -> tuple[WeightHeader,
         asked.append(span)
         return Received(content[span.start : span.stop], len(content))
 
-    return read_parts(file, len(content), receive, parse), asked
+    return read_parsed_header(file, len(content), receive, parse), asked

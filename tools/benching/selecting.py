@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from auditor.sweep.outcome_digest import versions
+from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.store.ledger import StoreWriter
@@ -16,7 +16,7 @@ def main() -> None:
         StoreWriter.open(Path(sys.argv[1]), create=True) as ledger,
         Selector(Policy(), None, Budget(CONTEXT)) as selector,
     ):
-        night = ledger.begin("n1", "[]", versions())
+        night = ledger.begin("n1", "[]", current_versions())
         plan = ledger.new_plan(night.night)
         for page in selector.pages(ModelSelection(author="bench")):
             ledger.add(night, plan, page.found)

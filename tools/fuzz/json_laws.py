@@ -99,12 +99,12 @@ def _not_a_line(text: str) -> str | None:
 @contextmanager
 def _without_oracle() -> Iterator[None]:
     """It takes seconds for a config, and has tests of its own."""
-    known = client.available
-    client.available = lambda: None  # type: ignore[assignment]
+    known = client.available_oracle
+    client.available_oracle = lambda: None  # type: ignore[assignment]
     try:
         yield
     finally:
-        client.available = known
+        client.available_oracle = known
 
 
 @cache

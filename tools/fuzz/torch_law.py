@@ -5,7 +5,7 @@ from random import Random
 
 from auditor.containers.partial_file import FilePart, PartialFile
 from auditor.containers.pickle_imports import KNOWN
-from auditor.containers.pickle_interpreter import follow
+from auditor.containers.pickle_interpreter import follow_pickle
 from auditor.containers.pickle_values import Global, Ran
 from auditor.containers.torch_file import parse
 from auditor.containers.weight_formats import Table
@@ -33,7 +33,7 @@ def pickle_case(random: Random) -> bytes:
 
 def judge_pickle(data: bytes) -> Verdict:
     """Following a pickle against CPython's unpickler, over both kinds of stream."""
-    ran = follow(data)
+    ran = follow_pickle(data)
     kind = REFUSED if ran.fault else UNSAFE if set(ran.globals) - KNOWN else READ
     faults = (_differs(ran, judged) for judged in of_pickle(data))
     return Verdict(kind, next((fault for fault in faults if fault), None))

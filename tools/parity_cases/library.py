@@ -46,9 +46,9 @@ def theirs(folder: Path, target: str, stored: Stored, elements: int) -> Word | R
 
 def config_from(model_class: Any, values: dict[str, Any]) -> Any:
     """The class's own part of a config, as loading takes it."""
-    from auditor.oracle.build import part  # noqa: PLC0415 - as the oracle does
+    from auditor.oracle.build import own_config  # noqa: PLC0415 - as the oracle does
 
-    return model_class.config_class.from_dict(part(model_class.config_class, dict(values)))
+    return model_class.config_class.from_dict(own_config(model_class.config_class, dict(values)))
 
 
 @contextmanager

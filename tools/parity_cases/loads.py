@@ -132,9 +132,9 @@ def of_large(model_type: str) -> Iterator[Load]:
     if catalogue.siblings(model_type):
         source, expected = "closed form", catalogue.expect(config_of(**config), name)
     else:
-        from auditor.oracle.build import inventory  # noqa: PLC0415 - imports torch
+        from auditor.oracle.build import build_expectation  # noqa: PLC0415 - imports torch
 
-        source, expected = "oracle", inventory(config, name)
+        source, expected = "oracle", build_expectation(config, name)
     whole = written(expected)
     ways = {way: after for way, after in spoilt(whole, expected) if way in large.WAYS}
     for case, stored in {"self": whole, **ways}.items():

@@ -14,8 +14,8 @@ from transformers import CONFIG_MAPPING
 
 from auditor.analytic import Expectation, catalogue
 from auditor.errors import AuditError
-from auditor.oracle.build import inventory
-from auditor.oracle.transformers_classes import installed
+from auditor.oracle.build import build_expectation
+from auditor.oracle.transformers_classes import installed_library
 from parity_cases.library import quiet
 
 MOST_TENSORS = 2500  # of a class: more would show nothing new
@@ -43,13 +43,13 @@ _LEVELS = (
 def model_types() -> tuple[str, ...]:
     """Those of the auto mappings that have no closed form."""
     known = set(catalogue.model_types())
-    return tuple(sorted(each for each in installed().listed if each not in known))
+    return tuple(sorted(each for each in installed_library().listed if each not in known))
 
 
 def classes_of(model_type: str) -> tuple[str, ...]:
     """The classes that are listed for a type and are built from its own config class."""
     own = CONFIG_MAPPING[model_type]
-    names = installed().listed[model_type]
+    names = installed_library().listed[model_type]
     found = ((name, getattr(transformers, name, None)) for name in names)
     models = ((name, one) for name, one in found if isinstance(one, type))
     return tuple(
@@ -77,7 +77,7 @@ def reduced(model_type: str, rng: Random) -> tuple[dict[str, Any], dict[str, Exp
         built: dict[str, Expectation] = {}
         for name in classes:
             try:
-                found = inventory(config_of(**values).values, name)
+                found = build_expectation(config_of(**values).values, name)
             except (AuditError, MemoryError) as error:
                 reason = str(error)[:160]
                 continue

@@ -9,19 +9,24 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic.adapters import other_methods, prompts
-from auditor.analytic.adapters.base import AdaptedModel, forms
+from auditor.analytic.adapters.base import AdaptedModel, base_model_forms
 from auditor.analytic.adapters.ia3 import ia3
-from auditor.analytic.adapters.lora import Low, adalora, formula, lora
+from auditor.analytic.adapters.lora import LowRankPair, adalora, lora, lora_formula
 from auditor.analytic.adapters.saved_modules import (
     BELOW,
     BESIDE,
     biases,
-    saved,
+    saved_embeddings,
     saved_paths,
+    tensors_of_saved_modules,
     token_rows,
-    words,
 )
-from auditor.analytic.adapters.settings import FILE, AdapterSettings, read_settings, unchecked
+from auditor.analytic.adapters.settings import (
+    FILE,
+    AdapterSettings,
+    read_settings,
+    unchecked_adapter,
+)
 from auditor.analytic.adapters.targets import Targets
 from auditor.analytic.blocks import MAX_TENSORS
 from auditor.analytic.expectation import (
@@ -38,20 +43,20 @@ __all__ = [
     "FILE",
     "AdaptedModel",
     "AdapterSettings",
-    "expect",
-    "forms",
+    "base_model_forms",
+    "expect_adapter",
     "is_prompt",
     "read_settings",
     "require_known",
-    "saved_shapes",
+    "shapes_of_saved_modules",
 ]
 
 _PROMPTS = MappingProxyType(
     {
-        "PROMPT_TUNING": prompts.prompt,
-        "P_TUNING": prompts.prompt,
-        "PREFIX_TUNING": prompts.prefix,
-        "MULTITASK_PROMPT_TUNING": prompts.multitask,
+        "PROMPT_TUNING": prompts.prompt_tuning,
+        "P_TUNING": prompts.prompt_tuning,
+        "PREFIX_TUNING": prompts.prefix_tuning,
+        "MULTITASK_PROMPT_TUNING": prompts.multitask_prompt_tuning,
     }
 )
 _LORAS = MappingProxyType({"LORA": lora, "ADALORA": adalora})
@@ -60,9 +65,9 @@ _LAYERS = MappingProxyType(
         "IA3": ia3,
         "LOHA": other_methods.loha,
         "VERA": other_methods.vera,
-        "FOURIERFT": other_methods.fourier,
-        "LN_TUNING": other_methods.norms,
-        "TRAINABLE_TOKENS": other_methods.rows,
+        "FOURIERFT": other_methods.fourier_ft,
+        "LN_TUNING": other_methods.ln_tuning,
+        "TRAINABLE_TOKENS": other_methods.trainable_tokens,
     }
 )
 # The class of peft that puts it into the base, or beside it.
@@ -89,7 +94,7 @@ class _Parts(NamedTuple):
 
     own: tuple[ExpectedTensor, ...]
     of_base: tuple[ExpectedTensor, ...]
-    pairs: tuple[Low, ...] = ()
+    pairs: tuple[LowRankPair, ...] = ()
     rank: int = 0
 
 
@@ -97,7 +102,7 @@ def require_known(settings: AdapterSettings) -> None:
     """Raise SourceError where the method's tensors are not known here."""
     if settings.method not in _CLASSES:
         known = ", ".join(sorted(_CLASSES))
-        raise unchecked(f"peft_type is {quoted(settings.method)}; known are {known}")
+        raise unchecked_adapter(f"peft_type is {quoted(settings.method)}; known are {known}")
 
 
 def is_prompt(settings: AdapterSettings) -> bool:
@@ -105,7 +110,7 @@ def is_prompt(settings: AdapterSettings) -> bool:
     return settings.method in _PROMPTS
 
 
-def expect(settings: AdapterSettings, base: AdaptedModel) -> Expectation:
+def expect_adapter(settings: AdapterSettings, base: AdaptedModel) -> Expectation:
     """Every tensor that the adapter's file has, and may have, on this base.
 
     Raises CheckpointError where the settings fit no module of the base, SourceError where they say
@@ -134,25 +139,30 @@ def expect(settings: AdapterSettings, base: AdaptedModel) -> Expectation:
     )
 
 
-def saved_shapes(settings: AdapterSettings, base: AdaptedModel) -> Mapping[str, tuple[int, ...]]:
+def shapes_of_saved_modules(
+    settings: AdapterSettings, base: AdaptedModel
+) -> Mapping[str, tuple[int, ...]]:
     """The tensors of the modules that are stored whole, by name: where a head may be."""
     head = BESIDE if is_prompt(settings) else BELOW
-    return {each.name: each.shape for each in saved(base, saved_paths(settings, base), head)}
+    return {
+        each.name: each.shape
+        for each in tensors_of_saved_modules(base, saved_paths(settings, base), head)
+    }
 
 
 def _parts(settings: AdapterSettings, base: AdaptedModel) -> _Parts:
     whole = saved_paths(settings, base)
     if is_prompt(settings):
         own = tuple(_PROMPTS[settings.method](settings))
-        return _Parts(own, tuple(saved(base, whole, BESIDE)))
-    kept = tuple(saved(base, whole, BELOW))
+        return _Parts(own, tuple(tensors_of_saved_modules(base, whole, BESIDE)))
+    kept = tuple(tensors_of_saved_modules(base, whole, BELOW))
     if settings.method not in _LORAS:
         own = tuple(_LAYERS[settings.method](settings, base))
         targeted = Targets(settings, base).chosen
-        return _Parts(own, (*words(base, targeted, whole), *kept))
+        return _Parts(own, (*saved_embeddings(base, targeted, whole), *kept))
     found = _LORAS[settings.method](settings, base)
     of_base = (
-        *words(base, found.targeted, whole),
+        *saved_embeddings(base, found.targeted, whole),
         *biases(settings, base, found.targeted, whole),
         *kept,
         *token_rows(settings, base),
@@ -163,7 +173,7 @@ def _parts(settings: AdapterSettings, base: AdaptedModel) -> _Parts:
 
 def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
     """The thin pairs by their rank, and all the rest as a number."""
-    text = formula(parts.pairs, parts.rank)
+    text = lora_formula(parts.pairs, parts.rank)
     if text is None:
         return str(total), ()
     rest = total - sum(pair.rank * (pair.inputs + pair.outputs) for pair in parts.pairs)

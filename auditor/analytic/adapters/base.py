@@ -115,7 +115,7 @@ class AdaptedModel:
         )
 
 
-def forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
+def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
     """The base under the names on disk, and under those in memory, with its experts fused or not.
 
     `tree` is the closed form; without one what a layer is is told by its name.
@@ -124,7 +124,7 @@ def forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, 
     found: dict[tuple[str, ...], AdaptedModel] = {}
     for renamed in (False, True):
         parts = _parts(expectation, layers, renamed=renamed)
-        for form in (parts, fused(parts)):
+        for form in (parts, with_fused_experts(parts)):
             base = AdaptedModel(expectation, {part.path: part for part in form}, tree is not None)
             found.setdefault(tuple(base.parts), base)
     return tuple(found.values())
@@ -181,7 +181,7 @@ def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
             return
 
 
-def fused(parts: tuple[AdaptedModule, ...]) -> tuple[AdaptedModule, ...]:
+def with_fused_experts(parts: tuple[AdaptedModule, ...]) -> tuple[AdaptedModule, ...]:
     """The same with the experts of a layer as one module of two tensors, (E, out, in) each."""
     found: list[AdaptedModule] = []
     for path, group in groupby(parts, lambda part: part.path.partition(".experts.")[0]):
@@ -211,6 +211,6 @@ def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, 
                 yield name, ExpectedTensor(f"{path}.experts.{name}", shape, elements)
 
 
-def ends_in(path: str, ends: frozenset[str]) -> bool:
+def name_ends_in(path: str, ends: frozenset[str]) -> bool:
     """Whether a list chooses the module: its whole name stands there, or the end of it."""
     return not ends.isdisjoint(suffixes(path))

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, ends_in
-from auditor.analytic.adapters.saved_modules import BELOW, tensor
-from auditor.analytic.adapters.settings import AdapterSettings, unchecked
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, name_ends_in
+from auditor.analytic.adapters.saved_modules import BELOW, expected_tensor
+from auditor.analytic.adapters.settings import AdapterSettings, unchecked_adapter
 from auditor.analytic.adapters.targets import Ranks, Targets
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
@@ -34,7 +34,7 @@ _TRANSPOSED = frozenset({"aria_text", "gpt_oss", "llama4", "llama4_text"})
 _MOST_TERMS = 8  # of a formula: models have a few kinds of layers
 
 
-class Low(NamedTuple):
+class LowRankPair(NamedTuple):
     """A pair of thin matrices, for the formula: `r*(in + out)`."""
 
     rank: int
@@ -46,7 +46,7 @@ class Lora(NamedTuple):
     """What LoRA puts into a base, and where."""
 
     tensors: tuple[ExpectedTensor, ...]
-    pairs: tuple[Low, ...]
+    pairs: tuple[LowRankPair, ...]
     targeted: frozenset[str]
 
 
@@ -54,13 +54,15 @@ def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     """The tensors of LoRA's own; CheckpointError where the settings fit no module of the base."""
     for key in _OTHER_TENSORS:
         if settings.states(key):
-            raise unchecked(f"{key} changes the tensors of an adapter in a way not known here")
+            raise unchecked_adapter(
+                f"{key} changes the tensors of an adapter in a way not known here"
+            )
     targets = Targets(settings, base)
     parameters = tuple(_parameters(settings, base))
     ranks = Ranks(settings, (*base.paths, *(each.name for each in parameters)), settings.rank())
     dora, bias = settings.config.flag("use_dora"), settings.config.flag("lora_bias")
     tensors: list[ExpectedTensor] = []
-    pairs: list[Low] = []
+    pairs: list[LowRankPair] = []
     for part in targets.parts:
         rank = ranks.of(part.path)
         tensors.extend(_of_part(part, rank, dora=dora, bias=bias))
@@ -74,7 +76,7 @@ def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     return Lora(tuple(tensors), tuple(pairs), frozenset(targets.chosen))
 
 
-def formula(pairs: Iterable[Low], rank: int) -> str | None:
+def lora_formula(pairs: Iterable[LowRankPair], rank: int) -> str | None:
     """`12*r*(768 + 2304) + 12*r*(3072 + 768)`; None where that would be no help."""
     kinds = Counter(pairs)
     if not 0 < len(kinds) <= _MOST_TERMS:
@@ -86,38 +88,42 @@ def formula(pairs: Iterable[Low], rank: int) -> str | None:
     )
 
 
-def _pair(part: AdaptedModule, rank: int) -> Low:
+def _pair(part: AdaptedModule, rank: int) -> LowRankPair:
     size = part.size()
     if size is None:
-        raise unchecked(f"target_modules chooses {quoted(part.path)}, of a kind that is not known")
+        raise unchecked_adapter(
+            f"target_modules chooses {quoted(part.path)}, of a kind that is not known"
+        )
     area = 1
     for length in size.kernel:
         area *= length
-    return Low(rank, size.inputs * area, size.outputs)
+    return LowRankPair(rank, size.inputs * area, size.outputs)
 
 
 def _of_part(part: AdaptedModule, rank: int, *, dora: bool, bias: bool) -> Iterator[ExpectedTensor]:
     size = part.size()
     if size is None:
-        raise unchecked(f"target_modules chooses {quoted(part.path)}, of a kind that is not known")
+        raise unchecked_adapter(
+            f"target_modules chooses {quoted(part.path)}, of a kind that is not known"
+        )
     name = f"{BELOW}{part.path}"
     ones = (1,) * len(size.kernel)
     if part.layer is Layer.EMBEDDING:
-        yield tensor(f"{name}.lora_embedding_A", rank, size.inputs)
-        yield tensor(f"{name}.lora_embedding_B", size.outputs, rank)
+        yield expected_tensor(f"{name}.lora_embedding_A", rank, size.inputs)
+        yield expected_tensor(f"{name}.lora_embedding_B", size.outputs, rank)
     else:
-        yield tensor(f"{name}.lora_A.weight", rank, size.inputs, *size.kernel)
-        yield tensor(f"{name}.lora_B.weight", size.outputs, rank, *ones)
+        yield expected_tensor(f"{name}.lora_A.weight", rank, size.inputs, *size.kernel)
+        yield expected_tensor(f"{name}.lora_B.weight", size.outputs, rank, *ones)
         if bias:
-            yield tensor(f"{name}.lora_B.bias", size.outputs)
+            yield expected_tensor(f"{name}.lora_B.bias", size.outputs)
     if dora:
         shape = (1, size.outputs, *ones) if ones else (size.outputs,)
-        yield tensor(f"{name}.lora_magnitude_vector", *shape)
+        yield expected_tensor(f"{name}.lora_magnitude_vector", *shape)
 
 
-def _thin(name: str, pair: Low) -> Iterator[ExpectedTensor]:
-    yield tensor(f"{name}.lora_A.weight", pair.rank, pair.inputs)
-    yield tensor(f"{name}.lora_B.weight", pair.outputs, pair.rank)
+def _thin(name: str, pair: LowRankPair) -> Iterator[ExpectedTensor]:
+    yield expected_tensor(f"{name}.lora_A.weight", pair.rank, pair.inputs)
+    yield expected_tensor(f"{name}.lora_B.weight", pair.outputs, pair.rank)
 
 
 class _Parameter(NamedTuple):
@@ -136,7 +142,7 @@ def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Para
     ends = frozenset(settings.config.texts("target_parameters"))
     found = False
     for path, part in base.parts.items():
-        chosen = [last for last in part.tensors if ends_in(f"{path}.{last}", ends)]
+        chosen = [last for last in part.tensors if name_ends_in(f"{path}.{last}", ends)]
         for depth, last in enumerate(reversed(chosen)):
             found = True
             stored = f"{BELOW}{path}{'.base_layer' * depth}"
@@ -147,15 +153,15 @@ def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Para
         raise CheckpointError(f"target_parameters, {shown}, chooses nothing of {target}")
 
 
-def _low(base: AdaptedModel, parameter: _Parameter, rank: int) -> Low:
+def _low(base: AdaptedModel, parameter: _Parameter, rank: int) -> LowRankPair:
     match parameter.shape:
         case (outputs, inputs):
-            return Low(rank, inputs, outputs)
+            return LowRankPair(rank, inputs, outputs)
         case (count, first, second):
             transposed = base.expectation.model_type in _TRANSPOSED
             inputs, outputs = (first, second) if transposed else (second, first)
-            return Low(rank * count, inputs, outputs)
-    raise unchecked(f"target_parameters chooses {quoted(parameter.name)}: it is no matrix")
+            return LowRankPair(rank * count, inputs, outputs)
+    raise unchecked_adapter(f"target_parameters chooses {quoted(parameter.name)}: it is no matrix")
 
 
 # --- AdaLoRA ----------------------------------------------------------------------------------
@@ -169,16 +175,18 @@ def adalora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     targets = Targets(settings, base)
     first, kept = settings.rank("init_r"), dict(_kept(settings.table("rank_pattern")))
     tensors: list[ExpectedTensor] = []
-    pairs: list[Low] = []
+    pairs: list[LowRankPair] = []
     for part in targets.parts:
         rank = kept.get(part.path, first)
         pair, name = _pair(part, rank), f"{BELOW}{part.path}"
         if not part.is_linear:
-            raise unchecked(f"target_modules chooses {quoted(part.path)}, which is not linear")
-        tensors.append(tensor(f"{name}.lora_A", rank, pair.inputs))
-        tensors.append(tensor(f"{name}.lora_B", pair.outputs, rank))
-        tensors.append(tensor(f"{name}.lora_E", rank, 1))
-        tensors.append(tensor(f"{name}.ranknum", role=Role.LEGACY))
+            raise unchecked_adapter(
+                f"target_modules chooses {quoted(part.path)}, which is not linear"
+            )
+        tensors.append(expected_tensor(f"{name}.lora_A", rank, pair.inputs))
+        tensors.append(expected_tensor(f"{name}.lora_B", pair.outputs, rank))
+        tensors.append(expected_tensor(f"{name}.lora_E", rank, 1))
+        tensors.append(expected_tensor(f"{name}.ranknum", role=Role.LEGACY))
         pairs.append(pair)
     return Lora(tuple(tensors), tuple(pairs), frozenset(targets.chosen))
 

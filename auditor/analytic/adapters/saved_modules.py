@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule
-from auditor.analytic.adapters.settings import AdapterSettings, unchecked
+from auditor.analytic.adapters.settings import AdapterSettings, unchecked_adapter
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.errors import CheckpointError
@@ -16,7 +16,7 @@ BESIDE = "base_model."  # how they begin where it has not: prompts stand beside 
 _COPIES = ("modules_to_save", "modules_to_save.default", "original_module")
 
 
-def tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> ExpectedTensor:
+def expected_tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> ExpectedTensor:
     elements = 1
     for size in shape:
         elements *= size
@@ -40,7 +40,9 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def saved(base: AdaptedModel, paths: Iterable[str], head: str) -> Iterator[ExpectedTensor]:
+def tensors_of_saved_modules(
+    base: AdaptedModel, paths: Iterable[str], head: str
+) -> Iterator[ExpectedTensor]:
     """All tensors of those modules, each once: a tied one has values of its own here."""
     for path in paths:
         for part in base.under(path):
@@ -64,18 +66,20 @@ def biases(
             continue
         shape = part.bias.shape
         if not part.bias.role.learned:  # GPT-2's mask has that name, and older versions stored it
-            yield tensor(f"{BELOW}{path}.bias", *shape, role=Role.LEGACY)
+            yield expected_tensor(f"{BELOW}{path}.bias", *shape, role=Role.LEGACY)
         elif path in inside:  # peft takes up both copies of it beside the one that counts
             rest = f"{path.removeprefix(inside[path])}.bias"
             for copy in _COPIES:
-                yield tensor(f"{BELOW}{inside[path]}.{copy}{rest}", *shape, role=Role.EXTRA)
+                yield expected_tensor(
+                    f"{BELOW}{inside[path]}.{copy}{rest}", *shape, role=Role.EXTRA
+                )
         elif path in targeted:
-            yield tensor(f"{BELOW}{path}.base_layer.bias", *shape)
+            yield expected_tensor(f"{BELOW}{path}.base_layer.bias", *shape)
         else:
-            yield tensor(f"{BELOW}{path}.bias", *shape)
+            yield expected_tensor(f"{BELOW}{path}.bias", *shape)
 
 
-def words(
+def saved_embeddings(
     base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
 ) -> Iterator[ExpectedTensor]:
     """The table of words and the layer that chooses among them, which peft stores as it sees fit.
@@ -89,7 +93,7 @@ def words(
             for last, found in part.tensors.items():
                 if found.role.learned:
                     name = f"{BELOW}{part.path}{within}.{last}"
-                    yield tensor(name, *found.shape, role=Role.EXTRA)
+                    yield expected_tensor(name, *found.shape, role=Role.EXTRA)
 
 
 def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
@@ -99,9 +103,11 @@ def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expect
     for path, part, count in _chosen_words(settings, base):
         size = part.size()
         if size is None:
-            raise unchecked(f"trainable_token_indices chooses {quoted(path)}, which has no words")
+            raise unchecked_adapter(
+                f"trainable_token_indices chooses {quoted(path)}, which has no words"
+            )
         width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
-        yield tensor(f"{BELOW}{path}.token_adapter.trainable_tokens_delta", count, width)
+        yield expected_tensor(f"{BELOW}{path}.token_adapter.trainable_tokens_delta", count, width)
 
 
 def _chosen_words(
@@ -116,7 +122,9 @@ def _chosen_words(
         tables = (part for part in base.embeddings if part.layer is Layer.EMBEDDING)
         first = next(tables, None)
         if first is None:
-            raise unchecked("trainable_token_indices: the base's table of words is not known")
+            raise unchecked_adapter(
+                "trainable_token_indices: the base's table of words is not known"
+            )
         counts = {first.last: len(config.integers("trainable_token_indices"))}
     for key, count in counts.items():
         found = [path for path in base.parts if path.endswith(key)]

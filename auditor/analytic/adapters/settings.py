@@ -112,7 +112,7 @@ class AdapterSettings:
         if isinstance(value, str):
             if value.lower() == ALL_LINEAR:
                 return ModuleNames()
-            return ModuleNames(expression=expression(key, value))
+            return ModuleNames(expression=safe_expression(key, value))
         ends = frozenset(self.config.texts(key))
         return ModuleNames(ends=ends) if ends else None
 
@@ -159,16 +159,16 @@ class AdapterSettings:
         return bool(self.config.values.get(key))
 
 
-def expression(key: str, source: str) -> Pattern:
+def safe_expression(key: str, source: str) -> Pattern:
     """The expression under a key; SourceError where it is not safe to run."""
     try:
         return pattern(source)
     except UnsafeError as error:
         what = f"{key} is the expression {quoted(source)}, which is not run: {error}"
-        raise unchecked(what) from None
+        raise unchecked_adapter(what) from None
 
 
-def unchecked(what: str) -> SourceError:
+def unchecked_adapter(what: str) -> SourceError:
     """The refusal of an adapter that may be right and is not understood here."""
     return SourceError(Reason.UNKNOWN_LAYOUT, f"not checked: {what}")
 

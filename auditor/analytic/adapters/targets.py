@@ -4,9 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, ends_in
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, name_ends_in
 from auditor.analytic.adapters.patterns import UnsafeError, suffixes
-from auditor.analytic.adapters.settings import AdapterSettings, ModuleNames, expression, unchecked
+from auditor.analytic.adapters.settings import (
+    AdapterSettings,
+    ModuleNames,
+    safe_expression,
+    unchecked_adapter,
+)
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 
@@ -33,7 +38,9 @@ class Targets:
         if names is None:
             if self._settings.config.present("target_parameters"):
                 return ()
-            raise unchecked("target_modules is null: the defaults of one version of peft count")
+            raise unchecked_adapter(
+                "target_modules is null: the defaults of one version of peft count"
+            )
         found = self._kept(self._matching("target_modules", names))
         if names.ends is not None:  # an expression says the layers itself
             found = tuple(self._in_layers(found, names.ends))
@@ -50,19 +57,19 @@ class Targets:
         found = [self._base.parts.get(path) for path in self.chosen]
         for path, part in zip(self.chosen, found, strict=True):
             if part is None or "weight" not in part.tensors:
-                raise unchecked(f"target_modules chooses {quoted(path)}, which is no layer")
+                raise unchecked_adapter(f"target_modules chooses {quoted(path)}, which is no layer")
         return tuple(part for part in found if part is not None)
 
     def _matching(self, key: str, names: ModuleNames) -> tuple[str, ...]:
         paths = self._base.paths
         if names.ends is not None:
-            return tuple(path for path in paths if ends_in(path, names.ends))
+            return tuple(path for path in paths if name_ends_in(path, names.ends))
         if names.expression is None:
             return tuple(self._all_linear())
         try:
             found = names.expression.matching(paths)
         except UnsafeError as error:
-            raise unchecked(f"{key} is an expression that is not run: {error}") from None
+            raise unchecked_adapter(f"{key} is an expression that is not run: {error}") from None
         return tuple(path for path in paths if path in found)
 
     def _kept(self, found: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,7 +78,9 @@ class Targets:
         left_out = frozenset(self._matching("exclude_modules", names) if names else ())
         saved = self._settings.saved()
         if strange := next((name for name in saved if not _PLAIN.fullmatch(name)), None):
-            raise unchecked(f"modules_to_save names {quoted(strange)}, which is an expression")
+            raise unchecked_adapter(
+                f"modules_to_save names {quoted(strange)}, which is an expression"
+            )
         whole = tuple(f".{name}." for name in saved)
         return tuple(
             path
@@ -101,7 +110,7 @@ class Targets:
         if not any(texts):
             return (_NUMBER,)
         if strange := next((text for text in texts if not _PLAIN.fullmatch(text)), None):
-            raise unchecked(f"layers_pattern is the expression {quoted(strange)}")
+            raise unchecked_adapter(f"layers_pattern is the expression {quoted(strange)}")
         return tuple(re.compile(rf"(?:^|.*?\.){text}\.(\d+)\.", re.ASCII) for text in texts)
 
     def _all_linear(self) -> Iterator[str]:
@@ -110,7 +119,9 @@ class Targets:
         peft writes down the modules that this comes to; only its user's own config says it so.
         """
         if any(".experts" in path for path in self._base.paths):
-            raise unchecked("target_modules is all-linear, and versions differ on what experts are")
+            raise unchecked_adapter(
+                "target_modules is all-linear, and versions differ on what experts are"
+            )
         linear = [part for part in self._base.parts.values() if part.is_linear]
         outputs = {part.path for part in linear if part.path in _OUTPUTS}
         if not outputs and self._settings.task == "SEQ_CLS":
@@ -141,6 +152,8 @@ class Ranks:
 def _matched(key: str, paths: Iterable[str]) -> frozenset[str]:
     """The modules whose names end in what the key matches, which begins at a dot."""
     try:
-        return expression("a key of rank_pattern", rf"(.*\.)?({key})").matching(paths)
+        return safe_expression("a key of rank_pattern", rf"(.*\.)?({key})").matching(paths)
     except UnsafeError as error:
-        raise unchecked(f"rank_pattern has {quoted(key)}, which is not run: {error}") from None
+        raise unchecked_adapter(
+            f"rank_pattern has {quoted(key)}, which is not run: {error}"
+        ) from None

@@ -2,7 +2,12 @@
 
 from auditor.analytic.config_classes.base import config_rules, settle
 from auditor.analytic.config_classes.completed import Settled
-from auditor.analytic.config_classes.declarations import ConfigClass, library, of_model_type, worded
+from auditor.analytic.config_classes.declarations import (
+    ConfigClass,
+    fault_sentence,
+    library,
+    of_model_type,
+)
 from auditor.analytic.config_classes.faults import Blame, ConfigFault, FaultyConfigError
 
 __all__ = [
@@ -12,8 +17,8 @@ __all__ = [
     "FaultyConfigError",
     "Settled",
     "config_rules",
+    "fault_sentence",
     "library",
     "of_model_type",
     "settle",
-    "worded",
 ]

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import layers, rope
-from auditor.analytic.config_classes.completed import WRONG, Hook, Settled, said
+from auditor.analytic.config_classes.completed import WRONG, Hook, Settled, error_text
 from auditor.analytic.config_classes.declarations import (
     ConfigClass,
     SubConfig,
@@ -17,7 +17,7 @@ from auditor.analytic.config_classes.declarations import (
     of_model_type,
     of_name,
 )
-from auditor.analytic.config_classes.field_types import fits
+from auditor.analytic.config_classes.field_types import is_of_kind
 from auditor.analytic.families import FILES
 from auditor.messages import described
 
@@ -87,7 +87,7 @@ def _settle(config: Settled, values: Mapping[str, Any]) -> Settled:
     _set_parts(config)
     others.pop("torch_dtype", None)
     _set_labels(config, others)
-    rope.convert(config, others, rules.rotation)
+    rope.convert_rope(config, others, rules.rotation)
     for key in library().generation:
         others.pop(key, None)
     per_layer = others.pop("per_layer_config", None)
@@ -100,7 +100,7 @@ def _settle(config: Settled, values: Mapping[str, Any]) -> Settled:
     if not config.uneven:
         _run(rules.architecture or _base_architecture, config, others)
     _run(rules.layer_types or layers.check_types, config, others)
-    rope.validate(config)
+    rope.validate_rope_parameters(config)
     _run(rules.last_rotation, config, others)
     _check_token_ids(config)
     return config
@@ -118,7 +118,7 @@ def _run(hook: Hook | None, config: Settled, others: dict[str, Any]) -> None:
     try:
         hook(config, others)
     except WRONG as error:  # a value of a kind that the hook does not expect
-        config.refuse(f"{config.path or 'the config'} cannot be used: {said(error)}", "")
+        config.refuse(f"{config.path or 'the config'} cannot be used: {error_text(error)}", "")
 
 
 # --- fields, and the configs inside ------------------------------------------------------------
@@ -264,7 +264,7 @@ def _check_token_ids(config: Settled) -> None:
     ids = (
         key
         for key, value in text.values.items()
-        if key.endswith("_token_id") and fits("int", value)
+        if key.endswith("_token_id") and is_of_kind("int", value)
     )
     if any(True for _ in ids):
         what = f"{text.named('vocab_size')} is {described(size)}"

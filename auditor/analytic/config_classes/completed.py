@@ -6,7 +6,7 @@ from typing import Any
 
 from auditor.analytic.config_classes.declarations import ConfigClass
 from auditor.analytic.config_classes.faults import Blame, ConfigFault
-from auditor.analytic.config_classes.field_types import fits, needed
+from auditor.analytic.config_classes.field_types import is_of_kind, kind_in_words
 from auditor.messages import described, named
 
 Hook = Callable[["Settled", dict[str, Any]], None]  # the config, and the keys that are no fields
@@ -78,9 +78,9 @@ class Settled:
             self.refuse(f"{self.path}{key} cannot be set: the class works it out", key)
             return False
         field = self.kind.fields.get(key)
-        if field is not None and not fits(field.kind, value):
+        if field is not None and not is_of_kind(field.kind, value):
             what = f"{self.named(called or key)} is {described(value)}"
-            self.refuse(f"{what}, expected {needed(field.kind)}", called or key)
+            self.refuse(f"{what}, expected {kind_in_words(field.kind)}", called or key)
             self.refused.add(key)
             return False
         self.values[self.own(key)] = value
@@ -113,20 +113,21 @@ class Settled:
             yield
         except WRONG as error:
             names = " and ".join(f"{self.stated(key)} ({described(self.get(key))})" for key in keys)
-            self.refuse(f"{names} cannot be used: {said(error)}", *keys)
+            self.refuse(f"{names} cannot be used: {error_text(error)}", *keys)
 
 
 def _short(value: object) -> str:
     return described(value)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     text = " ".join(str(error).split())[:150]
     return f"there is no {text}" if isinstance(error, KeyError) else text
 
 
-def copied(values: Mapping[str, Any]) -> dict[str, Any]:
+def copied_object(values: Mapping[str, Any]) -> dict[str, Any]:
     """An object whose own objects can be changed, and are not the config's any more."""
     return {
-        key: copied(value) if isinstance(value, dict) else value for key, value in values.items()
+        key: copied_object(value) if isinstance(value, dict) else value
+        for key, value in values.items()
     }

@@ -68,7 +68,7 @@ class ConfigClassLibrary(NamedTuple):
         return self.name.rpartition(".")[0]
 
 
-def worded(fault: ConfigFault, target: str) -> str:
+def fault_sentence(fault: ConfigFault, target: str) -> str:
     """The fault in a sentence, with who refuses what."""
     match fault.blame:
         case Blame.LIBRARY:

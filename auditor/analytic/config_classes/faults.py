@@ -34,7 +34,7 @@ class FaultyConfigError(CheckpointError):
         self.target = target
 
 
-def folded(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
+def one_per_cause(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
     """One fault for each cause: what a key is blamed for first explains the rest of it."""
     kept: list[ConfigFault] = []
     blamed: set[str] = set()

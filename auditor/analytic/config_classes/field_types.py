@@ -10,7 +10,7 @@ Kind = Any
 _PLAIN: Mapping[str, type] = {"float": float, "bool": bool, "str": str, "null": type(None)}
 
 
-def fits(kind: Kind, value: object) -> bool:  # noqa: PLR0911 - one for each kind of type
+def is_of_kind(kind: Kind, value: object) -> bool:  # noqa: PLR0911 - one for each kind of type
     """Whether huggingface_hub's strict dataclasses take the value for a field of that type.
 
     They are strict: 1 is not a float, 1.0 is not an int, and true is not 1.
@@ -23,13 +23,13 @@ def fits(kind: Kind, value: object) -> bool:  # noqa: PLR0911 - one for each kin
         return isinstance(value, _PLAIN[kind])
     match kind:
         case ["or", *sides]:
-            return any(fits(side, value) for side in sides)
+            return any(is_of_kind(side, value) for side in sides)
         case ["one of", *allowed]:
             return any(value == each and _same_side(value, each) for each in allowed)
         case ["list", *items]:
             if not isinstance(value, list):
                 return False
-            return all(fits(each, item) for each in items for item in value)
+            return all(is_of_kind(each, item) for each in items for item in value)
         case ["dict", *pair]:
             return isinstance(value, dict) and (not pair or _pairs_fit(pair, value))
     return False  # ["tuple"], which JSON has not
@@ -45,7 +45,7 @@ _WORDS: Mapping[str, str] = {
 _MANY: Mapping[str, str] = {"int": "integers", "float": "floats", "str": "strings"}
 
 
-def needed(kind: Kind) -> str:
+def kind_in_words(kind: Kind) -> str:
     """What a field of that type takes, in words: "an integer or null"."""
     words = list(dict.fromkeys(_words(kind)))
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing"
@@ -75,4 +75,4 @@ def _same_side(value: object, allowed: object) -> bool:
 
 def _pairs_fit(pair: list[Kind], value: Mapping[object, object]) -> bool:
     keys, values = pair
-    return all(fits(keys, key) and fits(values, each) for key, each in value.items())
+    return all(is_of_kind(keys, key) and is_of_kind(values, each) for key, each in value.items())

@@ -13,15 +13,15 @@ _TYPES = ("layer_types", "mlp_layer_types")
 MOST = 100_000
 
 
-def numbers(config: Settled, key: str = "num_hidden_layers") -> range:
+def layer_numbers(config: Settled, key: str = "num_hidden_layers") -> range:
     """0, 1, 2, ... below the number of layers; a negative number means none."""
     return range(min(config[key], MOST))
 
 
-def fill(config: Settled, kind: Callable[[int], str]) -> None:
+def fill_layer_types(config: Settled, kind: Callable[[int], str]) -> None:
     """Layer types where the config has none: each by its number."""
     if config.get("layer_types") is None:
-        config.set("layer_types", [kind(number) for number in numbers(config)])
+        config.set("layer_types", [kind(number) for number in layer_numbers(config)])
 
 
 def rename_older(config: Settled) -> None:

@@ -7,7 +7,7 @@ and `rope_theta`.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from auditor.analytic.config_classes.completed import Hook, Settled, copied
+from auditor.analytic.config_classes.completed import Hook, Settled, copied_object
 from auditor.messages import described
 
 KEY = "rope_parameters"
@@ -29,10 +29,10 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 _MOST_UNPAIRED = 4  # test checkpoints have heads of this width or less, which are let through
 
 
-def convert(config: Settled, others: dict[str, Any], own: Hook | None) -> None:
+def convert_rope(config: Settled, others: dict[str, Any], own: Hook | None) -> None:
     """Bring all that is said of the rotation into `rope_parameters`; other keys are left alone."""
     if isinstance(config.get(KEY), dict):
-        config.values[KEY] = copied(config.values[KEY])
+        config.values[KEY] = copied_object(config.values[KEY])
     if KEY not in config and not (others.get("rope_scaling") and others.get("rope_theta")):
         return
     if others.get("rope_scaling"):
@@ -43,29 +43,29 @@ def convert(config: Settled, others: dict[str, Any], own: Hook | None) -> None:
 
 def _convert(config: Settled, others: dict[str, Any]) -> None:
     scaling = others.pop("rope_scaling", None)
-    if not set_parameters(config, scaling or config.get(KEY) or {}):
+    if not set_rope_parameters(config, scaling or config.get(KEY) or {}):
         return
     theta = others.pop("rope_theta", config.get("rope_theta", config.kind.theta))
     factor = others.pop(_FACTOR, config.get(_FACTOR))
     parameters = config[KEY]
-    each = [parameters[key] for key in nested_keys(config, parameters)] or [parameters]
+    each = [parameters[key] for key in layer_kinds_with_rope(config, parameters)] or [parameters]
     for one in each:
         if one is not None:
             one.setdefault("rope_theta", theta)
             if factor is not None:
                 one.setdefault(_FACTOR, factor)
-    standardize(config)
+    standardize_rope(config)
 
 
-def set_parameters(config: Settled, value: Any) -> bool:
+def set_rope_parameters(config: Settled, value: Any) -> bool:
     """Set `rope_parameters`; False where its type forbids the value."""
-    if config.set(KEY, copied(value) if isinstance(value, dict) else value):
+    if config.set(KEY, copied_object(value) if isinstance(value, dict) else value):
         return True
     config.values[KEY] = {}
     return False
 
 
-def nested_keys(config: Settled, parameters: Iterable[str]) -> list[str]:
+def layer_kinds_with_rope(config: Settled, parameters: Iterable[str]) -> list[str]:
     """The kinds of layers that have settings of their own; none where all share them."""
     kinds = config.get("_rope_type_labels") or config.get("layer_types") or ()
     if isinstance(kinds, list):  # of a hostile length, maybe
@@ -73,11 +73,11 @@ def nested_keys(config: Settled, parameters: Iterable[str]) -> list[str]:
     return [key for key in parameters if key in kinds]
 
 
-def standardize(config: Settled) -> None:
+def standardize_rope(config: Settled) -> None:
     """Give all settings, or those of each kind of layer, a type, a base, and what follows."""
     theta, factor = config.get("rope_theta"), config.get(_FACTOR)
     parameters = config.get(KEY) or {}
-    nested = nested_keys(config, parameters)
+    nested = layer_kinds_with_rope(config, parameters)
     if not (parameters or theta):
         return
     every = [parameters[key] for key in nested] if nested else [parameters]
@@ -102,7 +102,7 @@ def _set_length(config: Settled, one: dict[str, Any], *, flat: bool) -> None:
         one.setdefault(_LENGTH, config["max_position_embeddings"])
 
 
-def by_kind(bases: Mapping[str, str], *, scaled: Collection[str]) -> Hook:
+def rope_by_layer_kind(bases: Mapping[str, str], *, scaled: Collection[str]) -> Hook:
     """The hook of a class whose two kinds of layers have settings of their own.
 
     An older config has the base of each kind under the key that `bases` gives, and one
@@ -122,7 +122,7 @@ def by_kind(bases: Mapping[str, str], *, scaled: Collection[str]) -> Hook:
             theta = config.kind.theta["global" if kind == "full_attention" else "local"]
             parameters[kind].setdefault("rope_theta", others.pop(base, theta))
         config.set(KEY, parameters)
-        standardize(config)
+        standardize_rope(config)
 
     return hook
 
@@ -130,12 +130,12 @@ def by_kind(bases: Mapping[str, str], *, scaled: Collection[str]) -> Hook:
 # --- what is checked ---------------------------------------------------------------------------
 
 
-def validate(config: Settled) -> None:
+def validate_rope_parameters(config: Settled) -> None:
     parameters = config.get(KEY)
     if not parameters:
         return
     with config.working_with(KEY):
-        nested = nested_keys(config, parameters)
+        nested = layer_kinds_with_rope(config, parameters)
         every = [parameters[key] for key in nested] if nested else [parameters]
         for one in every:
             if one is not None:

@@ -1,4 +1,9 @@
-"""One file for each model family; the catalogue imports one when somebody asks for its classes."""
+"""One file for each model family; the catalogue imports one when its classes are needed.
+
+The functions of a file are builders, named after the parts of the model that they build: attention,
+layer, mlp. Several files have an `attention`, each that of its own model; a model that has the part
+of another imports it. Files that begin with an underscore hold what several families share.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -69,7 +69,7 @@ def every(count: int, key: str | None = None, other: str = SLIDING) -> Hook:
                 f"{config.path}{key} is {described(number)}, expected an integer", key or ""
             )
             number = count
-        layers.fill(config, lambda n: other if (n + 1) % number else FULL)
+        layers.fill_layer_types(config, lambda n: other if (n + 1) % number else FULL)
 
     return hook
 
@@ -80,4 +80,6 @@ def windows_from_above(config: Settled, others: dict[str, Any]) -> None:
     if not config["use_sliding_window"]:
         config.set("sliding_window", None)
     window, first = config["sliding_window"], config["max_window_layers"]
-    layers.fill(config, lambda n: SLIDING if window is not None and n >= first else FULL)
+    layers.fill_layer_types(
+        config, lambda n: SLIDING if window is not None and n >= first else FULL
+    )

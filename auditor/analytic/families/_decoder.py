@@ -20,8 +20,8 @@ from auditor.analytic.blocks import (
     Stack,
     Tied,
     Unbuildable,
+    list_indices,
     module,
-    numbers,
     repeat,
 )
 from auditor.analytic.catalogue import Builder, Family, architecture
@@ -29,7 +29,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import behind_any
 from auditor.analytic.parts import activation, groups, padding
-from auditor.analytic.rotation import Frequencies, plain, rotation
+from auditor.analytic.rotation import Frequencies, plain_frequencies, rotation
 from auditor.errors import CheckpointError
 
 # The heads of most decoders, in the order in which the others leave them out from the end.
@@ -43,7 +43,7 @@ def decoder(
     layers: Repeat | Stack | Callable[[], Module],
     *,
     norm: Norm = RMSNorm,
-    turns: Frequencies | None = plain,
+    turns: Frequencies | None = plain_frequencies,
     kinds: Iterable[str] | None = None,
 ) -> Module:
     """A decoder of these layers, or of as many of one kind as the config says.
@@ -117,7 +117,7 @@ def key_value_heads(c: Config) -> Dim:
 
 def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
     """What each layer is: as `layer_types` says, or where it is null by the layer's number."""
-    count = numbers(c.dim("num_hidden_layers"))
+    count = list_indices(c.dim("num_hidden_layers"))
     if c.present("layer_types"):
         return c.texts("layer_types", length=len(count))
     return tuple(otherwise(number) for number in count)

@@ -12,11 +12,11 @@ from auditor.analytic.blocks import (
     Module,
     Repeat,
     RMSNorm,
+    list_indices,
     module,
-    numbers,
 )
 from auditor.analytic.config import Config
-from auditor.analytic.unbuildable import without_refused
+from auditor.analytic.unbuildable import without_unbuildable
 from auditor.errors import CheckpointError
 
 
@@ -31,7 +31,7 @@ def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra],
     if count is None or count.value < 1:
         return ()
     try:
-        children = dict(without_refused(layer()).children)
+        children = dict(without_unbuildable(layer()).children)
     except CheckpointError:
         return ()  # no version could store such layers
     drafter = module(
@@ -43,7 +43,7 @@ def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra],
         shared_head=module(norm=RMSNorm(D), head=Linear(D, V, bias=False)),
     )
     first = c.integer("num_hidden_layers")
-    return tuple((f"layers.{first + number}", Extra(drafter)) for number in numbers(count))
+    return tuple((f"layers.{first + number}", Extra(drafter)) for number in list_indices(count))
 
 
 def drafting_aside(c: Config, layer: Callable[[], Module]) -> dict[str, Extra]:
@@ -54,7 +54,7 @@ def drafting_aside(c: Config, layer: Callable[[], Module]) -> dict[str, Extra]:
     if count.value < 1:
         return {}
     try:
-        each = without_refused(layer())
+        each = without_unbuildable(layer())
     except CheckpointError:
         return {}  # no version could store such layers
     drafter = module(

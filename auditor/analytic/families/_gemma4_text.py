@@ -22,14 +22,14 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
-from auditor.analytic.config_classes.completed import WRONG, said
+from auditor.analytic.config_classes.completed import WRONG, error_text
 from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import decoder, gated_mlp, headed
 from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread
 from auditor.analytic.families.gemma2 import NORMS
 from auditor.analytic.parts import activation, padding, refused, scaled
-from auditor.analytic.rotation import plain, work_out
+from auditor.analytic.rotation import plain_frequencies, work_out
 
 TEXT = Family(
     model_type="gemma4_text",
@@ -152,9 +152,9 @@ def rotations(c: Config) -> Unbuildable | None:
         for kind in sorted(set(types)):
             parameters = c.settled[KEY][kind]
             if parameters is not None:
-                work_out(_of_kind(c.settled, types, kind), parameters, plain)
+                work_out(_of_kind(c.settled, types, kind), parameters, plain_frequencies)
     except WRONG as error:
-        return refused(c, f"{c.settled.named(KEY)} gives no frequencies: {said(error)}", KEY)
+        return refused(c, f"{c.settled.named(KEY)} gives no frequencies: {error_text(error)}", KEY)
     return None
 
 
@@ -170,7 +170,7 @@ def first(config: Settled, others: dict[str, Any]) -> None:
     """The last layer sees all, and layers that do have heads of their own."""
     if config["use_bidirectional_attention"] == "all":
         config.set("sliding_window", config["sliding_window"] // 2 + 1)
-    layers.fill(config, lambda n: _SLIDING if (n + 1) % 6 else _FULL)
+    layers.fill_layer_types(config, lambda n: _SLIDING if (n + 1) % 6 else _FULL)
     types = config["layer_types"]
     if types and types[-1] != _FULL:
         config.values["layer_types"] = types = [*types[:-1], _FULL]

@@ -27,7 +27,7 @@ from auditor.analytic.families._drafting import drafting_aside
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_vl import tower
 from auditor.analytic.parts import depthwise, generates, scaled
-from auditor.analytic.rotation import partial_turns
+from auditor.analytic.rotation import partial_frequencies
 from auditor.errors import CheckpointError
 
 
@@ -84,7 +84,7 @@ def text_model(c: Config, mlp: Callable[[], Module]) -> Module:
     types = layer_types(c, kind)
     count = c.dim("num_hidden_layers")
     layers = stack(count, types.__getitem__, lambda kind: text_layer(c, kind, mlp))
-    return decoder(c, layers, turns=partial_turns)
+    return decoder(c, layers, turns=partial_frequencies)
 
 
 def visual(c: Config) -> Module:

@@ -22,7 +22,7 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.config_classes.completed import WRONG, said
+from auditor.analytic.config_classes.completed import WRONG, error_text
 from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
@@ -116,7 +116,7 @@ def mscaled(c: Config) -> Unbuildable | None:
         if scale := parameters.get("mscale_all_dim", 0):
             mscale(parameters["factor"], scale)
     except WRONG as error:
-        return refused(c, f"{c.path}{KEY}.mscale_all_dim: {said(error)}", KEY)
+        return refused(c, f"{c.path}{KEY}.mscale_all_dim: {error_text(error)}", KEY)
     return None
 
 

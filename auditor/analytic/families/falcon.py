@@ -13,7 +13,7 @@ from auditor.analytic.dims import Dim
 from auditor.analytic.families._gpt import language_model, score, span
 from auditor.analytic.families._heads import behind_any, heads, labelled
 from auditor.analytic.parts import activation, dropout, shares
-from auditor.analytic.rotation import plain, rotation
+from auditor.analytic.rotation import plain_frequencies, rotation
 
 FALCON = Family(
     model_type="falcon",
@@ -65,7 +65,7 @@ def falcon_model(c: Config) -> Module:
         word_embeddings=Embedding(c.dim("vocab_size"), D),
         h=repeat(c.dim("num_hidden_layers"), partial(block, c)),
         ln_f=LayerNorm(D),
-        rotary_emb=rotation(c, plain),
+        rotary_emb=rotation(c, plain_frequencies),
     )
 
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import Linear, Module, Param, RMSNorm, Unbuildable, module
-from auditor.analytic.catalogue import Family, architecture, base_model, complete
+from auditor.analytic.catalogue import Family, architecture, base_model, completed_config
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
 from auditor.analytic.config_classes.completed import WRONG
@@ -60,7 +60,7 @@ architecture("Gemma3ForCausalLM", GEMMA3_TEXT)(headed(gemma3_text_model, "Causal
 
 
 def parts(c: Config) -> tuple[Config, Config]:
-    vision = complete(c.nested("vision_config"), "siglip_vision_model")
+    vision = completed_config(c.nested("vision_config"), "siglip_vision_model")
     return vision, c.nested("text_config", GEMMA3_TEXT)
 
 
@@ -122,7 +122,7 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 
 
 # An older config has one scaling, for the layers that see all.
-rotation_of = rope.by_kind(_BASES, scaled=("full_attention",))
+rotation_of = rope.rope_by_layer_kind(_BASES, scaled=("full_attention",))
 
 config_rules(
     "Gemma3TextConfig", first=first, rotation=rotation_of, architecture=_configs.even_heads

@@ -18,7 +18,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.parts import scaled
-from auditor.analytic.rotation import partial_turns
+from auditor.analytic.rotation import partial_frequencies
 
 GLM4 = Family(
     model_type="glm4",
@@ -49,7 +49,7 @@ NORMS = (
 
 
 def glm4_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), turns=partial_turns)
+    return decoder(c, partial(block, c), turns=partial_frequencies)
 
 
 def block(c: Config) -> Module:

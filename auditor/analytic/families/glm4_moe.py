@@ -20,7 +20,7 @@ from auditor.analytic.families._decoder import (
 from auditor.analytic.families._drafting import drafting
 from auditor.analytic.families.deepseek import sparse_mlp
 from auditor.analytic.parts import scaled
-from auditor.analytic.rotation import partial_turns
+from auditor.analytic.rotation import partial_frequencies
 
 GLM4_MOE = Family(
     model_type="glm4_moe",
@@ -56,7 +56,7 @@ def glm4_moe_model(c: Config) -> Module:
     dense_layers = c.integer("first_k_dense_replace")
     block = partial(glm4_moe_layer, c)
     layers = stack(c.dim("num_hidden_layers"), lambda n: n < dense_layers, block)
-    model = decoder(c, layers, turns=partial_turns)
+    model = decoder(c, layers, turns=partial_frequencies)
     return Module((*model.children, *drafting(c, partial(block, dense=False))))
 
 

@@ -99,11 +99,11 @@ def divides(config: Settled, others: dict[str, Any]) -> None:
 def older_names(config: Settled, others: dict[str, Any]) -> None:
     """`rotary_emb_base` and `rotary_pct`, as GPT-NeoX calls base and share of the rotation."""
     scaling = others.pop("rope_scaling", None)
-    if rope.set_parameters(config, scaling or config[rope.KEY] or {}):
+    if rope.set_rope_parameters(config, scaling or config[rope.KEY] or {}):
         parameters = config[rope.KEY]
         parameters.setdefault("rope_theta", others.pop("rotary_emb_base", config.kind.theta))
         parameters.setdefault("partial_rotary_factor", others.pop("rotary_pct", 0.25))
-        rope.standardize(config)
+        rope.standardize_rope(config)
 
 
 config_rules("GPTNeoXConfig", rotation=older_names, architecture=divides)

@@ -28,7 +28,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.parts import depthwise, groups, padding, scaled
-from auditor.analytic.rotation import plain, rotation
+from auditor.analytic.rotation import plain_frequencies, rotation
 
 LFM2 = Family(
     model_type="lfm2",
@@ -114,7 +114,7 @@ def decoder(c: Config, layers: Repeat | Stack) -> Module:
         embed_tokens=Embedding(V, D, padding=padding(c, V)),
         layers=layers,
         embedding_norm=RMSNorm(D),
-        rotary_emb=rotation(c, plain),
+        rotary_emb=rotation(c, plain_frequencies),
     )
 
 
@@ -154,7 +154,7 @@ def first(config: Settled, others: dict[str, Any]) -> None:
     """Layers attend where `full_attn_idxs` says so, or all of them."""
     if config["layer_types"] is None:
         attending = config["full_attn_idxs"]
-        layers.fill(
+        layers.fill_layer_types(
             config, lambda n: "full_attention" if attending is None or n in attending else "conv"
         )
     older_keys(config, others)

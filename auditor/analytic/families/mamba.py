@@ -157,7 +157,7 @@ def convolution(c: Config, channels: Dim) -> Module:
 def one_type(config: Settled, others: dict[str, Any]) -> None:
     """All layers are of one type, as the class itself says."""
     del others
-    config.values["layer_types"] = ["linear_attention" for _ in layers.numbers(config)]
+    config.values["layer_types"] = ["linear_attention" for _ in layers.layer_numbers(config)]
 
 
 def first(config: Settled, others: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers, rope
 from auditor.analytic.families._heads import Head, choice, dropped, heads, labelled
 from auditor.analytic.parts import activation, dropout, padding, shares
-from auditor.analytic.rotation import kinds_of_layers, plain, rotation
+from auditor.analytic.rotation import kinds_of_layers, plain_frequencies, rotation
 
 MODERNBERT = Family(
     model_type="modernbert",
@@ -58,7 +58,7 @@ def modernbert_model(c: Config) -> Module:
         ),
         layers=layers,
         final_norm=norm(c),
-        rotary_emb=rotation(c, plain, kinds=kinds_of_layers(c)),
+        rotary_emb=rotation(c, plain_frequencies, kinds=kinds_of_layers(c)),
     )
 
 
@@ -131,10 +131,12 @@ _BASES = {"full_attention": "global_rope_theta", "sliding_attention": "local_rop
 
 def first(config: Settled, others: dict[str, Any]) -> None:
     every = others.get("global_attn_every_n_layers", 3)
-    layers.fill(config, lambda n: "sliding_attention" if n % every else "full_attention")
+    layers.fill_layer_types(
+        config, lambda n: "sliding_attention" if n % every else "full_attention"
+    )
 
 
-rotation_of = rope.by_kind(_BASES, scaled=_BASES)
+rotation_of = rope.rope_by_layer_kind(_BASES, scaled=_BASES)
 
 config_rules("ModernBertConfig", first=first, rotation=rotation_of)
 

@@ -4,7 +4,7 @@ from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import Linear, Module, module
-from auditor.analytic.catalogue import Family, architecture, base_model, complete
+from auditor.analytic.catalogue import Family, architecture, base_model, completed_config
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._vlm import llava, llava_head
@@ -46,8 +46,8 @@ PALIGEMMA = Family(
 
 
 def parts(c: Config) -> tuple[Config, Config]:
-    vision = complete(c.nested("vision_config"), "siglip_vision_model")
-    return vision, complete(c.nested("text_config"), "gemma")
+    vision = completed_config(c.nested("vision_config"), "siglip_vision_model")
+    return vision, completed_config(c.nested("text_config"), "gemma")
 
 
 def projector(c: Config, vision: Config) -> Module:

@@ -19,7 +19,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.parts import dropout, groups, scaled
-from auditor.analytic.rotation import partial_turns
+from auditor.analytic.rotation import partial_frequencies
 from auditor.messages import described
 
 PHI3 = Family(
@@ -54,7 +54,7 @@ def fused_attention(c: Config) -> Module:
 
 
 def phi3_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), turns=partial_turns)
+    return decoder(c, partial(block, c), turns=partial_frequencies)
 
 
 def block(c: Config) -> Module:
@@ -70,12 +70,12 @@ _FACTORS = ("short_factor", "long_factor")
 def rotation_of(config: Settled, others: dict[str, Any]) -> None:
     """Types by their older names are longrope's today."""
     scaling = others.pop("rope_scaling", None)
-    if not rope.set_parameters(config, scaling or config[rope.KEY] or {}):
+    if not rope.set_rope_parameters(config, scaling or config[rope.KEY] or {}):
         return
     parameters = config[rope.KEY]
     parameters.setdefault("rope_theta", others.pop("rope_theta", 10_000.0))
     parameters.setdefault("partial_rotary_factor", others.get("partial_rotary_factor", 1.0))
-    rope.standardize(config)
+    rope.standardize_rope(config)
     if parameters.get("rope_type") in ("su", "yarn"):
         parameters["rope_type"] = "longrope"
 

@@ -99,7 +99,9 @@ def first(config: Settled, others: dict[str, Any]) -> None:
     if not used:
         config.set("sliding_window", 0)
     sliding = _configs.SLIDING
-    layers.fill(config, lambda n: sliding if (n + 1) % 2 and n < last and used else _configs.FULL)
+    layers.fill_layer_types(
+        config, lambda n: sliding if (n + 1) % 2 and n < last and used else _configs.FULL
+    )
 
 
 config_rules("Qwen2MoeConfig", first=first)

@@ -173,13 +173,13 @@ def vision_mlp(c: Config) -> Module:
 def multimodal(config: Settled, others: dict[str, Any]) -> None:
     """Older settings, which turn by time, height and width, are the usual ones today."""
     scaling = others.pop("rope_scaling", None)
-    if not rope.set_parameters(config, scaling or config[rope.KEY] or {}):
+    if not rope.set_rope_parameters(config, scaling or config[rope.KEY] or {}):
         return
     parameters = config[rope.KEY]
     parameters.setdefault("rope_theta", others.pop("rope_theta", config.kind.theta))
     if parameters.get("rope_type", parameters.get("type")) == "mrope":
         parameters["rope_type"] = "default"
-    rope.standardize(config)
+    rope.standardize_rope(config)
 
 
 _TEXT = "text_config"

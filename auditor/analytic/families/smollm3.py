@@ -61,12 +61,12 @@ def first(config: Settled, others: dict[str, Any]) -> None:
     with config.working_with(_TURNS, "no_rope_layer_interval"):
         if config[_TURNS] is None:
             each = config["no_rope_layer_interval"]
-            turns = [int((n + 1) % each != 0) for n in layers.numbers(config)]
+            turns = [int((n + 1) % each != 0) for n in layers.layer_numbers(config)]
             config.set(_TURNS, turns)
         turns, window = config[_TURNS], config["sliding_window"]
         windows = config["use_sliding_window"] and window is not None
         kinds = (_configs.FULL, _configs.SLIDING)
-        layers.fill(config, lambda n: kinds[bool(not turns[n] and windows)])
+        layers.fill_layer_types(config, lambda n: kinds[bool(not turns[n] and windows)])
 
 
 config_rules("SmolLM3Config", first=first)

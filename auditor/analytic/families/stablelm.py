@@ -18,7 +18,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.parts import dropout, shares
-from auditor.analytic.rotation import partial_turns
+from auditor.analytic.rotation import partial_frequencies
 
 STABLELM = Family(
     model_type="stablelm",
@@ -57,7 +57,7 @@ def stablelm_attention(c: Config) -> Module:
 
 
 def stablelm_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), norm=LayerNorm, turns=partial_turns)
+    return decoder(c, partial(block, c), norm=LayerNorm, turns=partial_frequencies)
 
 
 def block(c: Config) -> Module:

@@ -6,7 +6,13 @@ https://arxiv.org/abs/2109.10282 is the first of them.
 from types import MappingProxyType
 
 from auditor.analytic.blocks import Linear, Module, Submodel, module
-from auditor.analytic.catalogue import Family, architecture, base_model, causal_model, complete
+from auditor.analytic.catalogue import (
+    Family,
+    architecture,
+    base_model,
+    causal_model,
+    completed_config,
+)
 from auditor.analytic.config import Config
 from auditor.analytic.parts import generates, refused
 from auditor.messages import described
@@ -23,7 +29,10 @@ VISION_ENCODER_DECODER = Family(
 
 @architecture("VisionEncoderDecoderModel", VISION_ENCODER_DECODER)
 def vision_encoder_decoder(c: Config) -> Module:
-    encoder, decoder = complete(c.nested("encoder"), "vit"), complete(c.nested("decoder"), "bert")
+    encoder, decoder = (
+        completed_config(c.nested("encoder"), "vit"),
+        completed_config(c.nested("decoder"), "bert"),
+    )
     return module(
         encoder=Submodel(base_model(encoder)),
         decoder=Submodel(causal_model(decoder)),

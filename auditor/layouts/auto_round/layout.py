@@ -17,27 +17,32 @@ mlx) are not read here. From auto_round/export and auto_round_extension/torch of
 
 from collections.abc import Iterator, Mapping
 
-from auditor.layouts._kv_scales import one_number
+from auditor.layouts._kv_scales import require_one_element
 from auditor.layouts._qweight import (
     CONV1D,
     GEMM,
     GPTQ,
     Parts,
     Reading,
-    best,
+    best_reading,
     columns_packed,
-    form_of,
-    is_unseen,
-    judged,
-    left_plain,
-    orphans,
+    lacks_headers,
+    note_left_plain,
+    note_orphans,
+    note_reading,
     parts_of,
+    qweight_form,
     rows_packed,
-    take,
-    told,
-    turned,
+    settings_text,
+    telling_modules,
+    transposed_conv1d,
 )
-from auditor.layouts._qweight_sizes import columns, linear, named, rows
+from auditor.layouts._qweight_sizes import (
+    awq_tensors,
+    gptq_tensors,
+    packed_linear,
+    under_full_names,
+)
 from auditor.layouts.auto_round.settings import (
     BITS,
     PLAIN,
@@ -56,7 +61,7 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -71,13 +76,13 @@ _NOTES: Mapping[str, str] = {
 
 def recognises(stored: Stored) -> bool:
     """Some qweight has the shape of GPTQ's or of AWQ's gemm."""
-    return any(map(_is_packed, judged(stored)))
+    return any(map(_is_packed, telling_modules(stored)))
 
 
 def _is_packed(members: Members) -> bool:
-    if is_unseen(members):
+    if lacks_headers(members):
         return "scales" in members
-    return form_of(members, BITS) in {GPTQ, GEMM}
+    return qweight_form(members, BITS) in {GPTQ, GEMM}
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
@@ -90,8 +95,8 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         if "qweight" in members:
             packed[module] = _unpack(module, members, schemes.of(module), read, ledger)
         else:
-            orphans(members, ("g_idx", *_NEEDED), implied, ledger)
-    left_plain(stored, packed, lambda plain: _asked(plain, schemes), ledger)
+            note_orphans(members, ("g_idx", *_NEEDED), implied, ledger)
+    note_left_plain(stored, packed, lambda plain: _asked(plain, schemes), ledger)
     _plain_by_name(stored, schemes, ledger)
     return ledger.close(_title(packed))
 
@@ -103,16 +108,18 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     for module, members in stored.modules.items():
         scheme = schemes.of(module)
         bits = scheme.bits if scheme.bits in BITS else None
-        one = linear(module, implied, bits, scheme.group)
+        one = packed_linear(module, implied, bits, scheme.group)
         if one is not None and "qweight" in members:
-            found |= named(module, members, columns(one) if form == GEMM else rows(one))
+            found |= under_full_names(
+                module, members, awq_tensors(one) if form == GEMM else gptq_tensors(one)
+            )
     return found
 
 
 def _title(packed: Mapping[str, Reading | None]) -> str:
     readings = [reading for reading in packed.values() if reading is not None]
     forms = sorted({reading.form for reading in readings})
-    return ", ".join((" ".join(("auto-round", *forms)), *told(readings)))
+    return ", ".join((" ".join(("auto-round", *forms)), *settings_text(readings)))
 
 
 def _asked(plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes) -> list[StoredTensor]:
@@ -145,7 +152,7 @@ def _unpack(
         ledger.fault(parts, members["qweight"])
     else:
         reading = read.of(module, parts, scheme) if parts is not None else None
-        take(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
+        note_reading(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
     _notes(members, reading, ledger)
     if scheme.bits in PLAIN:
         reason = f"packed, though {scheme.where} leaves it plain: loading looks for a weight"
@@ -163,7 +170,7 @@ def _notes(members: Members, reading: Reading | None, ledger: PackingLedger) -> 
     for last, reason in _NOTES.items():
         if last in members:
             ledger.note(reason, members[last])
-    one_number("the scale of the activations", members.get("act_scales"), ledger)
+    require_one_element("the scale of the activations", members.get("act_scales"), ledger)
 
 
 class _Reader:
@@ -178,9 +185,9 @@ class _Reader:
         conv = module.rpartition(".")[2] in CONV1D
         reading = self._read(parts, scheme, None)
         if conv or reading.complaints:
-            expected = self._implied(below(module))
+            expected = self._implied(tensor_name(module))
             reading = self._read(parts, scheme, expected)
-            return turned(reading, expected) if conv else reading
+            return transposed_conv1d(reading, expected) if conv else reading
         return reading
 
     def _read(self, parts: Parts, scheme: AutoRoundScheme, expected: Shape | None) -> Reading:
@@ -190,7 +197,7 @@ class _Reader:
                 reading._replace(complaints=(*reading.complaints, *self._doubts(reading, scheme)))
                 for reading in self._readings(parts, scheme, expected)
             ]
-            self._known[key] = best(readings, expected)
+            self._known[key] = best_reading(readings, expected)
         return self._known[key]
 
     def _readings(

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer, mapping
-from auditor.layouts._patterns import matched, searched
+from auditor.layouts._declared_settings import integer_setting, object_or_empty
+from auditor.layouts._patterns import matching_names, search_tree
 from auditor.layouts._qweight import GEMM, GPTQ
 from auditor.layouts.packing import Declared, PackingLedger, Stored
 from auditor.messages import described, named, quoted
@@ -93,9 +93,9 @@ def _form(packing: str) -> str | None:
 def _data_types(declared: Declared) -> Iterator[object]:
     """Of all layers together, and of those that have their own and are packed."""
     yield declared.settings.get("data_type")
-    for own in mapping(declared.settings.get("extra_config")).values():
-        if mapping(own).get("bits") not in PLAIN:
-            yield mapping(own).get("data_type")
+    for own in object_or_empty(declared.settings.get("extra_config")).values():
+        if object_or_empty(own).get("bits") not in PLAIN:
+            yield object_or_empty(own).get("data_type")
 
 
 def _is_no_integer(kind: object) -> bool:
@@ -154,7 +154,7 @@ class AutoRoundSchemes:
         """By the keys that name no module. Some may name one as it was before a renaming."""
         self._vague = frozenset(_tail(key) for key, _ in rest)
         for scheme, keys in groupby(rest, lambda pair: pair[1]):
-            names = matched((searched(key) for key, _ in keys), stored.modules)
+            names = matching_names((search_tree(key) for key, _ in keys), stored.modules)
             if names is None or len(self._found) == _RUNS:
                 self._vague = None
                 return
@@ -162,8 +162,8 @@ class AutoRoundSchemes:
 
 
 def _scheme(declared: Declared, default: AutoRoundScheme, ledger: PackingLedger) -> AutoRoundScheme:
-    bits = integer(declared, "bits", (*BITS, *PLAIN), ledger, default=default.bits)
-    group = integer(declared, "group_size", _GROUPS, ledger, default=default.group)
+    bits = integer_setting(declared, "bits", (*BITS, *PLAIN), ledger, default=default.bits)
+    group = integer_setting(declared, "group_size", _GROUPS, ledger, default=default.group)
     return AutoRoundScheme(bits, group, declared.where)
 
 
@@ -174,7 +174,7 @@ def _entries(
     extra, where = declared.settings.get("extra_config"), f"extra_config of {declared.where}"
     if extra is not None and not isinstance(extra, Mapping):
         ledger.fault(f"{where} is {described(extra)}; an object is needed")
-    for key, own in mapping(extra).items():
+    for key, own in object_or_empty(extra).items():
         if not isinstance(own, Mapping):
             ledger.fault(f"a layer in {where} is {described(own)}; an object is needed")
         elif own:

@@ -2,19 +2,19 @@
 
 from collections.abc import Collection
 
-from auditor.layouts.bitsandbytes.nf4 import shown
+from auditor.layouts.bitsandbytes.nf4 import shape_and_dtype
 from auditor.layouts.packing import Implied, LogicalTensor, Members, PackingLedger
 from auditor.tensors import StoredTensor
 
 _BESIDE = frozenset({"SCB", "weight_format"})
 
 
-def is_marked(members: Members) -> bool:
+def is_int8(members: Members) -> bool:
     """Something of int8, with its weight or without."""
     return not _BESIDE.isdisjoint(members)
 
 
-def unpack(
+def unpack_int8(
     members: Members, done: Collection[StoredTensor], implied: Implied, ledger: PackingLedger
 ) -> None:
     """The weight, and what stands beside it; `done` are those that are packed in 4 bits."""
@@ -44,7 +44,7 @@ def unpack(
         ledger.fault(said, scales)
 
 
-def unpack_bare(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
+def unpack_bare_int8(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
     """A weight of bytes that nothing stands beside to unpack it by."""
     ledger.lack("int8 without its SCB: nothing says the scale of its outputs", weight)
     _piece(weight, implied, ledger)
@@ -57,5 +57,5 @@ def _piece(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> Non
         if expected is not None and expected != shape and expected == shape[::-1]:
             shape = expected  # a Conv1D
     elif shape is not None:
-        ledger.fault(f"int8 is stored as {shown(weight)}, (out, in) is needed", weight)
+        ledger.fault(f"int8 is stored as {shape_and_dtype(weight)}, (out, in) is needed", weight)
     ledger.pieces.append(LogicalTensor(weight, weight.name, shape, "INT8"))

@@ -17,7 +17,7 @@ m.nested_quant_map F32 (256,) stand beside it. One column of bytes does not say 
 architecture does. A Conv1D of GPT-2, (in, out) on disk, is stored as (out, in) here.
 """
 
-from auditor.layouts._declared_settings import texts
+from auditor.layouts._declared_settings import string_list
 from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import at_or_below
 from auditor.layouts.bitsandbytes import int8, nf4
@@ -28,7 +28,7 @@ from auditor.layouts.packing import Declared, Implied, Layout, PackingLedger, St
 def recognises(stored: Stored) -> bool:
     """A quant_state, an absmax with its map, or an SCB beside a weight."""
     return any(
-        nf4.is_marked(module, members) or {"SCB", "weight"} <= members.keys()
+        nf4.is_4bit(module, members) or {"SCB", "weight"} <= members.keys()
         for module, members in stored.modules.items()
     )
 
@@ -36,14 +36,14 @@ def recognises(stored: Stored) -> bool:
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named as they are stored: `X.weight`."""
     ledger, kinds = PackingLedger(), set()
-    for state in nf4.states(stored):
+    for state in nf4.quant_states(stored):
         kinds.add(state.kind)
-        nf4.unpack(state, implied, ledger)
+        nf4.unpack_4bit(state, implied, ledger)
     done = {piece.stored for piece in ledger.pieces}
     for members in stored.modules.values():
-        if int8.is_marked(members):
+        if int8.is_int8(members):
             kinds.add("int8")
-            int8.unpack(members, done, implied, ledger)
+            int8.unpack_int8(members, done, implied, ledger)
     if declared is not None:
         _bare(stored, implied, ledger)
         _contradictions(stored, declared, ledger)
@@ -57,10 +57,10 @@ def _bare(stored: Stored, implied: Implied, ledger: PackingLedger) -> None:
         weight = members.get("weight")
         if weight is None or weight.name in done or not weight.shape:
             continue
-        if weight.dtype == "I8" and not int8.is_marked(members):
-            int8.unpack_bare(weight, implied, ledger)
+        if weight.dtype == "I8" and not int8.is_int8(members):
+            int8.unpack_bare_int8(weight, implied, ledger)
         elif weight.dtype == "U8" and weight.shape[1:] == (1,):
-            nf4.unpack_bare(weight, implied, ledger)
+            nf4.unpack_bare_4bit(weight, implied, ledger)
 
 
 def _contradictions(stored: Stored, declared: Declared, ledger: PackingLedger) -> None:
@@ -70,7 +70,7 @@ def _contradictions(stored: Stored, declared: Declared, ledger: PackingLedger) -
     all else loads, and fails in their first forward pass.
     """
     bits = _declared_bits(declared)
-    skipped = texts(declared, "llm_int8_skip_modules")
+    skipped = string_list(declared, "llm_int8_skip_modules")
     for piece in ledger.pieces:
         packed = 8 if piece.dtype == "INT8" else 4
         if bits is not None and packed != bits:

@@ -20,7 +20,7 @@ _TYPE = "bitsandbytes__"
 _KINDS = ("nf4", "fp4")  # follow it
 
 
-def is_marked(module: str, members: Members) -> bool:
+def is_4bit(module: str, members: Members) -> bool:
     """An absmax with its map, or a quant_state."""
     if "absmax" in members and "quant_map" in members:
         return True
@@ -47,7 +47,7 @@ def _quant_type(members: Members) -> str | None:
     return next((kind for kind in _KINDS if _TYPE + kind in members), None)
 
 
-def states(stored: Stored) -> Iterator[QuantState]:
+def quant_states(stored: Stored) -> Iterator[QuantState]:
     """Of every packed tensor that something stands beside."""
     names: dict[str, None] = {}
     for module, members in stored.modules.items():
@@ -69,7 +69,7 @@ def _state(stored: Stored, name: str) -> QuantState:
     )
 
 
-def unpack(state: QuantState, implied: Implied, ledger: PackingLedger) -> None:
+def unpack_4bit(state: QuantState, implied: Implied, ledger: PackingLedger) -> None:
     """One packed tensor, and what stands beside it."""
     weight = state.weight
     if weight is None:
@@ -95,17 +95,17 @@ def unpack(state: QuantState, implied: Implied, ledger: PackingLedger) -> None:
     _check_parts(state.parts, prod(shape), ledger)
     for tensor in state.settings.values():
         if tensor.shape is not None and (len(tensor.shape) != 1 or not tensor.elements):
-            ledger.fault(f"quant_state is {shown(tensor)}, JSON is U8 (bytes,)", tensor)
+            ledger.fault(f"quant_state is {shape_and_dtype(tensor)}, JSON is U8 (bytes,)", tensor)
 
 
-def unpack_bare(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
+def unpack_bare_4bit(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
     """A column of bytes that nothing stands beside to unpack it by."""
     ledger.lack("packed in 4 bits without its absmax, quant_map and quant_state", weight)
     shape = _shape(weight, implied(weight.name), ledger)
     ledger.pieces.append(LogicalTensor(weight, weight.name, shape, "FP4"))
 
 
-def shown(tensor: StoredTensor) -> str:
+def shape_and_dtype(tensor: StoredTensor) -> str:
     return f"{tensor.dtype} {tensor.shape}"
 
 
@@ -122,14 +122,18 @@ def _shape(weight: StoredTensor, expected: Shape | None, ledger: PackingLedger) 
     numbers = elements * width // 4
     shape = weight.shape or ()
     if not width or width % 8 or len(shape) != 2 or shape[1] != 1:  # noqa: PLR2004 - one column
-        ledger.fault(f"stored as {shown(weight)}; 4-bit numbers are one column of bytes", weight)
+        ledger.fault(
+            f"stored as {shape_and_dtype(weight)}; 4-bit numbers are one column of bytes", weight
+        )
         return (numbers,)
     if expected is None:
         return (numbers,)
     needed = prod(expected)
     if (needed + 1) // (2 * (width // 8)) == elements:
         return expected
-    holds = f"{shown(weight)} holds {elements:,} * {width}/4 = {numbers:,} numbers of 4 bits"
+    holds = (
+        f"{shape_and_dtype(weight)} holds {elements:,} * {width}/4 = {numbers:,} numbers of 4 bits"
+    )
     ledger.fault(f"{holds}, the architecture has {expected} = {needed:,}", weight)
     return (numbers,)
 

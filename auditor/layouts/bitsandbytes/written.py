@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import prod
 
 from auditor.layouts._qweight import CONV1D
-from auditor.layouts.packing import Declared, Implied, Shape, Stored, WrittenTensor, below
+from auditor.layouts.packing import Declared, Implied, Shape, Stored, WrittenTensor, tensor_name
 
 _BLOCK = 64  # numbers that share an absmax: the default of quantize_4bit
 _NESTED = 256
@@ -25,7 +25,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     found: dict[str, WrittenTensor] = {}
     storage = declared.settings.get("bnb_4bit_quant_storage") if declared else None
     for module, members in stored.modules.items():
-        if {"SCB", "weight"} <= members.keys() and (shape := implied(below(module))):
+        if {"SCB", "weight"} <= members.keys() and (shape := implied(tensor_name(module))):
             parts = _eight(shape[::-1] if module.rpartition(".")[2] in CONV1D else shape)
             found |= {members[last].name: parts[last] for last in parts if last in members}
         holder, _, last = module.rpartition(".")

@@ -23,16 +23,16 @@ input_global_scale and their like, attention k_scale and v_scale.
 
 from collections.abc import Iterator, Mapping
 
-from auditor.layouts._kv_scales import CACHE, note_cache, one_number
+from auditor.layouts._kv_scales import CACHE, note_kv_scales, require_one_element
 from auditor.layouts._left_plain import plain_among_packed
-from auditor.layouts._scales import Grain, misfit, seen
+from auditor.layouts._scales import Grain, grain_of_shapes, scales_misfit
 from auditor.layouts.compressed_tensors import packs
 from auditor.layouts.compressed_tensors.schemes import (
     UNSAID,
     CompressedScheme,
     CompressedSchemes,
-    flat,
-    read,
+    flat_settings,
+    read_schemes,
 )
 from auditor.layouts.compressed_tensors.written import writes
 from auditor.layouts.packing import (
@@ -45,7 +45,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     Unpacked,
-    below,
+    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -74,7 +74,9 @@ _STORES = {  # a format -> what it makes of a weight
 def recognises(stored: Stored) -> bool:
     """weight_packed, a bit mask, or weights of 8 bits beside a weight_scale."""
     return any(
-        "weight_packed" in parts or {"compressed", "bitmask"} <= parts.keys() or packs.whole(parts)
+        "weight_packed" in parts
+        or {"compressed", "bitmask"} <= parts.keys()
+        or packs.keeps_shape(parts)
         for parts in stored.modules.values()
     )
 
@@ -82,9 +84,9 @@ def recognises(stored: Stored) -> bool:
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named `X.weight`, whatever the format calls them."""
     ledger = PackingLedger()
-    declared = flat(declared)
+    declared = flat_settings(declared)
     modules = stored.modules
-    schemes = read(declared, modules, ledger)
+    schemes = read_schemes(declared, modules, ledger)
     forms: set[str] = set()
     for module, parts in modules.items():
         if _KNOWN.isdisjoint(parts):
@@ -103,9 +105,11 @@ def _module(
     module: str, parts: Members, scheme: CompressedScheme, implied: Implied, ledger: PackingLedger
 ) -> str | None:
     """Books the tensors of one module; the format that they are in, None: no weight is packed."""
-    name = module if "row_offsets" in parts else below(module)
-    note_cache(parts, ledger)
-    found = packs.find(name, parts, scheme, implied, ledger) or _kept(name, parts, scheme)
+    name = module if "row_offsets" in parts else tensor_name(module)
+    note_kv_scales(parts, ledger)
+    found = packs.find_packed_weight(name, parts, scheme, implied, ledger) or _kept(
+        name, parts, scheme
+    )
     if found is None:
         _loose(parts, ledger)
         return None
@@ -121,7 +125,7 @@ def _module(
 
 def _kept(name: str, parts: Members, scheme: CompressedScheme) -> packs.PackedWeight | None:
     """A weight of 8 bits in the shape of the model."""
-    if not packs.whole(parts):
+    if not packs.keeps_shape(parts):
         return None
     weight, scale = parts["weight"], parts["weight_scale"]
     integers = weight.dtype == "I8" or (weight.dtype is None and scheme.kind == "int")
@@ -145,10 +149,10 @@ def _scales(
     if scale is None:
         return
     if shape is not None and scale.shape is not None:
-        grain = grain or seen(shape, scale.shape)
+        grain = grain or grain_of_shapes(shape, scale.shape)
         if grain is None:
             ledger.fault(f"weight_scale is {scale.shape}, no part of a weight of {shape}", scale)
-        elif (reason := misfit("weight_scale", shape, grain, scale.shape)) is not None:
+        elif (reason := scales_misfit("weight_scale", shape, grain, scale.shape)) is not None:
             ledger.fault(reason, scale)
     ledger.note(f"scales, {grain.words}" if grain else "scales of packed weights", scale)
 
@@ -167,7 +171,7 @@ def _check(parts: Members, shape: Shape, scheme: CompressedScheme, ledger: Packi
         reason = f"weight_shape is {size.shape}; it holds the {len(shape)} sides of {shape}"
         ledger.fault(reason, size)
     for key in ("weight_global_scale", "input_global_scale"):
-        one_number(key, parts.get(key), ledger)
+        require_one_element(key, parts.get(key), ledger)
     inputs = parts.get("input_scale")
     if inputs is not None and inputs.elements is not None and not _serves(inputs.elements, shape):
         reason = f"input_scale is {inputs.shape}; one number, or one for each group of inputs"
@@ -197,7 +201,7 @@ def _obligatory(parts: Members, scheme: CompressedScheme, form: str, ledger: Pac
 
 
 def _note(parts: Members, form: str, ledger: PackingLedger) -> None:
-    for key, reason in packs.beside(form).items():
+    for key, reason in packs.companion_kinds(form).items():
         if key in parts:
             ledger.note(reason, parts[key])
     _note_activations(parts, ledger)

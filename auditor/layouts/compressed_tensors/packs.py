@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts._scales import Grain, groups
+from auditor.layouts._scales import Grain, group_grain
 from auditor.layouts.compressed_tensors.schemes import CompressedScheme
 from auditor.layouts.packing import Implied, LogicalTensor, Members, PackingLedger, Shape
 from auditor.tensors import StoredTensor
@@ -20,7 +20,7 @@ _FLOATS = {  # a format -> bits of a number, and inputs that one scale serves
     "mxfp6-pack-quantized": (6, 32),
 }
 _INSIDE = {form: form.removesuffix("-pack-quantized").upper() for form in _FLOATS}
-_BYTE_SCALES = groups(32)  # of mxfp8
+_BYTE_SCALES = group_grain(32)  # of mxfp8
 
 NEEDED: Mapping[str, tuple[str, ...]] = {  # what must stand beside a weight of a format
     "pack-quantized": ("weight_scale", "weight_shape"),
@@ -53,7 +53,7 @@ class PackedWeight(NamedTuple):
     piece: LogicalTensor
 
 
-def beside(form: str) -> Mapping[str, str]:
+def companion_kinds(form: str) -> Mapping[str, str]:
     """What may stand beside a weight of that format, and what each of them is."""
     if form == "marlin-24":
         return {**BESIDE, **_BESIDE_MARLIN}
@@ -63,21 +63,21 @@ def beside(form: str) -> Mapping[str, str]:
 def fixed_grain(form: str) -> Grain | None:
     """The grain of the scales that a format has by itself."""
     if form in _FLOATS:
-        return groups(_FLOATS[form][1])
+        return group_grain(_FLOATS[form][1])
     return _BYTE_SCALES if form == "mxfp8-quantized" else None
 
 
-def whole(parts: Members) -> bool:
+def keeps_shape(parts: Members) -> bool:
     """Whether a weight of 8 bits keeps the shape of the model."""
     weight = parts.get("weight")
     return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_KEPT}
 
 
-def find(
+def find_packed_weight(
     name: str, parts: Members, scheme: CompressedScheme, implied: Implied, ledger: PackingLedger
 ) -> PackedWeight | None:
     """The packed weight of a module; None: it has none, or one that cannot be unpacked."""
-    form = form_of(parts, scheme)
+    form = packed_format(parts, scheme)
     if form is None:
         return None
     stored = parts["compressed" if form.startswith("sparse") else "weight_packed"]
@@ -104,7 +104,7 @@ def find(
     return PackedWeight(form, LogicalTensor(stored, name, shape, dtype or _inside(form, scheme)))
 
 
-def form_of(parts: Members, scheme: CompressedScheme) -> str | None:
+def packed_format(parts: Members, scheme: CompressedScheme) -> str | None:
     if {"compressed", "bitmask"} <= parts.keys():
         return "sparse-bitmask" if "row_offsets" in parts else "sparse-24-bitmask"
     packed = parts.get("weight_packed")
@@ -131,7 +131,7 @@ def _inside(form: str, scheme: CompressedScheme) -> str:
 # --- pack-quantized ---------------------------------------------------------------------------
 
 
-def packs(count: int, bits: int, words: int) -> bool:
+def fills_words(count: int, bits: int, words: int) -> bool:
     """Whether `count` numbers fill `words` words: densely, or padded as older versions did."""
     dense = -(-count * bits // _WORD)
     return words == dense or (bits <= _WORD and words == -(-count // (_WORD // bits)))
@@ -157,7 +157,9 @@ def _words(
     scales = scale.shape[-1] if scale is not None and scale.shape else None
     size = scheme.grain.inputs if scheme.grain else None
     for count in _counts(columns, scales, size, most):
-        if packs(count, bits, words) and (not size or not scales or -(-count // size) == scales):
+        if fills_words(count, bits, words) and (
+            not size or not scales or -(-count // size) == scales
+        ):
             return (*rows, count), bits
     if size and scales:
         ledger.fault(
@@ -179,7 +181,7 @@ def _counts(columns: int | None, scales: int | None, size: int | None, most: int
 def _bits(words: int, columns: int | None) -> int:
     if columns is None:
         return _BITS[0]
-    return next((bits for bits in _BITS if packs(columns, bits, words)), _BITS[0])
+    return next((bits for bits in _BITS if fills_words(columns, bits, words)), _BITS[0])
 
 
 def check_zeros(
@@ -192,7 +194,7 @@ def check_zeros(
     if zeros.dtype == "I32" and len(scales) >= _MATRIX and len(zeros.shape) == len(scales):
         *experts, rows, columns = scales
         same = (*zeros.shape[:-2], zeros.shape[-1]) == (*experts, columns)
-        if same and packs(rows, bits, zeros.shape[-2]):
+        if same and fills_words(rows, bits, zeros.shape[-2]):
             return
     reason = f"weight_zero_point is {zeros.dtype} {zeros.shape}, which is not {bits} bits"
     ledger.fault(f"{reason} for each of the scales {scales}", zeros)

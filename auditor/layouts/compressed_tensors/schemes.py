@@ -10,9 +10,14 @@ Classes are not known here: a target that could be one matches everything, but o
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer, mapping, sides, texts
-from auditor.layouts._patterns import begins, matched
-from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups
+from auditor.layouts._declared_settings import (
+    block_sides,
+    integer_setting,
+    object_or_empty,
+    string_list,
+)
+from auditor.layouts._patterns import match_tree, matching_names
+from auditor.layouts._scales import CHANNEL, TENSOR, Grain, group_grain
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described
 
@@ -53,7 +58,7 @@ class CompressedSchemes(NamedTuple):
         return None if module in self.ignored else self.named.get(module, self.default)
 
 
-def flat(declared: Declared | None) -> Declared | None:
+def flat_settings(declared: Declared | None) -> Declared | None:
     """Older versions of transformers put the settings one level deeper."""
     inner = declared.settings.get("quantization_config") if declared else None
     if declared is None or not isinstance(inner, Mapping) or "config_groups" in declared.settings:
@@ -61,7 +66,7 @@ def flat(declared: Declared | None) -> Declared | None:
     return Declared(method=declared.method, settings=inner, where=declared.where)
 
 
-def read(
+def read_schemes(
     declared: Declared | None, modules: Iterable[str], ledger: PackingLedger
 ) -> CompressedSchemes:
     """The scheme of each of the modules; what the config cannot mean is a fault."""
@@ -73,7 +78,7 @@ def read(
         (targets, scheme if scheme.form else scheme._replace(form=_form(whole)))
         for targets, scheme in _groups(declared, ledger)
     ]
-    ignore = texts(declared, "ignore")
+    ignore = string_list(declared, "ignore")
     ignored = _expressed(ignore, modules)
     named: dict[str, CompressedScheme] = {}
     certain = ignored is not None
@@ -90,7 +95,9 @@ def read(
 
 def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str] | None:
     expressions = sorted(target for target in targets if target.startswith(_EXPRESSION))
-    return matched((begins(one.removeprefix(_EXPRESSION)) for one in expressions), modules)
+    return matching_names(
+        (match_tree(one.removeprefix(_EXPRESSION)) for one in expressions), modules
+    )
 
 
 def _default(
@@ -120,11 +127,11 @@ def _groups(
         return
     for name in sorted(found):
         where = f"{described(name)} in config_groups of {declared.where}"
-        group = Declared(method=declared.method, settings=mapping(found[name]), where=where)
+        group = Declared(method=declared.method, settings=object_or_empty(found[name]), where=where)
         if isinstance(found[name], list):  # the name of a preset, with its targets
             yield frozenset(target for target in found[name] if isinstance(target, str)), UNSAID
         elif group.settings:
-            yield texts(group, "targets"), _scheme(group, ledger)
+            yield string_list(group, "targets"), _scheme(group, ledger)
         else:
             ledger.fault(f"{where} is {described(found[name])}; an object is needed")
 
@@ -145,7 +152,7 @@ def _scheme(group: Declared, ledger: PackingLedger) -> CompressedScheme:
     settings = weights.settings
     kind = settings.get("type", "int")
     return scheme._replace(
-        bits=integer(weights, "num_bits", _BITS, ledger) or 8,
+        bits=integer_setting(weights, "num_bits", _BITS, ledger) or 8,
         kind=kind.lower() if isinstance(kind, str) else None,
         grain=_grain(weights, ledger),
         symmetric=settings.get("symmetric", True) is not False,
@@ -154,7 +161,7 @@ def _scheme(group: Declared, ledger: PackingLedger) -> CompressedScheme:
 
 
 def _grain(weights: Declared, ledger: PackingLedger) -> Grain | None:
-    size = integer(weights, "group_size", _SIZES, ledger)
+    size = integer_setting(weights, "group_size", _SIZES, ledger)
     strategy = weights.settings.get("strategy")
     if strategy is None:
         strategy = "tensor" if size is None else "channel" if size == -1 else "group"
@@ -164,7 +171,7 @@ def _grain(weights: Declared, ledger: PackingLedger) -> Grain | None:
         case "channel":
             return CHANNEL
         case "group" | "tensor_group" if size is not None and size > 0:
-            return groups(size)
+            return group_grain(size)
         case "block" if (block := _block(weights.settings.get("block_structure"))) is not None:
             return block
     sizes = f"group_size {described(weights.settings.get('group_size'))}"
@@ -180,7 +187,7 @@ def _block(value: object) -> Grain | None:
     """`[128, 128]`, and as older versions wrote it, `"128x128"`."""
     if isinstance(value, str):
         value = [int(part) if part.isdecimal() else 0 for part in value[:20].split("x")]
-    block = sides(value)
+    block = block_sides(value)
     return None if block is None else Grain(*block)
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from math import prod
 
-from auditor.layouts._scales import TENSOR, Grain, grid
+from auditor.layouts._scales import TENSOR, Grain, scales_shape
 from auditor.layouts.compressed_tensors import packs
-from auditor.layouts.compressed_tensors.schemes import CompressedScheme, flat, read
+from auditor.layouts.compressed_tensors.schemes import CompressedScheme, flat_settings, read_schemes
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -15,7 +15,7 @@ from auditor.layouts.packing import (
     Shape,
     Stored,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 
 _WORD = 32
@@ -33,12 +33,12 @@ _CACHE = dict.fromkeys(("k_scale", "v_scale", "q_scale"), _ONE)
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Of modules whose scheme the config tells; nothing of sparse weights and of 2:4 tiles."""
     found: dict[str, WrittenTensor] = {}
-    schemes = read(flat(declared), stored.modules, PackingLedger())
+    schemes = read_schemes(flat_settings(declared), stored.modules, PackingLedger())
     for module, parts in stored.modules.items():
-        scheme, shape = schemes.of(module), implied(below(module))
+        scheme, shape = schemes.of(module), implied(tensor_name(module))
         if scheme is None or not scheme.quantizes or shape is None or len(shape) < _MATRIX:
             continue
-        form = packs.form_of(parts, scheme) or _form_kept(parts, scheme)
+        form = packs.packed_format(parts, scheme) or _form_kept(parts, scheme)
         grain = scheme.grain if form is None else packs.fixed_grain(form) or scheme.grain
         if form is not None and grain is not None:
             own = _written(form, scheme, shape, grain)
@@ -48,7 +48,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 def _form_kept(parts: Members, scheme: CompressedScheme) -> str | None:
     """Of a weight of 8 bits; by names alone the scheme tells which."""
-    if not packs.whole(parts):
+    if not packs.keeps_shape(parts):
         return None
     if scheme.form == "mxfp8-quantized":
         return scheme.form
@@ -59,7 +59,7 @@ def _written(
     form: str, scheme: CompressedScheme, shape: Shape, grain: Grain
 ) -> Mapping[str, WrittenTensor]:
     """By the last part of their names, of a weight (..., out, in) with scales of that grain."""
-    scales = (1,) if grain == TENSOR else grid(shape, grain)
+    scales = (1,) if grain == TENSOR else scales_shape(shape, grain)
     beside = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": WrittenTensor(shape[-1:], ("I32",))}
     if form == "pack-quantized":
         return {**beside, **_words(scheme.bits or 4, shape, scales)}

@@ -17,11 +17,18 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import sides, texts
+from auditor.layouts._declared_settings import block_sides, string_list
 from auditor.layouts._experts import AXES
-from auditor.layouts._kv_scales import note_cache
-from auditor.layouts._patterns import skipped
-from auditor.layouts._scales import CHANNEL, TENSOR, Grain, groups, misfit, seen
+from auditor.layouts._kv_scales import note_kv_scales
+from auditor.layouts._patterns import names_in_skip_lists
+from auditor.layouts._scales import (
+    CHANNEL,
+    TENSOR,
+    Grain,
+    grain_of_shapes,
+    group_grain,
+    scales_misfit,
+)
 from auditor.layouts.fp8.written import FOUR_GROUP, of_activations, weight_and_scale
 from auditor.layouts.packing import (
     Declared,
@@ -34,7 +41,7 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 from auditor.messages import described
 from auditor.tensors import StoredTensor
@@ -46,7 +53,7 @@ _SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `
 _SHARED = frozenset({"scale", "weight_scale"})  # of other layouts and plain modules as well
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
 _OF_EXPERTS = ("_activation_scale", "_input_scale")  # behind gate_up_proj and the like
-_FOUR_GROUP = groups(FOUR_GROUP)
+_FOUR_GROUP = group_grain(FOUR_GROUP)
 _METHODS = ("fp8", "fbgemm_fp8")
 
 
@@ -84,7 +91,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     words: set[str | None] = set()
     found: list[_Weight] = []
     for module, parts in stored.modules.items():
-        note_cache(parts, ledger)
+        note_kv_scales(parts, ledger)
         weights = _one_scale_each(_weights(module, parts), ledger)
         for weight in weights:
             words.add(_book(weight, settings, ledger))
@@ -104,7 +111,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     for module, parts in stored.modules.items():
         for one in _one_scale_each(_weights(module, parts), PackingLedger()):
             fours = settings.experts == "fp4" and ".experts." in f".{module}."
-            name = below(module, one.stem)
+            name = tensor_name(module, one.stem)
             found |= weight_and_scale(name, one.scale, usual, implied, fours=fours)
         for key, tensor in parts.items():
             if key in _ACTIVATIONS or key.endswith(_OF_EXPERTS):
@@ -163,7 +170,7 @@ def _block(declared: Declared | None, ledger: PackingLedger) -> Grain | None:
     value = declared.settings["weight_block_size"]
     if value is None:
         return TENSOR
-    if (block := sides(value)) is not None:
+    if (block := block_sides(value)) is not None:
         return Grain(*block)
     what = described(value)
     ledger.fault(f"weight_block_size of {declared.where} is {what}; two sides above 0 are needed")
@@ -176,7 +183,7 @@ def _block(declared: Declared | None, ledger: PackingLedger) -> Grain | None:
 def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | None:
     """The piece and its scales; what the scales are, in words."""
     weight, scale = found.weight, found.scale
-    name = below(found.module, found.stem)
+    name = tensor_name(found.module, found.stem)
     fours = weight.dtype in _FOURS
     shape = _unpacked(weight)
     dtype = "FP4" if fours else weight.dtype or "F8_E4M3"
@@ -191,7 +198,7 @@ def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | N
         ledger.fault(f"a scale of {scale.shape} fits no part of a weight of {shape}", scale)
         return None
     if not (settings.rows and _rows_of_experts(shape, scale.shape)):
-        misfitting = misfit("its scale", shape, grain, scale.shape)
+        misfitting = scales_misfit("its scale", shape, grain, scale.shape)
         if misfitting is not None:
             ledger.fault(misfitting, scale)
     return grain.words
@@ -209,7 +216,7 @@ def _grain(found: _Weight, shape: Shape, scales: Shape, settings: _Settings) -> 
         return CHANNEL
     if settings.block is not None and not found.shared:
         return settings.block
-    return seen(shape, scales)
+    return grain_of_shapes(shape, scales)
 
 
 def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
@@ -285,8 +292,10 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
 
 def _skipped(found: list[_Weight], declared: Declared | None, ledger: PackingLedger) -> None:
     """The weight of a module that loading skips is cast, and its scale left out."""
-    keys = texts(declared, "modules_to_not_convert") or texts(declared, "ignored_layers")
-    modules = skipped(keys, {weight.module for weight in found})
+    keys = string_list(declared, "modules_to_not_convert") or string_list(
+        declared, "ignored_layers"
+    )
+    modules = names_in_skip_lists(keys, {weight.module for weight in found})
     wrong = list(_of(found, modules or frozenset()))
     if wrong:
         reason = "modules_to_not_convert lists it: loading would cast it and leave its scale out"

@@ -1,7 +1,7 @@
 """What fp8 stores under each name: see layout.py."""
 
-from auditor.layouts._experts import AXES, stacked
-from auditor.layouts._scales import TENSOR, Grain, grid
+from auditor.layouts._experts import AXES, stacked_experts
+from auditor.layouts._scales import TENSOR, Grain, scales_shape
 from auditor.layouts.packing import Implied, Shape, WrittenTensor
 from auditor.tensors import StoredTensor
 
@@ -40,7 +40,7 @@ def shape_of(name: str, implied: Implied) -> Shape | None:
     own = implied(name)
     if own is not None:
         return own
-    experts = stacked(name, implied)
+    experts = stacked_experts(name, implied)
     return experts.shape if experts else None
 
 
@@ -48,4 +48,4 @@ def _grains(shape: Shape, grain: Grain) -> Shape:
     """One for the tensor is (); of experts in one tensor, one for each."""
     if grain == TENSOR:
         return (shape[0], 1, 1) if len(shape) == AXES else ()
-    return grid(shape, grain)
+    return scales_shape(shape, grain)

@@ -1,6 +1,6 @@
 """GGUF's names for the decoders that have their tensors below `model.layers`: see names.py."""
 
-from auditor.layouts.gguf.tables import Table, blocks, table
+from auditor.layouts.gguf.tables import Table, names_in_blocks, names_table
 
 
 def _experts(
@@ -16,11 +16,11 @@ def _shared(path: str) -> Table:
 
 
 def _layers(names: Table) -> Table:
-    return blocks("model.layers", names)
+    return names_in_blocks("model.layers", names)
 
 
 TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-LLAMA = table(
+LLAMA = names_table(
     TOP,
     _layers(
         {
@@ -38,19 +38,19 @@ LLAMA = table(
         }
     ),
 )
-ROUTED = table(LLAMA, _layers({"ffn_gate_inp": "mlp.gate"}), _experts("mlp.experts"))
-MIXTRAL = table(
+ROUTED = names_table(LLAMA, _layers({"ffn_gate_inp": "mlp.gate"}), _experts("mlp.experts"))
+MIXTRAL = names_table(
     LLAMA,
     _layers({"ffn_gate_inp": "block_sparse_moe.gate"}),
     _experts("block_sparse_moe.experts", "w1", "w3", "w2"),
 )
-QWEN2_MOE = table(
+QWEN2_MOE = names_table(
     ROUTED,
     _shared("mlp.shared_expert"),
     _layers({"ffn_gate_inp_shexp": "mlp.shared_expert_gate"}),
 )
 CORRECTED = _layers({"exp_probs_b.bias": "mlp.gate.e_score_correction_bias"})
-DEEPSEEK = table(
+DEEPSEEK = names_table(
     ROUTED,
     _shared("mlp.shared_experts"),
     CORRECTED,
@@ -65,7 +65,7 @@ DEEPSEEK = table(
         }
     ),
 )
-GLM4_MOE = table(
+GLM4_MOE = names_table(
     ROUTED,
     _shared("mlp.shared_experts"),
     CORRECTED,
@@ -81,7 +81,7 @@ GLM4_MOE = table(
         }
     ),
 )
-GEMMA2 = table(
+GEMMA2 = names_table(
     LLAMA,
     _layers(
         {
@@ -91,7 +91,7 @@ GEMMA2 = table(
         }
     ),
 )
-OLMO2 = table(
+OLMO2 = names_table(
     LLAMA,
     _layers(
         {
@@ -100,7 +100,7 @@ OLMO2 = table(
         }
     ),
 )
-GLM4 = table(
+GLM4 = names_table(
     LLAMA,
     _layers(
         {
@@ -110,7 +110,7 @@ GLM4 = table(
         }
     ),
 )
-GPT_OSS = table(
+GPT_OSS = names_table(
     LLAMA,
     _layers(
         {
@@ -122,7 +122,7 @@ GPT_OSS = table(
         }
     ),
 )
-GRANITEMOE = table(
+GRANITEMOE = names_table(
     LLAMA,
     _layers(
         {
@@ -132,7 +132,7 @@ GRANITEMOE = table(
         }
     ),
 )
-PHI = table(
+PHI = names_table(
     LLAMA,
     {"output_norm": "model.final_layernorm"},
     _layers(
@@ -145,8 +145,8 @@ PHI = table(
         }
     ),
 )
-PHI3 = table(LLAMA, _layers({"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}))
-STABLELM = table(
+PHI3 = names_table(LLAMA, _layers({"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}))
+STABLELM = names_table(
     LLAMA,
     _layers(
         {
@@ -155,8 +155,8 @@ STABLELM = table(
         }
     ),
 )
-STARCODER2 = table(LLAMA, _layers({"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}))
-LFM2 = table(
+STARCODER2 = names_table(LLAMA, _layers({"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}))
+LFM2 = names_table(
     {
         "token_embd": "model.embed_tokens",
         "token_embd_norm": "model.embedding_norm",

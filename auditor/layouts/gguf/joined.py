@@ -95,7 +95,7 @@ class Pair:
             ledger.fault(said, self.first, self.second)
 
 
-def joined(stored: Stored, model_type: str) -> Iterator[Pair]:
+def joined_pairs(stored: Stored, model_type: str) -> Iterator[Pair]:
     """The pairs among the stored tensors; one without the other is no pair."""
     for join in _JOINS.get(model_type, ()):
         first, _, ending = join.first.partition(".")

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from auditor.layouts._experts import count
-from auditor.layouts.gguf.joined import joined
+from auditor.layouts._experts import count_experts
+from auditor.layouts.gguf.joined import joined_pairs
 from auditor.layouts.gguf.names import TABLES
 from auditor.layouts.gguf.tables import Table
 from auditor.layouts.packing import (
@@ -71,7 +71,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     model_type = str(declared.settings.get("model_type")) if declared else ""
     table = TABLES.get(model_type, {})
     taken: set[str] = set()
-    for pair in joined(stored, model_type):
+    for pair in joined_pairs(stored, model_type):
         taken.update(tensor.name for tensor in pair.tensors)
         pair.enter(ledger)
     for tensor in stored.tensors:
@@ -157,7 +157,7 @@ def _stacked(
     """One piece for each index of the first axis that the architecture has, one for all others."""
     stored, *rest = shape or (0,)
     before, _, after = name.partition("*")
-    known = count(before, after, implied, stored=stored)
+    known = count_experts(before, after, implied, stored=stored)
     for number in range(known):
         yield LogicalTensor(tensor, f"{before}{number}{after}", tuple(rest), tensor.dtype or "")
     if known < stored:

@@ -2,16 +2,16 @@
 
 from types import MappingProxyType
 
-from auditor.layouts.gguf.tables import Table, blocks, table
+from auditor.layouts.gguf.tables import Table, names_in_blocks, names_table
 
-GPT2 = table(
+GPT2 = names_table(
     {
         "token_embd": "transformer.wte",
         "position_embd": "transformer.wpe",
         "output_norm": "transformer.ln_f",
         "output": "lm_head",
     },
-    blocks(
+    names_in_blocks(
         "transformer.h",
         {
             "attn_norm": "ln_1",
@@ -23,13 +23,13 @@ GPT2 = table(
         },
     ),
 )
-FALCON = table(
+FALCON = names_table(
     {
         "token_embd": "transformer.word_embeddings",
         "output_norm": "transformer.ln_f",
         "output": "lm_head",
     },
-    blocks(
+    names_in_blocks(
         "transformer.h",
         {
             "attn_norm": "input_layernorm|ln_mlp",
@@ -41,18 +41,18 @@ FALCON = table(
         },
     ),
 )
-BLOOM = table(
+BLOOM = names_table(
     FALCON,
     {"token_embd_norm": "transformer.word_embeddings_layernorm"},
-    blocks("transformer.h", {"ffn_norm": "post_attention_layernorm"}),
+    names_in_blocks("transformer.h", {"ffn_norm": "post_attention_layernorm"}),
 )
-GPT_NEOX = table(
+GPT_NEOX = names_table(
     {
         "token_embd": "gpt_neox.embed_in",
         "output_norm": "gpt_neox.final_layer_norm",
         "output": "embed_out",
     },
-    blocks(
+    names_in_blocks(
         "gpt_neox.layers",
         {
             "attn_norm": "input_layernorm",
@@ -64,13 +64,13 @@ GPT_NEOX = table(
         },
     ),
 )
-MPT = table(
+MPT = names_table(
     {
         "token_embd": "transformer.wte",
         "output_norm": "transformer.norm_f",
         "output": "lm_head",
     },
-    blocks(
+    names_in_blocks(
         "transformer.blocks",
         {
             "attn_norm": "norm_1",
@@ -82,13 +82,13 @@ MPT = table(
         },
     ),
 )
-MAMBA = table(
+MAMBA = names_table(
     {
         "token_embd": "backbone.embeddings",
         "output_norm": "backbone.norm_f",
         "output": "lm_head",
     },
-    blocks(
+    names_in_blocks(
         "backbone.layers",
         {
             "attn_norm": "norm",
@@ -102,14 +102,14 @@ MAMBA = table(
         },
     ),
 )
-BERT = table(
+BERT = names_table(
     {
         "token_embd": "embeddings.word_embeddings",
         "token_embd_norm": "embeddings.LayerNorm",
         "token_types": "embeddings.token_type_embeddings",
         "position_embd": "embeddings.position_embeddings",
     },
-    blocks(
+    names_in_blocks(
         "encoder.layer",
         {
             "attn_q": "attention.self.query",
@@ -125,13 +125,13 @@ BERT = table(
 )
 
 
-MODERNBERT = table(
+MODERNBERT = names_table(
     {
         "token_embd": "embeddings.tok_embeddings",
         "token_embd_norm": "embeddings.norm",
         "output_norm": "final_norm",
     },
-    blocks(
+    names_in_blocks(
         "layers",
         {
             "attn_norm": "attn_norm",
@@ -161,14 +161,14 @@ def _t5_tower(before: str, path: str, ffn: str, more: Table = MappingProxyType({
         "ffn_down": f"{ffn}.DenseReluDense.wo",
     }
     top = {f"{before}output_norm": f"{path}.final_layer_norm"}
-    return table(top, blocks(f"{path}.block", names, before))
+    return names_table(top, names_in_blocks(f"{path}.block", names, before))
 
 
 CROSS = {
     "cross_attn_norm": "layer.1.layer_norm",
     **_t5_attention("cross_attn", "layer.1.EncDecAttention"),
 }
-T5 = table(
+T5 = names_table(
     {"token_embd": "shared", "output": "lm_head"},
     _t5_tower("enc.", "encoder", "layer.1"),
     _t5_tower("dec.", "decoder", "layer.2", CROSS),

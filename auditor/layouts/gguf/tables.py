@@ -6,9 +6,9 @@ from types import MappingProxyType
 Table = Mapping[str, str]
 
 
-def table(*parts: Table) -> Table:
+def names_table(*parts: Table) -> Table:
     return MappingProxyType({key: name for part in parts for key, name in part.items()})
 
 
-def blocks(path: str, names: Table, before: str = "") -> Table:
+def names_in_blocks(path: str, names: Table, before: str = "") -> Table:
     return {f"{before}@{key}": f"{path}.{{n}}.{name}" for key, name in names.items()}

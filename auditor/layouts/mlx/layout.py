@@ -15,8 +15,20 @@ method "metal" of transformers is the mode affine, with biases named qbiases.
 
 from collections.abc import Iterable
 
-from auditor.layouts.mlx.names import MlxName, may_move, move, place, put
-from auditor.layouts.mlx.settings import AFFINE, MlxPacking, MlxSettings, guessed, settings
+from auditor.layouts.mlx.names import (
+    MlxName,
+    add_plain,
+    add_unpacked,
+    is_renamed_or_transposed,
+    mlx_name,
+)
+from auditor.layouts.mlx.settings import (
+    AFFINE,
+    MlxPacking,
+    MlxSettings,
+    guessed_packing,
+    read_mlx_settings,
+)
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -52,7 +64,7 @@ def recognises(stored: Stored) -> bool:
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces are named as the unpacked model names them."""
     ledger = PackingLedger()
-    said = settings(declared, ledger)
+    said = read_mlx_settings(declared, ledger)
     for module, members in stored.modules.items():
         weight = members.get("weight")
         beside = {part: members[part] for part in _BESIDE if part in members}
@@ -65,20 +77,24 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
             ledger.fault("the config says how this is packed, and it is stored plain", weight)
         for last in ("weight", "bias"):
             tensor = members.get(last)
-            if tensor is not None and may_move(tensor) and (last == "bias" or not beside):
-                move(tensor, implied, ledger)
+            if (
+                tensor is not None
+                and is_renamed_or_transposed(tensor)
+                and (last == "bias" or not beside)
+            ):
+                add_plain(tensor, implied, ledger)
     return ledger.close(f"mlx, {said.top}" if said.top else "mlx")
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """What `mlx.core.quantize` makes of the weights that the config says are packed."""
-    said, found = settings(declared, PackingLedger()), dict[str, WrittenTensor]()
+    said, found = read_mlx_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         weight, packing = members.get("weight"), said.of(module)
         beside = [last for last in _BESIDE if last in members]
         if weight is None or packing is None or module in said.plain or not beside:
             continue
-        where = place(weight, implied)
+        where = mlx_name(weight, implied)
         if where.expected is None:
             continue
         shape = (len(where.names), *where.expected) if where.stacked else where.expected
@@ -131,13 +147,13 @@ def _unpack(
         said = f"stored plain, as {weight.dtype}, and yet beside {' and '.join(beside)}"
         ledger.fault(said, weight)
         return
-    where = place(weight, implied)
+    where = mlx_name(weight, implied)
     if weight.shape is None:
-        put(weight, where, None, packing.dtype if packing else "INT4", ledger)
+        add_unpacked(weight, where, None, packing.dtype if packing else "INT4", ledger)
         return
     packing, shape = _unpacked(weight, beside, packing, where, ledger)
     if packing is not None and shape is not None:
-        put(weight, where, shape, packing.dtype, ledger)
+        add_unpacked(weight, where, shape, packing.dtype, ledger)
         _check(packing, beside, weight.shape, ledger)
 
 
@@ -171,7 +187,9 @@ def _unpacked(
         ledger.fault(_contradiction(words, groups, packing), weight)
     affine = "biases" in beside or "qbiases" in beside
     expected = where.expected
-    guess = guessed(words[-1], groups[-1], expected[-1], affine=affine) if expected else None
+    guess = (
+        guessed_packing(words[-1], groups[-1], expected[-1], affine=affine) if expected else None
+    )
     if guess is not None and expected is not None:
         return guess, (*words[:-1], expected[-1])
     if packing is None:

@@ -11,7 +11,7 @@ Where the architecture has none of these names, a tensor keeps its own.
 
 from typing import NamedTuple
 
-from auditor.layouts._experts import count, too_many
+from auditor.layouts._experts import count_experts, too_many_experts
 from auditor.layouts.packing import Implied, LogicalTensor, PackingLedger, Shape
 from auditor.tensors import StoredTensor
 
@@ -35,7 +35,7 @@ class MlxName(NamedTuple):
     stacked: bool
 
 
-def place(tensor: StoredTensor, implied: Implied) -> MlxName:
+def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
     """The names that the architecture has for it; its own name, if none."""
     own, expected = tensor.name, implied(tensor.name)
     module, _, last = own.rpartition(".")
@@ -47,7 +47,7 @@ def place(tensor: StoredTensor, implied: Implied) -> MlxName:
             first = implied(f"{experts}.0.{name}.{last}")
             if first is not None:
                 stored = tensor.shape[0] if tensor.shape else None
-                known = count(f"{experts}.", f".{name}.{last}", implied, stored=stored)
+                known = count_experts(f"{experts}.", f".{name}.{last}", implied, stored=stored)
                 found = tuple(f"{experts}.{number}.{name}.{last}" for number in range(known))
                 return MlxName(found or (own,), first, stacked=True)
     for name in older:
@@ -58,7 +58,7 @@ def place(tensor: StoredTensor, implied: Implied) -> MlxName:
     return MlxName((own,), expected, stacked=False)
 
 
-def put(
+def add_unpacked(
     tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
 ) -> None:
     """Make the pieces of a tensor whose unpacked shape is `shape`: one, or one for each expert."""
@@ -70,26 +70,26 @@ def put(
     else:
         higher = len(shape) > 1 and shape[0] > len(names)
         none = f"{shape} are no stacked experts of {where.expected}"
-        ledger.fault(too_many(shape[0], len(names)) if higher else none, tensor)
+        ledger.fault(too_many_experts(shape[0], len(names)) if higher else none, tensor)
         ledger.pieces.append(LogicalTensor(tensor, tensor.name, shape, dtype))
 
 
-def may_move(tensor: StoredTensor) -> bool:
-    """Whether `move` can have anything to do with an unpacked tensor: a quick no for most."""
+def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
+    """Whether `add_plain` can have anything to do with an unpacked tensor: a quick no for most."""
     if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
         return True
     return tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
 
 
-def move(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
+def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
     """Make the pieces of an unpacked tensor that has another name or order of axes than before."""
-    where = place(tensor, implied)
+    where = mlx_name(tensor, implied)
     shape, expected = tensor.shape, where.expected
     turned = shape is not None and expected is not None and _inputs_last(shape, expected)
     if where.names == (tensor.name,) and not turned:
         return
     dtype = tensor.dtype or "F32"
-    put(tensor, where, expected if turned else shape, dtype, ledger)
+    add_unpacked(tensor, where, expected if turned else shape, dtype, ledger)
 
 
 def _inputs_last(stored: Shape, expected: Shape) -> bool:

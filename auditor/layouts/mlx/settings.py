@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer
+from auditor.layouts._declared_settings import integer_setting
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described, quoted
 
@@ -46,7 +46,7 @@ class MlxSettings:
         return self.own.get(module, self.top)
 
 
-def settings(declared: Declared | None, ledger: PackingLedger) -> MlxSettings:
+def read_mlx_settings(declared: Declared | None, ledger: PackingLedger) -> MlxSettings:
     """Read the settings of the whole, and of each module that has its own under its name."""
     if declared is None:
         return MlxSettings(top=None, own={}, plain=frozenset())
@@ -73,12 +73,12 @@ def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
         known = ", ".join((AFFINE, *_FIXED))
         ledger.fault(f"mode of {declared.where} is {described(mode)}; one of {known} is needed")
         return None
-    width = integer(declared, "bits", bits, ledger, default=usual[0])
-    group = integer(declared, "group_size", groups, ledger, default=usual[1])
+    width = integer_setting(declared, "bits", bits, ledger, default=usual[0])
+    group = integer_setting(declared, "group_size", groups, ledger, default=usual[1])
     return None if width is None or group is None else MlxPacking(mode, width, group)
 
 
-def guessed(words: int, groups: int, inputs: int, *, affine: bool) -> MlxPacking | None:
+def guessed_packing(words: int, groups: int, inputs: int, *, affine: bool) -> MlxPacking | None:
     """The packing of a row of `inputs` that has these numbers of 32-bit words and groups, or None.
 
     mlx_lm.utils.infer_quant_config does the same for modules that the config does not name.

@@ -20,12 +20,12 @@ from math import prod
 from typing import NamedTuple
 
 from auditor.layouts._experts import AXES
-from auditor.layouts._kv_scales import CACHE, note_cache
+from auditor.layouts._kv_scales import CACHE, note_kv_scales
 from auditor.layouts._left_plain import plain_among_packed
-from auditor.layouts._patterns import globbed
-from auditor.layouts._scales import CHANNEL, Grain, groups, misfit, seen
-from auditor.layouts.modelopt.settings import ModelOptSettings, read
-from auditor.layouts.modelopt.written import written
+from auditor.layouts._patterns import names_matching_globs
+from auditor.layouts._scales import CHANNEL, Grain, grain_of_shapes, group_grain, scales_misfit
+from auditor.layouts.modelopt.settings import ModelOptSettings, read_modelopt_settings
+from auditor.layouts.modelopt.written import tensors_of_weight
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -37,7 +37,7 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    below,
+    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -69,7 +69,7 @@ class _Weight(NamedTuple):
 
     @property
     def name(self) -> str:
-        return below(self.module, self.stem)
+        return tensor_name(self.module, self.stem)
 
 
 def recognises(stored: Stored) -> bool:
@@ -90,11 +90,11 @@ def _marked(weight: _Weight) -> bool:
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Pieces have the names that are stored."""
     ledger = PackingLedger()
-    settings = read(declared, ledger)
+    settings = read_modelopt_settings(declared, ledger)
     kinds: set[str] = set()
     packed: dict[str, StoredTensor] = {}
     for module, parts in stored.modules.items():
-        note_cache(parts, ledger)
+        note_kv_scales(parts, ledger)
         weights = _weights(module, parts)
         for weight in weights:
             kinds.add(_book(weight, settings, implied, ledger))
@@ -107,13 +107,13 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Of the weights whose algorithm the config tells; a low-rank part is not among them."""
-    settings, found = read(declared, PackingLedger()), dict[str, WrittenTensor]()
+    settings, found = read_modelopt_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, parts in stored.modules.items():
         for weight in _weights(module, parts):
             shape = implied(weight.name)
             if shape is None or len(shape) < _MATRIX:
                 continue
-            for key, one in written(settings.of(module), shape).items():
+            for key, one in tensors_of_weight(settings.of(module), shape).items():
                 tensor = weight.beside(key) if key else weight.stored
                 if tensor is not None:
                     found[tensor.name] = one
@@ -195,22 +195,22 @@ def _shape(weight: _Weight, kind: str, implied: Implied) -> tuple[Shape | None, 
 def _grain(scale: StoredTensor, kind: str, group: int | None, shape: Shape) -> Grain | None:
     match kind:
         case "NVFP4":
-            return groups(group) if group else _small_groups(shape, scale.shape)
+            return group_grain(group) if group else _small_groups(shape, scale.shape)
         case "MXFP4" | "MXFP8":
-            return groups(32)
+            return group_grain(32)
         case "INT8":
             return CHANNEL
         case "INT4" if group:
-            return groups(group)
+            return group_grain(group)
     if scale.shape is None:
         return None
-    return seen(shape, _squeezed(scale.shape))
+    return grain_of_shapes(shape, _squeezed(scale.shape))
 
 
 def _small_groups(shape: Shape, scales: Shape | None) -> Grain:
     """Of 16, and of 32 where activations are of 8 bits: config.json does not always tell."""
     wide = scales is not None and 0 not in shape and prod(shape) == _WIDE * prod(scales)
-    return groups(_WIDE if wide else 16)
+    return group_grain(_WIDE if wide else 16)
 
 
 def _squeezed(scales: Shape) -> Shape:
@@ -230,7 +230,7 @@ def _scales(
         shape, scales = (*shape[:-2], *shape[:-3:-1]), (*scales[:-2], *scales[:-3:-1])
     if grain is None:
         ledger.fault(f"weight_scale {scale.shape} fits no part of a weight of {shape}", scale)
-    elif (reason := misfit("weight_scale", shape, grain, scales)) is not None:
+    elif (reason := scales_misfit("weight_scale", shape, grain, scales)) is not None:
         ledger.fault(reason, scale)
 
 
@@ -286,7 +286,7 @@ def _excluded(
     """What is packed and listed as left alone, or plain among packed ones and not listed."""
     patterns = settings.excluded
     if patterns is not None:
-        wrong = [packed[name] for name in globbed(patterns, packed) or ()]
+        wrong = [packed[name] for name in names_matching_globs(patterns, packed) or ()]
         if wrong:
             reason = f"packed, but {settings.where} lists it among the modules that are not"
             ledger.fault(reason, *wrong)
@@ -296,7 +296,7 @@ def _excluded(
     elif patterns is None or not settings.default.kind:
         return
     else:
-        listed = globbed(patterns, plain, below=True)
+        listed = names_matching_globs(patterns, plain, below=True)
         named = [] if listed is None else [plain[name] for name in plain if name not in listed]
     if named:
         ledger.fault(f"plain, but {settings.where} says that it is packed", *named)

@@ -8,7 +8,7 @@ MIXED_PRECISION, and `quantized_layers` says the algorithm of each module by nam
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from auditor.layouts._declared_settings import integer, mapping, texts
+from auditor.layouts._declared_settings import integer_setting, object_or_empty, string_list
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described
 
@@ -58,13 +58,15 @@ class ModelOptSettings(NamedTuple):
         return self.named.get(module) or self.default or _NOTHING
 
 
-def read(declared: Declared | None, ledger: PackingLedger) -> ModelOptSettings:
+def read_modelopt_settings(declared: Declared | None, ledger: PackingLedger) -> ModelOptSettings:
     """What the config says; what it cannot mean is a fault."""
     if declared is None:
         return ModelOptSettings("", _NOTHING, {}, None)
     settings = declared.settings
     lists = [key for key in ("exclude_modules", "ignore") if isinstance(settings.get(key), list)]
-    excluded = frozenset[str]().union(*(texts(declared, key) for key in lists)) if lists else None
+    excluded = (
+        frozenset[str]().union(*(string_list(declared, key) for key in lists)) if lists else None
+    )
     algorithm = settings.get("quant_algo")
     if algorithm == "MIXED_PRECISION":
         layers = settings.get("quantized_layers")
@@ -107,7 +109,11 @@ def _said(declared: Declared, ledger: PackingLedger) -> ModuleSettings:
         needs.append("weight_scale_2")
     if algorithm in _STATIC and settings.get("activation_scheme") != "dynamic":
         needs.append("input_scale")
-    group = integer(declared, "group_size", _SIZES, ledger) if settings.get("group_size") else None
+    group = (
+        integer_setting(declared, "group_size", _SIZES, ledger)
+        if settings.get("group_size")
+        else None
+    )
     return ModuleSettings(algorithm, _KINDS[algorithm], group, tuple(needs))
 
 
@@ -115,5 +121,5 @@ def _inner_group(settings: Mapping[str, Any]) -> int | None:
     """The group size in config.json, whose form is that of compressed-tensors."""
     value: object = settings
     for key in ("config_groups", "group_0", "weights", "group_size"):
-        value = mapping(value).get(key)
+        value = object_or_empty(value).get(key)
     return value if type(value) is int and value in _SIZES else None

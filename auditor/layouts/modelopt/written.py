@@ -1,7 +1,7 @@
 """What modelopt stores under each name: see layout.py."""
 
 from auditor.layouts._experts import AXES
-from auditor.layouts._scales import CHANNEL, Grain, grid, groups
+from auditor.layouts._scales import CHANNEL, Grain, group_grain, scales_shape
 from auditor.layouts.modelopt.settings import ModuleSettings
 from auditor.layouts.packing import FLOATS, Shape, WrittenTensor
 
@@ -11,7 +11,7 @@ _MX = 32
 _NUMBERS = ("F32", "BF16", "F16")
 
 
-def written(said: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
+def tensors_of_weight(said: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
     """By what they are to a weight, "" the weight itself; {} where the config does not tell."""
     *experts, rows, inputs = shape
     number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _NUMBERS)
@@ -22,16 +22,18 @@ def written(said: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
     match said.kind:
         case "NVFP4":
             weight = WrittenTensor((*experts, rows, inputs // 2), ("U8",))
-            scale = WrittenTensor(grid(shape, groups(said.group or _SMALL)), ("F8_E4M3",))
+            scale = WrittenTensor(
+                scales_shape(shape, group_grain(said.group or _SMALL)), ("F8_E4M3",)
+            )
         case "MXFP4":
             weight = WrittenTensor((*experts, rows, inputs // 2), ("U8",))
-            scale = WrittenTensor(grid(shape, groups(_MX)), ("U8",))
+            scale = WrittenTensor(scales_shape(shape, group_grain(_MX)), ("U8",))
         case "INT4" if said.group:
             weight = WrittenTensor((*experts, rows // 2, inputs), ("U8",))
-            scale = WrittenTensor(grid(shape, groups(said.group)), FLOATS)
+            scale = WrittenTensor(scales_shape(shape, group_grain(said.group)), FLOATS)
         case "MXFP8":
             weight = WrittenTensor(shape, ("F8_E4M3",))
-            scale = WrittenTensor(grid(shape, groups(_MX)), ("U8",))
+            scale = WrittenTensor(scales_shape(shape, group_grain(_MX)), ("U8",))
         case "INT8":
             weight, scale = WrittenTensor(shape, ("I8",)), _of_outputs(shape)
         case "FP8":
@@ -46,9 +48,9 @@ def _of_fp8(said: ModuleSettings, shape: Shape, number: WrittenTensor) -> Writte
         case "FP8_PER_CHANNEL_PER_TOKEN":
             return _of_outputs(shape)
         case "FP8_PB_WO":
-            return WrittenTensor(grid(shape, Grain(_BLOCK, _BLOCK)), _NUMBERS)
+            return WrittenTensor(scales_shape(shape, Grain(_BLOCK, _BLOCK)), _NUMBERS)
     return number
 
 
 def _of_outputs(shape: Shape) -> WrittenTensor:
-    return WrittenTensor(grid(shape, CHANNEL)[:-1], _NUMBERS)
+    return WrittenTensor(scales_shape(shape, CHANNEL)[:-1], _NUMBERS)

@@ -129,7 +129,7 @@ class Baseline:
                 yield f"accepts nothing tonight: {entry}"
 
 
-def read(path: Path) -> tuple[BaselineEntry, ...]:
+def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     """The entries of a baseline file; UsageError names file and entry of what is wrong."""
     table = _parsed(path)
     strange = ", ".join(map(quoted, sorted(table.keys() - {"accept"})))

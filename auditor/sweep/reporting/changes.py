@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from auditor.sweep.reporting.tables import Outcome, Row, every, part
+from auditor.sweep.reporting.tables import Outcome, Row, object_at, with_components
 
 Finding = Mapping[str, Any]  # one of an outcome's findings, as JSON
 
@@ -76,7 +76,7 @@ def findings(outcome: Outcome) -> tuple[Finding, ...]:
     """All findings of an outcome and of its parts, each with its component."""
     return tuple(
         {**finding, "component": one.get("component")}
-        for one in every(outcome)
+        for one in with_components(outcome)
         for finding in one.get("findings", ())
     )
 
@@ -160,12 +160,12 @@ def of_model(tonight: Outcome | None, before: Outcome | None, *, first: bool) ->
         return
     yield from _row(Change.COMMIT, None, before.get("commit"), tonight.get("commit"))
     yield from _row(Change.VERDICT, None, _verdict(before), _verdict(tonight))
-    then, now = part(before, "observed"), part(tonight, "observed")
+    then, now = object_at(before, "observed"), object_at(tonight, "observed")
     for name in COUNTS:
         yield from _row(Change.COUNT, name, then.get(name), now.get(name))
     implied = (
-        part(before, "expected").get("parameters"),
-        part(tonight, "expected").get("parameters"),
+        object_at(before, "expected").get("parameters"),
+        object_at(tonight, "expected").get("parameters"),
     )
     yield from _row(Change.COUNT, "expected", *implied)
 

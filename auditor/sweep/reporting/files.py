@@ -14,10 +14,10 @@ from auditor.sweep.reporting.tables import (
     COLUMNS,
     Cell,
     Row,
-    every,
     finding_rows,
     model_row,
     module_rows,
+    with_components,
 )
 
 TABLES: Mapping[str, Sequence[str]] = {**COLUMNS, "changes": changes.COLUMNS}
@@ -36,9 +36,9 @@ _TEXTS = frozenset(
 _COUNTED = {"models": frozenset(("ignored",))}  # a number there, and a word among findings
 
 
-def rows(judged: ModelEntry, depth: int | None) -> Iterator[tuple[str, Iterable[Row]]]:
+def table_rows(judged: ModelEntry, depth: int | None) -> Iterator[tuple[str, Iterable[Row]]]:
     """Table by table, the rows that one model adds; those of modules down to `depth`."""
-    for outcome in every(judged.outcome) if judged.outcome is not None else ():
+    for outcome in with_components(judged.outcome) if judged.outcome is not None else ():
         yield "models", (model_row(outcome),)
         yield "modules", module_rows(outcome, depth)
         yield "findings", finding_rows(outcome)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from auditor.formats.printable import printable
+from auditor.formats.text import printable
 
 _STATES = {
     "new": "new findings",

@@ -14,7 +14,7 @@ from auditor.sweep.reporting.changes import (
     of_finding,
     of_model,
 )
-from auditor.sweep.reporting.tables import Outcome, Row, every
+from auditor.sweep.reporting.tables import Outcome, Row, with_components
 from auditor.sweep.store.nights import Compared
 from auditor.sweep.store.reading import Result
 
@@ -68,7 +68,7 @@ class ModelEntry:
     @property
     def unexplained(self) -> bool:
         """Whether a residual is left, which cannot be accepted: it is a fault of our own."""
-        return any(one.get("residual") for one in every(self.outcome or {}))
+        return any(one.get("residual") for one in with_components(self.outcome or {}))
 
     @cached_property
     def state(self) -> ModelState | None:
@@ -94,7 +94,7 @@ class ModelEntry:
         return tuple({**row, **key} for row in (*self.moves, *found))
 
 
-def judged(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
+def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
     """What there is to say of one model; `first`: no night before knew any."""
     model = compared.model
     outcome = _outcome(compared.tonight) if compared.tonight else None
@@ -144,7 +144,9 @@ def _unseen(outcome: Outcome | None, before: Outcome | None) -> tuple[str | None
 
 
 def _unaudited(outcome: Outcome) -> Iterator[Outcome]:
-    return (one for one in every(outcome) if one.get("verdict") not in {"clean", "findings"})
+    return (
+        one for one in with_components(outcome) if one.get("verdict") not in {"clean", "findings"}
+    )
 
 
 def _before(compared: Compared, outcome: Outcome | None) -> Outcome | None:

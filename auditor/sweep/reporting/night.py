@@ -10,9 +10,9 @@ from typing import Any
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
-from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read
-from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, rows
-from auditor.sweep.reporting.model_entry import judged
+from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read_baseline
+from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, table_rows
+from auditor.sweep.reporting.model_entry import entry_of
 from auditor.sweep.reporting.page import NightPage
 from auditor.sweep.reporting.sarif import Sarif
 from auditor.sweep.reporting.summary import NightSummary
@@ -21,7 +21,7 @@ from auditor.sweep.settings import REPORTS
 from auditor.sweep.store.nights import Nights
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
-from auditor.writing import beside
+from auditor.writing import replacing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,9 @@ class WrittenReports:
     alarms: Alarms
 
 
-def write(store: Path, *, night: str | None = None, wanted: Wanted | None = None) -> WrittenReports:
+def write_night(
+    store: Path, *, night: str | None = None, wanted: Wanted | None = None
+) -> WrittenReports:
     """Write the reports of a night, the latest if None, from the store alone.
 
     The same store gives the same bytes. Files appear together, when all of them are whole. Raises
@@ -54,7 +56,7 @@ def write(store: Path, *, night: str | None = None, wanted: Wanted | None = None
     wanted = wanted or Wanted()
     if wanted.parquet:
         require_parquet()
-    entries = read(wanted.baseline) if wanted.baseline else None
+    entries = read_baseline(wanted.baseline) if wanted.baseline else None
     with Nights.open(store) as nights, nights.reading():
         shown = nights.chosen(night)
         folder = wanted.folder or _folder(shown)
@@ -83,21 +85,21 @@ def _written(
         tables = tuple(_tables(stack, folder, wanted))
         sarif = None
         if wanted.sarif:
-            sarif = Sarif(stack.enter_context(beside(wanted.sarif)), night, previous)
+            sarif = Sarif(stack.enter_context(replacing(wanted.sarif)), night, previous)
         for compared in nights.compared(night, previous):
-            one = judged(compared, baseline, first=previous is None)
+            one = entry_of(compared, baseline, first=previous is None)
             summary.add(one)
             page.add(one)
             if sarif:
                 sarif.add(one)
-            for name, found in rows(one, wanted.depth):
+            for name, found in table_rows(one, wanted.depth):
                 _add(tables, name, found)
         for sink in (*(table for _, table in tables), *((sarif,) if sarif else ())):
             sink.finish()
         content = summary.content(night, previous, baseline if wanted.baseline else None)
-        page.write(stack.enter_context(beside(folder / "index.html")), content)
+        page.write(stack.enter_context(replacing(folder / "index.html")), content)
         lines = f"{json.dumps(content, indent=2)}\n"
-        stack.enter_context(beside(folder / "summary.json")).write(lines.encode())
+        stack.enter_context(replacing(folder / "summary.json")).write(lines.encode())
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
 
 
@@ -107,7 +109,7 @@ def _tables(stack: ExitStack, folder: Path, wanted: Wanted) -> Iterator[tuple[st
     forms += [(Parquet, "parquet")] if wanted.parquet else []
     for form, ending in forms:
         for name in TABLES:
-            yield name, form(stack.enter_context(beside(folder / f"{name}.{ending}")), name)
+            yield name, form(stack.enter_context(replacing(folder / f"{name}.{ending}")), name)
 
 
 def _add(tables: Iterable[tuple[str, Csv | Parquet]], name: str, found: Iterable[Row]) -> None:

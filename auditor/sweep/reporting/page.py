@@ -6,21 +6,22 @@ page's head lets nothing run or load but its own script and style, by their dige
 """
 
 import json
+import tempfile
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from hashlib import sha256
 from importlib.resources import files
+from shutil import copyfileobj
 from string import Template
 from typing import IO, Any, Self
 
-from auditor.formats.printable import printable
-from auditor.sweep.reporting.blocks import Block, Pool, ascii_json
+from auditor.formats.text import printable
 from auditor.sweep.reporting.changes import Change, Finding, Matched
 from auditor.sweep.reporting.heading import heading
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
-from auditor.sweep.reporting.tables import Outcome, part
-from auditor.sweep.reporting.tree import joined, tree
+from auditor.sweep.reporting.tables import Outcome, object_at
+from auditor.sweep.reporting.tree import module_tree, modules_of
 
 # Beyond this number the page leaves out models that are clean and unchanged; models.csv has them.
 # With 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.
@@ -82,8 +83,8 @@ class NightPage:
             _short(outcome.get("reason")),
             _name(outcome.get("target")),
             _name(outcome.get("model_type")),
-            part(outcome, "observed").get("parameters"),
-            part(outcome, "expected").get("parameters"),
+            object_at(outcome, "observed").get("parameters"),
+            object_at(outcome, "expected").get("parameters"),
             *(severities.count(severity) for severity in SEVERITIES),
             sum(match.change is Change.NEW for match in alarming),
             sum(match.change is Change.FIXED for match in alarming),
@@ -100,13 +101,13 @@ class NightPage:
 
     def _tree(self, outcome: Outcome) -> int:
         """Where the model's tree is; -1: it has none. Alike models share one, drawn once."""
-        modules = joined(outcome)
+        modules = modules_of(outcome)
         if not modules:
             return -1
-        expected = part(outcome, "expected")
+        expected = object_at(outcome, "expected")
         formula, by = _short(expected.get("formula")), expected.get("by") or ""
         key = json.dumps([modules, formula, by]).encode()
-        return self._trees.place([formula, by], key, lambda: [tree(modules)])
+        return self._trees.place([formula, by], key, lambda: [module_tree(modules)])
 
     def write(self, file: IO[bytes], summary: Mapping[str, Any]) -> None:
         """The whole page; `summary` is the content of summary.json."""
@@ -175,3 +176,54 @@ def _policy(style: str, script: str) -> str:
         f"default-src 'none'; style-src 'sha256-{digests[0]}'; script-src 'sha256-{digests[1]}'; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+# --- the blocks of JSON ---------------------------------------------------------------------------
+
+
+class Block:
+    """A JSON array that is written item by item, to an unnamed file until the page is made."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the page
+        self.length = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, item: Any) -> int:
+        """Add an item; its place."""
+        self._file.write(b"[\n" if not self.length else b",\n")
+        self._file.write(ascii_json(item).encode("ascii"))
+        self.length += 1
+        return self.length - 1
+
+    def copy(self, file: IO[bytes]) -> None:
+        self._file.write(b"\n]" if self.length else b"[]")
+        self._file.seek(0)
+        copyfileobj(self._file, file)
+
+
+class Pool(Block):
+    """A JSON array of what many models share: each item once, by a digest of 16 bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[bytes, int] = {}
+
+    def place(
+        self, item: list[Any], key: bytes | None = None, rest: Callable[[], list[Any]] = list
+    ) -> int:
+        """The place of an item; `rest` makes what is costly of it, where it is new."""
+        digest = sha256(ascii_json(item).encode() if key is None else key).digest()[:16]
+        if digest not in self._places:
+            self._places[digest] = self.add([*item, *rest()])
+        return self._places[digest]
+
+
+def ascii_json(value: Any) -> str:
+    """JSON for a script element: ASCII, and nothing in it ends the element or begins a comment."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")

@@ -13,7 +13,7 @@ from typing import IO, Any, get_args
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
-from auditor.formats.printable import printable
+from auditor.formats.text import printable
 from auditor.reconciler.findings import Finding
 from auditor.sweep.reporting.changes import Change, Matched, identity
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry

@@ -6,7 +6,7 @@ from typing import Any
 
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
-from auditor.sweep.reporting.tables import part
+from auditor.sweep.reporting.tables import object_at
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
 
@@ -37,7 +37,7 @@ class NightSummary:
         if reason := judged.outcome.get("reason"):
             self.reasons[reason] += 1
             self.excused += judged.excused is not None
-        observed = part(judged.outcome, "observed")
+        observed = object_at(judged.outcome, "observed")
         self.totals.update({name: observed.get(name) or 0 for name in _TOTALS})
         self._alarm(judged)
         self._findings(judged)

@@ -17,15 +17,15 @@ Outcome = Mapping[str, Any]  # the JSON object of one audit, schema 1
 COLUMNS = {"models": MODELS, "modules": MODULES, "findings": FINDINGS}
 
 
-def every(outcome: Outcome) -> tuple[Outcome, ...]:
-    """The outcome and those of its parts, as `every` of a report."""
-    return outcome, *(one for part in outcome.get("parts", ()) for one in every(part))
+def with_components(outcome: Outcome) -> tuple[Outcome, ...]:
+    """The outcome and those of its parts, as `with_components` of a report."""
+    return outcome, *(one for part in outcome.get("parts", ()) for one in with_components(part))
 
 
 def model_row(outcome: Outcome) -> Row:
-    observed, expected = part(outcome, "observed"), part(outcome, "expected")
-    fetched = part(outcome, "fetched")
-    found = (finding for one in every(outcome) for finding in one.get("findings", ()))
+    observed, expected = object_at(outcome, "observed"), object_at(outcome, "expected")
+    fetched = object_at(outcome, "fetched")
+    found = (finding for one in with_components(outcome) for finding in one.get("findings", ()))
     severities = Counter(finding["severity"] for finding in found)
     stored, implied = observed.get("parameters"), expected.get("parameters")
     return {
@@ -72,6 +72,6 @@ def _key(outcome: Outcome) -> Row:
     }
 
 
-def part(outcome: Outcome, name: str) -> Mapping[str, Any]:
+def object_at(outcome: Outcome, name: str) -> Mapping[str, Any]:
     """An object within an outcome; empty where nothing is known."""
     return outcome.get(name) or {}

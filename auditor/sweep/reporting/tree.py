@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from auditor.formats.printable import printable
+from auditor.formats.text import printable
 from auditor.reconciler.fold import expand, fold
-from auditor.sweep.reporting.tables import Outcome, part
+from auditor.sweep.reporting.tables import Outcome, object_at
 from auditor.walker import parent
 
 Node = list[Any]
@@ -24,7 +24,7 @@ DEEPEST = 7
 _LONGEST = 120  # characters of a name
 
 
-def tree(modules: Sequence[Module]) -> Node | None:
+def module_tree(modules: Sequence[Module]) -> Node | None:
     """The deepest tree with no more than MOST_NODES nodes; None where there is no module."""
     rows = {row["prefix"]: row for row in modules if row["depth"] <= DEEPEST}
     if "" not in rows:
@@ -40,7 +40,7 @@ def tree(modules: Sequence[Module]) -> Node | None:
     return _node("", rows, below, 0)
 
 
-def joined(outcome: Outcome) -> Sequence[Module]:
+def modules_of(outcome: Outcome) -> Sequence[Module]:
     """The modules of an outcome; those of its parts below their names, where it has parts."""
     parts = outcome.get("parts", ())
     if not parts:
@@ -59,7 +59,7 @@ def _below(one: Outcome) -> Iterator[Module]:
 
 
 def _whole(outcome: Outcome, status: str) -> Module:
-    observed, expected = part(outcome, "observed"), part(outcome, "expected")
+    observed, expected = object_at(outcome, "observed"), object_at(outcome, "expected")
     return {
         "prefix": "",
         "depth": 0,

@@ -7,7 +7,7 @@ whose quotes JSON escapes, so that no string looks like a key and its value.
 import re
 import zlib
 
-from auditor.sweep.store.packing import pack, unpack
+from auditor.sweep.store.packing import compress_text, decompress_text
 
 # Kinds of findings, statuses of modules, and the dtype that scales are counted under.
 _RENAMED = {
@@ -33,10 +33,10 @@ def reworded(content: bytes) -> bytes:
     One that is damaged stays as it is: who reads it says so.
     """
     try:
-        text = unpack(content)
+        text = decompress_text(content)
     except zlib.error:
         return content
     found = _WORD.sub(lambda match: match[1] + _RENAMED[match[2]], text)
     for key, name in _KEYS:
         found = key.sub(name, found)
-    return content if found == text else pack(found)
+    return content if found == text else compress_text(found)

@@ -23,15 +23,15 @@ FAULTS = (sqlite3.Error, zlib.error, json.JSONDecodeError, UnicodeDecodeError)
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def store_errors(path: Path) -> Iterator[None]:
     """Errors of SQLite, and of what a store keeps, as StoreErrors."""
     try:
         yield
     except FAULTS as error:
-        raise StoreError(described(path, error)) from None
+        raise StoreError(store_fault(path, error)) from None
 
 
-def described(path: Path, error: Exception) -> str:
+def store_fault(path: Path, error: Exception) -> str:
     """What is wrong with the store, and what to do."""
     return f"the store {quoted(str(path))} {_fault(path, error)}"
 

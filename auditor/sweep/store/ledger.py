@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
-from auditor.sweep.store.opening import opened
-from auditor.sweep.store.packing import Kept, Shared, pack
+from auditor.sweep.store.opening import open_store
+from auditor.sweep.store.packing import Kept, Shared, compress_text
 from auditor.sweep.store.reading import Night, Planned, Recorded, Versions, now
 from auditor.sweep.store.schema import SUMMARY
 from auditor.sweep.store.tallies import Tallies
@@ -41,7 +41,7 @@ class FoundModel(NamedTuple):
 class StoreWriter(Tallies):
     """A store that a sweep writes."""
 
-    _connect = staticmethod(opened)
+    _connect = staticmethod(open_store)
 
     def begin(self, night: str, selection: str, versions: Versions) -> Night:
         """Start a night, or go on with it; one that has finished is selected anew.
@@ -131,7 +131,7 @@ class StoreWriter(Tallies):
         return known.fetchone() is None
 
     def _list(self, planned: Planned, siblings: object) -> None:
-        content = pack(json.dumps(siblings, separators=(",", ":")).encode())
+        content = compress_text(json.dumps(siblings, separators=(",", ":")).encode())
         self._database.execute(
             "INSERT OR IGNORE INTO listings VALUES (?, ?, ?)", (*planned[:2], content)
         )

@@ -62,7 +62,7 @@ class Nights(Store):
                 yield Compared(model, tonight, last)
                 continue
             files = tonight.verdict == "unaudited"
-            if last is not None and (audited(last) or (files and read(last))):
+            if last is not None and (was_audited(last) or (files and was_read(last))):
                 yield Compared(model, tonight, last)
             else:
                 known = self._last_audited(model, previous, files=files)
@@ -92,12 +92,12 @@ class Nights(Store):
         return None if row is None else self.result(row[0], model)
 
 
-def audited(result: Result) -> bool:
+def was_audited(result: Result) -> bool:
     """Whether a night could see the model's tensors."""
     return result.verdict in {"clean", "findings"}
 
 
-def read(result: Result) -> bool:
+def was_read(result: Result) -> bool:
     """Whether a night could read the model's files, audited or not."""
     return result.tensors is not None
 

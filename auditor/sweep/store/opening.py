@@ -14,8 +14,8 @@ from urllib.parse import quote
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.earlier_words import reworded
-from auditor.sweep.store.faults import described, told
-from auditor.sweep.store.packing import unpack
+from auditor.sweep.store.faults import store_errors, store_fault
+from auditor.sweep.store.packing import decompress_text
 from auditor.sweep.store.schema import APPLICATION, TABLES, UPGRADES, VERSION
 
 _BUSY = 60.0  # seconds that a writer waits for another one
@@ -25,16 +25,16 @@ _TABLES = frozenset(_NAMED.findall(TABLES))
 _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM))
 
 
-def opened(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A store to write; raises StoreError where that cannot be done, UsageError as `prepare`."""
-    with told(path):
+def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    """A store to write; raises StoreError where that fails, UsageError as `prepare_tables` does."""
+    with store_errors(path):
         database = _connected(str(path), stack)
-        prepare(database, path)
+        prepare_tables(database, path)
     return database
 
 
-def opened_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A store to read, which may stand where nothing can be written; raises as `opened`.
+def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    """A store to read, which may stand where nothing can be written; raises as `open_store`.
 
     SQLite reads a store of this kind (WAL) only where it may write a file beside it, unless it is
     told that no process writes to the store (immutable). That is true of a read-only mount. But
@@ -44,13 +44,13 @@ def opened_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
     try:
         with ExitStack() as trial:
             database = _connected(str(path), trial)
-            prepare(database, path)
+            prepare_tables(database, path)
             stack.push(trial.pop_all())
             return database
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _REFUSED:
-            raise StoreError(described(path, error)) from None
-    with told(path):
+            raise StoreError(store_fault(path, error)) from None
+    with store_errors(path):
         wal = path.with_name(f"{path.name}-wal")
         if not wal.exists() or not wal.stat().st_size:
             address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
@@ -72,7 +72,7 @@ def _copied(path: Path, wal: Path, stack: ExitStack) -> sqlite3.Connection:
         detail = f"it stands where nothing can be written, and cannot be copied: {error}"
         raise StoreError(f"the store {quoted(str(path))} cannot be read: {detail}") from None
     database = _connected(str(copy), stack)
-    prepare(database, path)
+    prepare_tables(database, path)
     return database
 
 
@@ -85,10 +85,10 @@ def _connected(name: str, stack: ExitStack) -> sqlite3.Connection:
 
 def begin(database: sqlite3.Connection) -> None:
     """Begin a transaction as a writer, and wait a minute for another one to end his."""
-    patiently(database, "BEGIN IMMEDIATE")
+    execute_patiently(database, "BEGIN IMMEDIATE")
 
 
-def patiently(database: sqlite3.Connection, statement: str) -> None:
+def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
     """Run a statement that may have to wait for another process; a signal ends the wait."""
     until = time.monotonic() + _BUSY
     while True:
@@ -108,13 +108,13 @@ def roll_back(database: sqlite3.Connection) -> None:
             database.execute("ROLLBACK")
 
 
-def prepare(database: sqlite3.Connection, path: Path) -> None:
+def prepare_tables(database: sqlite3.Connection, path: Path) -> None:
     """Have the tables of this version in a file, in one transaction.
 
     Raises UsageError for a file that is another's, or of a newer version, StoreError for one that
     has lost a table.
     """
-    patiently(database, "PRAGMA journal_mode = WAL")
+    execute_patiently(database, "PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     begin(database)
     (application,) = database.execute("PRAGMA application_id").fetchone()
@@ -140,7 +140,7 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
     found = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
     if lost := sorted(_TABLES - found):
         error = sqlite3.DatabaseError(f"it has no table {', '.join(lost)}")
-        raise StoreError(described(path, error))
+        raise StoreError(store_fault(path, error))
 
 
 def _run(database: sqlite3.Connection, statements: str) -> None:
@@ -154,7 +154,7 @@ def _run(database: sqlite3.Connection, statements: str) -> None:
 def _blind_parts(content: bytes) -> int:
     """How many components of a packed outcome could not be audited; 0 where it is damaged."""
     try:
-        text = unpack(content)
+        text = decompress_text(content)
         if b'"parts":[{' not in text:  # which spares most outcomes the reading
             return 0
         return sum(part["verdict"] == "unaudited" for part in json.loads(text)["parts"])

@@ -29,13 +29,13 @@ class Kept(NamedTuple):
     shared: Shared | None = None  # the rest
 
 
-def pack(text: bytes) -> bytes:
+def compress_text(text: bytes) -> bytes:
     window, memory = _SHORT_STATE if len(text) <= _SHORT else _STATE
     packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, window, memory)
     return packing.compress(text) + packing.flush()
 
 
-def unpack(content: bytes) -> bytes:
+def decompress_text(content: bytes) -> bytes:
     return zlib.decompress(content)
 
 
@@ -43,10 +43,10 @@ def digest_of(text: bytes) -> bytes:
     return sha256(text).digest()
 
 
-def merged(content: bytes, shared: bytes | None) -> dict[str, Any]:
+def merged_object(content: bytes, shared: bytes | None) -> dict[str, Any]:
     """The object of a row, in the order of keys that its shared part has them in.
 
     Both are packed. The shared part may hold the row's own keys as well, to keep their places.
     """
-    own: dict[str, Any] = json.loads(unpack(content))
-    return own if shared is None else {**json.loads(unpack(shared)), **own}
+    own: dict[str, Any] = json.loads(decompress_text(content))
+    return own if shared is None else {**json.loads(decompress_text(shared)), **own}

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Self
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
-from auditor.sweep.store.faults import FAULTS, told
-from auditor.sweep.store.opening import begin, opened_to_read, roll_back
-from auditor.sweep.store.packing import Kept, merged
+from auditor.sweep.store.faults import FAULTS, store_errors
+from auditor.sweep.store.opening import begin, open_store_to_read, roll_back
+from auditor.sweep.store.packing import Kept, merged_object
 from auditor.sweep.store.schema import SUMMARY
 
 Blob = bytes  # of which a result has a number and a value
@@ -101,7 +101,7 @@ class Result:
     @cached_property
     def outcome(self) -> dict[str, Any] | None:
         """The JSON object of the audit (schema 1); None: not audited yet."""
-        return None if self.content is None else merged(self.content, self.shared_content)
+        return None if self.content is None else merged_object(self.content, self.shared_content)
 
 
 class Planned(NamedTuple):
@@ -142,7 +142,7 @@ class Store:
             database = cls._connect(path, stack)
             return cls(database, path, stack.pop_all())
 
-    _connect = staticmethod(opened_to_read)
+    _connect = staticmethod(open_store_to_read)
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +150,7 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None = None, error: object = None, _: object = None
     ) -> None:
-        with told(self._path):
+        with store_errors(self._path):
             self._opened.close()
             if isinstance(error, FAULTS):
                 raise error

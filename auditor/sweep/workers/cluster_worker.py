@@ -15,7 +15,7 @@ from threading import Lock
 from auditor.downloader.hub import endpoint, usable_token
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
-from auditor.sweep.outcome_digest import versions
+from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Versions
@@ -56,7 +56,7 @@ class RefusedBatch:
 def terms(token: str | None) -> Terms:
     """The terms here, with a token as it would be sent."""
     digest = sha256(token.encode()).hexdigest()[:16] if token else None
-    return Terms(versions=versions(), endpoint=endpoint(), token=digest)
+    return Terms(versions=current_versions(), endpoint=endpoint(), token=digest)
 
 
 def audit(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | RefusedBatch:

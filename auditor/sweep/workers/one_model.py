@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from huggingface_hub import constants
 
 from auditor.audit.guard import outcome_of
-from auditor.checkpoint.selecting import INDEX, WEIGHTS, config_alone
+from auditor.checkpoint.selecting import INDEX, WEIGHTS, select_config
 from auditor.checkpoint.snapshot import Snapshot, Source
-from auditor.checkpoint.snapshot_reader import joined, load
+from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprint
 from auditor.downloader import hub, local_folder
-from auditor.downloader.base_models import with_base
-from auditor.downloader.fetching import silent
+from auditor.downloader.base_models import with_base_model
+from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.lean import Lean
@@ -26,7 +26,7 @@ from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import PASSING, Policy
 from auditor.sweep.store.ledger import Waiting
-from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
+from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Recorded
 from auditor.sweep.workers.allowance import Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
@@ -94,7 +94,7 @@ class Auditor:
             model=waiting.model,
             commit_sha=waiting.commit_sha,
             recorded=record,
-            snapshot=Kept(pack(dump_own(snapshot)), shared) if fetched else None,
+            snapshot=Kept(compress_text(dump_own(snapshot)), shared) if fetched else None,
             passing=record.summary.reason in PASSING,
         )
 
@@ -104,7 +104,7 @@ class Auditor:
         known = self._packed.get(key) if key else None
         if known is None:
             text = dump_shared(snapshot)
-            known = Shared(digest_of(text), pack(text))
+            known = Shared(digest_of(text), compress_text(text))
             if key:
                 self._packed.put(key, known, len(known.content))
         return known
@@ -122,22 +122,26 @@ class Auditor:
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
         allowance = Allowance(Bounds.of_a_model(self._policy), self._budget)
         session = self._session(model, allowance)
-        listing = _listing(waiting) or hub.listed(model, session)
+        listing = _listing(waiting) or hub.fetch_listing(model, session)
         names = {file.name for file in listing.files}
         sharded = INDEX in names and WEIGHTS not in names
         pool = self._shards if sharded else _Here()
-        found = hub.read_listed(model, listing, session, pool=pool)
-        return with_base(found, local_folder.read, partial(self._config_of, allowance=allowance))
+        found = hub.read_from_listing(model, listing, session, pool=pool)
+        return with_base_model(
+            found, local_folder.read, partial(self._config_of, allowance=allowance)
+        )
 
     def _config_of(self, model: HubModel, *, allowance: Allowance) -> Snapshot:
         """An adapter's base, which takes of what the adapter is allowed."""
         session = self._session(model, allowance)
-        return hub.read_listed(model, hub.listed(model, session), session, config_alone, _Here())
+        return hub.read_from_listing(
+            model, hub.fetch_listing(model, session), session, select_config, _Here()
+        )
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:
         silence = self._policy.deadline  # a sweep is not watched: what passes is waited for
         return Session(
-            model, self._token, silent, wire=self._wire, governor=allowance, silence=silence
+            model, self._token, ignore_message, wire=self._wire, governor=allowance, silence=silence
         )
 
 
@@ -171,20 +175,22 @@ def unaudited(model: str, commit: str, reason: Reason, detail: str) -> Unaudited
 
 def _stored(waiting: Waiting) -> Snapshot:
     """The snapshot of an earlier version's audit; it was of the Hub, and costs it nothing now."""
-    content, name = unpack(waiting.snapshot or b""), f"the stored {waiting.model}"
+    content, name = decompress_text(waiting.snapshot or b""), f"the stored {waiting.model}"
     if waiting.shared is None:
         return replace(load(content, name), source=Source.HUB)
-    return replace(joined(content, unpack(waiting.shared), name), source=Source.HUB)
+    return replace(
+        load_own_and_shared(content, decompress_text(waiting.shared), name), source=Source.HUB
+    )
 
 
 def _listing(waiting: Waiting) -> hub.Listing | None:
     """The model's files as the list API had them; None where that has to be asked again."""
     if waiting.listing is None:
         return None
-    siblings: Any = json.loads(unpack(waiting.listing))
+    siblings: Any = json.loads(decompress_text(waiting.listing))
     entry = {"id": waiting.model, "sha": waiting.commit_sha, "siblings": siblings}
     try:
-        return hub.listing_in(entry, waiting.model)
+        return hub.listing_of(entry, waiting.model)
     except (SourceError, CheckpointError):
         return None
 

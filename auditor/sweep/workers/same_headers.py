@@ -13,7 +13,7 @@ from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.formats import as_json
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
-from auditor.sweep.store.packing import Kept, Shared, digest_of, pack
+from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
 from auditor.sweep.store.reading import Recorded, StoredNight
 from auditor.sweep.workers.remembered import Recent
 
@@ -69,11 +69,11 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
     names the model, and parts name it too.
     """
     if isinstance(outcome, Unaudited) or outcome.parts:
-        return Recorded(summary(outcome), Kept(pack(as_json.render(outcome).encode())))
+        return Recorded(summary(outcome), Kept(compress_text(as_json.render(outcome).encode())))
     nobodys = replace(outcome, requested="", model=None, commit=None, fetched=Fetched())
     text = as_json.render(nobodys).encode()
     own = _own(outcome.requested, outcome.model, outcome.commit, outcome.fetched)
-    return Recorded(summary(outcome), Kept(own, Shared(digest_of(text), pack(text))))
+    return Recorded(summary(outcome), Kept(own, Shared(digest_of(text), compress_text(text))))
 
 
 def summary(outcome: Report | Unaudited) -> StoredNight:
@@ -111,7 +111,7 @@ def _own(requested: str, model: str | None, commit: str | None, fetched: Fetched
     """What of an outcome's JSON no other model's has, packed."""
     cost = {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}
     own = {"requested": requested, "model": model, "commit": commit, "fetched": cost}
-    return pack(json.dumps(own, separators=(",", ":")).encode())
+    return compress_text(json.dumps(own, separators=(",", ":")).encode())
 
 
 def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:

@@ -24,7 +24,7 @@ from support.sweep_models import alarms, healthy, planted
 
 from auditor.errors import SourceError
 from auditor.sweep import runner
-from auditor.sweep.outcome_digest import versions
+from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.reading import Store
 
@@ -112,8 +112,8 @@ def test_a_commit_that_moved_is_audited_anew_and_no_other(at_hub, settings):
 def test_a_new_version_audits_what_is_stored_and_fetches_nothing(at_hub, settings, monkeypatch):
     faults = add(at_hub, 30)
     runner.sweep(settings(OURS), night="n1")
-    newer = dataclasses.replace(versions(), catalogue="another")
-    monkeypatch.setattr(runner, "versions", lambda: newer)
+    newer = dataclasses.replace(current_versions(), catalogue="another")
+    monkeypatch.setattr(runner, "current_versions", lambda: newer)
     at_hub.reset_log()
     swept = runner.sweep(settings(OURS), night="n2")
     assert asked(at_hub) == {"/api/models"}

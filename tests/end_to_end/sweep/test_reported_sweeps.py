@@ -5,7 +5,7 @@ import csv
 from support.sweep_models import FAULTS, healthy, planted
 
 from auditor.sweep import runner
-from auditor.sweep.reporting.night import Wanted, write
+from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.selection import ModelSelection
 
 OURS = ModelSelection(author="sweep")
@@ -27,7 +27,7 @@ def test_planted_faults_are_reported_then_what_changed_of_them(at_hub, settings,
     night = settings(OURS)
     runner.sweep(night, night="2026-11-20")
     wanted = Wanted(folder=tmp_path / "first")
-    write(night.output.store, wanted=wanted)
+    write_night(night.output.store, wanted=wanted)
     assert len(expected) == 8
     assert alarming(tmp_path / "first", "findings") == expected
 
@@ -35,7 +35,7 @@ def test_planted_faults_are_reported_then_what_changed_of_them(at_hub, settings,
     at_hub.push(mended, healthy(3))
     at_hub.push(broken, FAULTS["unexpected"](4))
     runner.sweep(night, night="2026-11-21")
-    report = write(night.output.store, wanted=Wanted(folder=tmp_path / "second"))
+    report = write_night(night.output.store, wanted=Wanted(folder=tmp_path / "second"))
     changed = alarming(tmp_path / "second", "changes")
     assert [one for one in changed if one[0] != "still-open"] == [
         ("fixed", mended, faults[mended]),

@@ -23,8 +23,8 @@ from auditor.analytic.blocks import (
     RMSNorm,
     Submodel,
     Tied,
+    list_indices,
     module,
-    numbers,
     sequential,
     stack,
 )
@@ -282,6 +282,6 @@ def test_a_listing_that_would_never_end_is_refused_before_it_begins(tree, messag
 
 @given(st.integers(0, 1000))
 def test_so_many_are_numbered_from_zero(count):
-    assert list(numbers(size("N", count))) == list(range(count))
+    assert list(list_indices(size("N", count))) == list(range(count))
     with pytest.raises(CheckpointError, match=r"^key \d+ would imply [\d,]+ tensors; 100,000 are"):
-        numbers(size("N", 100_001 + count))
+        list_indices(size("N", 100_001 + count))

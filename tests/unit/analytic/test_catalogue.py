@@ -107,7 +107,7 @@ def test_a_size_below_nothing_is_the_checkpoints_fault():
 @pytest.fixture
 def registry(monkeypatch) -> dict[object, object]:
     """A copy of the registry that a test may add to; everything is imported before."""
-    catalogue.names()
+    catalogue.class_names()
     copy = dict(catalogue._ARCHITECTURES)  # noqa: SLF001 - there is no public way to add and undo
     monkeypatch.setattr(catalogue, "_ARCHITECTURES", copy)
     monkeypatch.setattr(catalogue, "_TYPES", dict(catalogue._TYPES))  # noqa: SLF001 - as above
@@ -180,8 +180,8 @@ def test_an_older_name_of_a_class_stands_for_todays():
 
 
 def test_every_older_name_leads_to_a_class_or_a_type_that_is_known():
-    assert all(catalogue.known(name) for name in OLD_CLASSES.values())
-    assert not {*OLD_CLASSES} & {*catalogue.names()}
+    assert all(catalogue.is_known(name) for name in OLD_CLASSES.values())
+    assert not {*OLD_CLASSES} & {*catalogue.class_names()}
     assert {*OLD_TYPES.values()} <= {*FILES}
 
 
@@ -224,9 +224,9 @@ def test_a_class_has_one_closed_form():
 
 
 def test_the_catalogue_knows_its_classes_by_name_and_by_family():
-    assert catalogue.names() == tuple(sorted(catalogue.names()))
-    assert catalogue.known("BertModel")
-    assert not catalogue.known("BertModelX")
+    assert catalogue.class_names() == tuple(sorted(catalogue.class_names()))
+    assert catalogue.is_known("BertModel")
+    assert not catalogue.is_known("BertModelX")
     assert catalogue.siblings("bert")[0] == catalogue.base_class("bert") == "BertModel"
     assert len(catalogue.siblings("bert")) == 9
     assert catalogue.siblings("no such type") == ()

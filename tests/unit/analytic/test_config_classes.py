@@ -17,14 +17,14 @@ from auditor import data
 from auditor.analytic.config_classes import (
     ConfigFault,
     Settled,
+    fault_sentence,
     library,
     of_model_type,
     settle,
-    worded,
 )
 from auditor.analytic.config_classes.declarations import of_name
-from auditor.analytic.config_classes.faults import Blame, folded
-from auditor.analytic.config_classes.field_types import fits, needed
+from auditor.analytic.config_classes.faults import Blame, one_per_cause
+from auditor.analytic.config_classes.field_types import is_of_kind, kind_in_words
 
 FILE = Path(data.__file__).parent / "config_classes.jsonl"
 
@@ -70,12 +70,12 @@ def test_a_value_fits_a_field_where_huggingface_hub_takes_it(value, drawn):
         taken = False
     else:
         taken = True
-    assert fits(library().kinds[written], value) is taken
+    assert is_of_kind(library().kinds[written], value) is taken
 
 
 def test_every_type_can_be_said():
     for written, kind in library().kinds.items():
-        assert needed(kind) != "nothing" or not written
+        assert kind_in_words(kind) != "nothing" or not written
 
 
 def test_one_line_of_the_file_is_one_class():
@@ -134,8 +134,8 @@ def test_one_cause_is_one_fault_and_a_thousand_are_bounded():
         ConfigFault("b", ("k",)),
         ConfigFault("c", ("k", "l")),
     )
-    assert folded([first, again, other]) == (first, other)
-    assert len(folded(ConfigFault(str(n), (str(n),)) for n in range(1000))) == 32
+    assert one_per_cause([first, again, other]) == (first, other)
+    assert len(one_per_cause(ConfigFault(str(n), (str(n),)) for n in range(1000))) == 32
     many = {f"key_{n}_token_id": n for n in range(1000)}
     assert refusal("BertModel", model_type="bert", **many, vocab_size="x").count("\n") < 32
 
@@ -152,10 +152,10 @@ def test_a_list_without_end_is_not_written_out():
 def test_who_refuses_is_said():
     fault = ConfigFault("pad_token_id is 9", ("pad_token_id",))
     name = library().short
-    assert worded(fault, "BertModel") == f"pad_token_id is 9: {name} cannot build BertModel"
+    assert fault_sentence(fault, "BertModel") == f"pad_token_id is 9: {name} cannot build BertModel"
     of_library = fault._replace(blame=Blame.LIBRARY)
-    assert worded(of_library, "BertModel") == f"{name} refuses it: pad_token_id is 9"
-    assert worded(fault._replace(blame=Blame.CONFIG), "BertModel") == "pad_token_id is 9"
+    assert fault_sentence(of_library, "BertModel") == f"{name} refuses it: pad_token_id is 9"
+    assert fault_sentence(fault._replace(blame=Blame.CONFIG), "BertModel") == "pad_token_id is 9"
 
 
 def test_the_first_line_says_of_which_library_it_is():

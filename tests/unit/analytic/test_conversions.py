@@ -11,7 +11,7 @@ from auditor.analytic.conversions import (
     Conversion,
     ConversionError,
     UnknownOperationError,
-    converted,
+    converted_tensors,
 )
 from auditor.analytic.renaming_rules import Operation, Rule
 
@@ -29,7 +29,7 @@ MODEL = {"x.q": (4, 3), "x.k": (2, 3), "x.v": (2, 3), "x.w": (3, 5)}
 def of(rule: Rule, **collected: list[tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """What becomes of shapes that were collected for each of the rule's sources."""
     shapes = dict(zip(rule.sources, collected.values(), strict=False))
-    return dict(converted(Conversion(rule, f"x.{rule.targets[0]}", MODEL), shapes))
+    return dict(converted_tensors(Conversion(rule, f"x.{rule.targets[0]}", MODEL), shapes))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,9 @@ def test_shapes_are_those_of_the_library_on_the_meta_device(rule, lists, model):
     collected = dict(zip(rule.sources, lists, strict=False))
     named = dict(zip(("x.q.*", "x.k", "x.v"), model, strict=True))
     try:
-        ours: Any = dict(converted(Conversion(rule, f"x.{rule.targets[0]}", named), collected))
+        ours: Any = dict(
+            converted_tensors(Conversion(rule, f"x.{rule.targets[0]}", named), collected)
+        )
     except ConversionError:
         ours = "raises"
     assert ours == _theirs(rule, collected, named)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.formulas import evaluate
 
 from auditor.analytic import Symbol
-from auditor.analytic.dims import Dim, counted, dim, product
+from auditor.analytic.dims import Dim, counted_dim, dim, product_of_dims
 from auditor.errors import CheckpointError
 
 
@@ -32,7 +32,7 @@ def dims() -> st.SearchStrategy[Dim]:
             | inner.map(lambda size: size * D // H)
             | st.builds(Dim.floor, inner, divisors)
             | st.builds(Dim.ceil, inner, divisors)
-            | st.builds(mul, st.integers(0, 3).map(counted), inner)
+            | st.builds(mul, st.integers(0, 3).map(counted_dim), inner)
         ),
         max_leaves=8,
     )
@@ -104,15 +104,18 @@ def test_what_is_substituted_keeps_its_value_and_loses_its_letter(size):
         (D - D, "0"),
         (dim(7), "7"),
         (D * P, "D*projection_dim"),
-        (product(()), "1"),
+        (product_of_dims(()), "1"),
         (D.ceil(16), "ceil(D/16)"),
         ((D + 1).floor(H * D), "floor((D + 1)/(H*D))"),
         ((4 * D).ceil(16), "D/4"),
         (D.floor(5) * D + D.floor(5), "D*floor(D/5) + floor(D/5)"),
-        (counted(3) * (4 * D * D + D) + counted(58) * (E * D + D), "3*(4*D^2 + D) + 58*(E*D + D)"),
-        (counted(3) * 4 * D + counted(1) * D, "12*D + D"),
+        (
+            counted_dim(3) * (4 * D * D + D) + counted_dim(58) * (E * D + D),
+            "3*(4*D^2 + D) + 58*(E*D + D)",
+        ),
+        (counted_dim(3) * 4 * D + counted_dim(1) * D, "12*D + D"),
         (D_text * N_decoder * (D_text + V), "V*N_decoder*D_text + N_decoder*D_text^2"),
-        (product((2, D, D)), "2*D^2"),
+        (product_of_dims((2, D, D)), "2*D^2"),
     ],
 )
 def test_a_formula_reads_as_people_write_it(size, formula):

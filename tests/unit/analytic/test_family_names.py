@@ -7,7 +7,7 @@ from support.checkpoints import BERT_CLASSES, config_bytes, spoilt
 
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack
-from auditor.analytic.dims import counted, dim
+from auditor.analytic.dims import counted_dim, dim
 from auditor.analytic.family_names import Union
 from auditor.analytic.lookup import NameLookup
 from auditor.reconciler import unexpected
@@ -16,10 +16,12 @@ from auditor.reconciler.matching import Places
 WIDE, NARROW = LayerNorm(dim(4)), module(scale=Param((dim(2),)))
 TREES = (
     module(
-        layer=stack(counted(3), lambda number: number == 1, lambda wide: WIDE if wide else NARROW),
+        layer=stack(
+            counted_dim(3), lambda number: number == 1, lambda wide: WIDE if wide else NARROW
+        ),
         inner=Submodel(module(head=module(weight=Tied("table.weight")), w=Param((dim(5),)))),
     ),
-    module(layer=Repeat(counted(2), module(w=Param((dim(2),)))), draft=Extra(WIDE)),
+    module(layer=Repeat(counted_dim(2), module(w=Param((dim(2),)))), draft=Extra(WIDE)),
 )
 LISTED = {"layer.7.w": None, "x": None}
 CLASSES = (*map(NameLookup, TREES), LISTED)

@@ -7,17 +7,17 @@ from support.checkpoints import BERT_CLASSES, config_bytes, expect
 
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack
-from auditor.analytic.dims import counted, dim
+from auditor.analytic.dims import counted_dim, dim
 from auditor.analytic.inventory import inventory
 from auditor.analytic.lookup import NameLookup
 
 WIDE, NARROW = LayerNorm(dim(4)), LayerNorm(dim(2))
 TREE = module(
-    layer=stack(counted(3), lambda number: number == 1, lambda wide: WIDE if wide else NARROW),
+    layer=stack(counted_dim(3), lambda number: number == 1, lambda wide: WIDE if wide else NARROW),
     inner=Submodel(
         module(head=module(weight=Tied("table.weight")), table=module(weight=Param((dim(5), 3))))
     ),
-    h=Repeat(counted(2), module(w=Param((dim(2),)))),
+    h=Repeat(counted_dim(2), module(w=Param((dim(2),)))),
     draft=Extra(module(w=Param((dim(7),)))),
 )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.analytic.renaming_rules import Rule, rewritten, words_of
+from auditor.analytic.renaming_rules import Rule, rewritten_name, words_of
 
 LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), heads=("vit.", ""))
 EXPERTS = Rule(("experts.*.gate.weight", "experts.*.up.weight"), ("experts.gate_up",))
@@ -32,7 +32,7 @@ SHIFTED = Rule((r"queries\.(\d+)",), (r"layers.\1.query",), offset=1)
     ],
 )
 def test_a_rule_takes_a_name_below_its_heads(rule, name, found):
-    assert rewritten(rule, name) == found
+    assert rewritten_name(rule, name) == found
 
 
 def test_a_name_has_a_word_of_the_rules_that_are_about_it():
@@ -75,7 +75,7 @@ def test_a_rule_of_the_library_makes_of_a_name_what_the_library_does(data):
     text = data.draw(st.from_regex(source, alphabet=st.characters(codec="ascii")))
     below = data.draw(st.sampled_from(["", "a.", "a.b.", "b.", "model."]))
     name = below + text + data.draw(st.sampled_from(["", ".bias", "_scale", "2"]))
-    found = rewritten(rule_of(transform, Config()), name)
+    found = rewritten_name(rule_of(transform, Config()), name)
     ours = (name, None) if found is None else (found.name, transform.source_patterns[found.source])
     assert len(name) > 256 or ours == _theirs(transform, name)
 

@@ -11,11 +11,11 @@ from support.pipelines import CLIP, POOLING, TRANSFORMER, model, tensors, text, 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.analytic import catalogue
-from auditor.analytic.auto_classes import auto_class, is_auto
+from auditor.analytic.auto_classes import is_auto, resolve_auto_class
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import fetch
-from auditor.oracle.transformers_classes import installed
+from auditor.oracle.transformers_classes import installed_library
 from auditor.reconciler.findings import BadConfig, Finding, Missing, NewlyInitialized, Unused
 
 SMALL = {
@@ -356,7 +356,7 @@ def test_an_auto_class_can_be_asked_for(tmp_path):
 
 @pytest.mark.oracle
 def test_auto_classes_build_what_the_library_builds():
-    library = installed()
+    library = installed_library()
     if library is None:
         pytest.skip("without transformers nobody else says it")
     assert "AutoModelForCausalLM" in library.autos
@@ -377,7 +377,9 @@ def _known(name: str | None, model_type: str) -> str | None:
 
 
 def _ours(auto: str, model_type: str) -> str | None:
-    return auto_class(auto, catalogue.base_class(model_type), catalogue.siblings(model_type))
+    return resolve_auto_class(
+        auto, catalogue.base_class(model_type), catalogue.siblings(model_type)
+    )
 
 
 def test_the_weights_of_a_static_embedding_are_tallied(tmp_path):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.checkpoint.gguf_sets import gguf_sets, siblings, tagged, the_one
-from auditor.checkpoint.selecting import FileSelection, describing, select, select_tagged
+from auditor.checkpoint.gguf_sets import gguf_sets, only_gguf_set, shards_of, tagged_gguf_set
+from auditor.checkpoint.selecting import FileSelection, select, select_describing, select_tagged
 from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.errors import Reason, SourceError, UsageError
 
@@ -22,13 +22,13 @@ def test_shards_are_one_model_and_what_serves_a_model_is_none(names):
 
 @pytest.mark.parametrize("quant", QUANTS)
 def test_a_tag_means_the_file_that_has_it_as_a_whole_part_of_its_name(quant):
-    (name,) = tagged([*FILES, *BESIDE], "o/n", quant.lower())
+    (name,) = tagged_gguf_set([*FILES, *BESIDE], "o/n", quant.lower())
     assert name == f"Meta-Llama-3-8B-Instruct.{quant}.gguf"
 
 
 def test_a_tag_may_be_the_name_of_a_file_or_mean_shards():
-    assert tagged([*FILES, *SHARDS], "o/n", FILES[0]) == (FILES[0],)
-    assert tagged([*FILES, *SHARDS], "o/n", "Q6_K") == SHARDS
+    assert tagged_gguf_set([*FILES, *SHARDS], "o/n", FILES[0]) == (FILES[0],)
+    assert tagged_gguf_set([*FILES, *SHARDS], "o/n", "Q6_K") == SHARDS
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_a_tag_may_be_the_name_of_a_file_or_mean_shards():
 )
 def test_a_tag_that_means_no_model_or_several_is_refused(names, tag, says):
     with pytest.raises(SourceError, match=says):
-        tagged(names, "o/n", tag)
+        tagged_gguf_set(names, "o/n", tag)
 
 
 def test_of_several_models_none_is_taken_unasked():
     with pytest.raises(SourceError, match=r"o/n holds 7 GGUF models, 'Meta.*: name one") as error:
-        the_one([*FILES, *BESIDE], "o/n")
+        only_gguf_set([*FILES, *BESIDE], "o/n")
     assert error.value.reason is Reason.NO_SAFETENSORS
 
 
@@ -59,17 +59,19 @@ def test_the_only_model_is_selected_and_safetensors_go_first():
 
 
 def test_a_shard_brings_those_of_its_model():
-    assert siblings(SHARDS[1], [*FILES, *SHARDS]) == SHARDS
-    assert siblings("m-00001-of-00002.gguf", []) == ("m-00001-of-00002.gguf",)
+    assert shards_of(SHARDS[1], [*FILES, *SHARDS]) == SHARDS
+    assert shards_of("m-00001-of-00002.gguf", []) == ("m-00001-of-00002.gguf",)
 
 
 def test_where_there_is_no_config_the_only_model_describes_itself():
-    assert describing([*SHARDS, "README.md"], "o/n") == FileSelection(config=None, shards=SHARDS)
-    assert describing([*SHARDS, *BESIDE], "o/n") == FileSelection(config="config.json")
+    assert select_describing([*SHARDS, "README.md"], "o/n") == FileSelection(
+        config=None, shards=SHARDS
+    )
+    assert select_describing([*SHARDS, *BESIDE], "o/n") == FileSelection(config="config.json")
     with pytest.raises(SourceError, match=r"o/n holds 7 GGUF models, .*: name one"):
-        describing(FILES, "o/n")
+        select_describing(FILES, "o/n")
     with pytest.raises(SourceError, match=r"o/n has no config\.json"):
-        describing(["README.md"], "o/n")
+        select_describing(["README.md"], "o/n")
 
 
 def test_a_tag_stands_between_the_id_and_the_revision():

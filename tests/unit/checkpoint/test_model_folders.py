@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.checkpoint.filenames import FoundWeights, standard, variant_of, variants
+from auditor.checkpoint.filenames import FoundWeights, standard_weights, variant_of, variants
 from auditor.checkpoint.model_folders import components, found_in, models
 from auditor.checkpoint.selecting import FileSelection, select, with_torch_copies
 from auditor.checkpoint.selection import SelectedComponent
@@ -38,7 +38,7 @@ CONFIG = "config.json"
     ],
 )
 def test_safetensors_come_first_and_a_variant_only_where_it_is_asked_for(names, variant, expected):
-    assert standard(names, variant) == expected
+    assert standard_weights(names, variant) == expected
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from auditor.checkpoint.snapshot import (
     TextFile,
     WeightHeader,
 )
-from auditor.checkpoint.snapshot_reader import is_snapshot, joined, load
+from auditor.checkpoint.snapshot_reader import is_snapshot, load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump, dump_own, dump_shared, fingerprint
 from auditor.errors import UsageError
 
@@ -104,7 +104,7 @@ def test_the_same_snapshot_makes_the_same_bytes(snapshot, path):
 @given(SNAPSHOTS)
 def test_what_is_dumped_in_two_parts_is_joined(snapshot):
     own, shared = dump_own(snapshot), dump_shared(snapshot)
-    assert joined(own, shared, "x.json") == load(dump(snapshot), "x.json")
+    assert load_own_and_shared(own, shared, "x.json") == load(dump(snapshot), "x.json")
     assert not json.loads(own).keys() & json.loads(shared).keys()
 
 
@@ -112,7 +112,7 @@ def test_what_is_dumped_in_two_parts_is_joined(snapshot):
 def test_snapshots_that_differ_by_name_commit_config_and_files_share_the_rest(snapshot, of):
     other = replace(snapshot, model=of.model, commit="c" * 40, config=of.config, files=of.files)
     assert dump_shared(other) == dump_shared(snapshot)
-    again = joined(dump_own(other), dump_shared(snapshot), "x.json")
+    again = load_own_and_shared(dump_own(other), dump_shared(snapshot), "x.json")
     assert again == load(dump(other), "x.json")
 
 
@@ -185,7 +185,7 @@ def test_the_small_one_is_read():
 )
 def test_two_parts_that_are_none_of_a_snapshot_are_a_usage_error(own, shared, fault):
     with pytest.raises(UsageError, match=f"'x.json' is not a snapshot that can be read: .*{fault}"):
-        joined(own, shared, "x.json")
+        load_own_and_shared(own, shared, "x.json")
 
 
 def test_a_header_stands_in_the_file_as_text():

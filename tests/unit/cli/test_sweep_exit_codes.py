@@ -76,7 +76,7 @@ def alarms_of(outcome, path):
 def test_the_sweep_of_a_model_ends_with_the_code_of_its_audit(outcome, tmp_path):
     alarms = alarms_of(outcome, tmp_path / "sweep.sqlite")
     for fail_on in console.FailOn:
-        assert sweep.exit_code(alarms, fail_on) == console.exit_code(outcome, fail_on)
+        assert sweep.sweep_exit_code(alarms, fail_on) == console.exit_code(outcome, fail_on)
 
 
 def test_the_codes_are_not_all_the_same():

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.torch_files import parsed
 
-from auditor.containers.pickle_imports import KNOWN, strange
-from auditor.containers.pickle_interpreter import follow
+from auditor.containers.pickle_imports import KNOWN, unknown_imports
+from auditor.containers.pickle_interpreter import follow_pickle
 from auditor.containers.pickle_values import Call, Global, PickledDict
 
 PROTOCOLS = range(6)
@@ -56,18 +56,18 @@ def plain(value):
 @given(VALUES, st.sampled_from(PROTOCOLS))
 def test_a_plain_value_comes_out_as_it_went_in(value, protocol):
     content = pickle.dumps(value, protocol=protocol)
-    ran = follow(content)
+    ran = follow_pickle(content)
     assert ran.fault is None
     assert plain(ran.value) == value
     assert ran.stop == len(content)
-    assert strange(ran) == ()
+    assert unknown_imports(ran) == ()
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_whatever_make_it_raise(content):
-    ran = follow(content)
+    ran = follow_pickle(content)
     assert ran.fault is None or "\n" not in ran.fault
-    strange(ran)
+    unknown_imports(ran)
 
 
 @given(VALUES, st.sampled_from(PROTOCOLS), st.data())
@@ -75,7 +75,7 @@ def test_no_change_to_a_pickle_makes_it_raise(value, protocol, data):
     content = bytearray(pickle.dumps({"a": value, "b": Called("x")}, protocol=protocol))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    strange(follow(bytes(content)))
+    unknown_imports(follow_pickle(bytes(content)))
 
 
 @pytest.mark.parametrize("target", [b"]", b"}", b")", b"N", b"\x8f", b"(]t", b"Pa\n", b"cos\na\n"])
@@ -84,14 +84,14 @@ def test_no_change_to_a_pickle_makes_it_raise(value, protocol, data):
 )
 def test_no_opcode_on_any_value_makes_it_raise(target, opcodes):
     """BUILD on a list was the one that did: a list is no key of a table of names."""
-    strange(follow(target + opcodes + b"."))
-    strange(follow(b"(" + target + opcodes + b"N}b."))
+    unknown_imports(follow_pickle(target + opcodes + b"."))
+    unknown_imports(follow_pickle(b"(" + target + opcodes + b"N}b."))
 
 
 @given(VALUES, st.sampled_from(PROTOCOLS), st.data())
 def test_what_is_cut_off_is_said_to_be(value, protocol, data):
     content = pickle.dumps(value, protocol=protocol)
-    ran = follow(content[: data.draw(st.integers(0, len(content) - 1))])
+    ran = follow_pickle(content[: data.draw(st.integers(0, len(content) - 1))])
     assert ran.truncated
     assert "cut off" in ran.fault
 
@@ -101,7 +101,7 @@ def test_pickles_that_follow_one_another_are_read_one_after_the_other(values, pr
     content = b"".join(pickle.dumps(value, protocol=protocol) for value in values)
     at = 0
     for value in values:
-        ran = follow(content, at)
+        ran = follow_pickle(content, at)
         assert plain(ran.value) == value
         at = ran.stop
     assert at == len(content)
@@ -109,7 +109,7 @@ def test_pickles_that_follow_one_another_are_read_one_after_the_other(values, pr
 
 def test_every_opcode_of_pickle_is_known():
     for opcode in pickletools.opcodes:
-        fault = follow(opcode.code.encode("latin1") + bytes(16) + b"\n\n.").fault
+        fault = follow_pickle(opcode.code.encode("latin1") + bytes(16) + b"\n\n.").fault
         assert fault is None or f"0x{ord(opcode.code):02x} in place of" not in fault, opcode.name
 
 
@@ -136,16 +136,16 @@ SYSTEM = f"{os.system.__module__}.system"
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_call_is_a_record_of_what_would_be_called(protocol, tmp_path):
     proof = tmp_path / "run"
-    ran = follow(pickle.dumps({"a": Called(f"touch {proof}")}, protocol=protocol))
+    ran = follow_pickle(pickle.dumps({"a": Called(f"touch {proof}")}, protocol=protocol))
     assert ran.fault is None
-    assert strange(ran) == (f"{SYSTEM}('touch {proof}')",)
+    assert unknown_imports(ran) == (f"{SYSTEM}('touch {proof}')",)
     assert not proof.exists()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_object_is_a_record_of_how_it_would_be_made(protocol):
-    ran = follow(pickle.dumps([New(), New()], protocol=protocol))
-    [line] = strange(ran)
+    ran = follow_pickle(pickle.dumps([New(), New()], protocol=protocol))
+    [line] = unknown_imports(ran)
     name = f"{New.__module__}.New"
     if protocol < 2:
         assert line == f"{name}, imported and handed to copy_reg._reconstructor"
@@ -180,8 +180,8 @@ def test_an_object_is_a_record_of_how_it_would_be_made(protocol):
     ],
 )
 def test_whatever_way_it_is_called_a_strange_name_is_told(content, line):
-    ran = follow(content)
-    assert strange(ran) == (line,)
+    ran = follow_pickle(content)
+    assert unknown_imports(ran) == (line,)
 
 
 @pytest.mark.slow
@@ -257,17 +257,17 @@ def test_whatever_way_it_is_called_a_strange_name_is_told(content, line):
     ],
 )
 def test_what_no_unpickler_could_do_is_a_fault(content, fault):
-    observed = follow(content).fault
+    observed = follow_pickle(content).fault
     assert (observed is None) if fault is None else (fault in observed)
 
 
 def test_a_list_may_hold_itself():
-    ran = follow(pickle.dumps((held := [], held.append(held))[0]))
+    ran = follow_pickle(pickle.dumps((held := [], held.append(held))[0]))
     assert ran.value[0] is ran.value
 
 
 def test_a_subclass_of_a_dict_keeps_its_items():
-    ran = follow(pickle.dumps(collections.OrderedDict(a=1, b=[2]), protocol=2))
+    ran = follow_pickle(pickle.dumps(collections.OrderedDict(a=1, b=[2]), protocol=2))
     assert (ran.value.pairs, ran.fault) == ([("a", 1), ("b", [2])], None)
 
 
@@ -286,6 +286,6 @@ def test_there_is_room_for_sixteen_thousand_tensors_in_one_file():
     one, out = torch.ones(1), io.BytesIO()
     names = (f"model.layers.{n}.mlp.experts.{n}.down_proj.weight" for n in range(16_000))
     torch.save({name: one.clone() for name in names}, out)
-    ran = follow(zipfile.ZipFile(out).read("archive/data.pkl"))
+    ran = follow_pickle(zipfile.ZipFile(out).read("archive/data.pkl"))
     assert (ran.fault, len(ran.value.pairs)) == (None, 16_000)
     assert len(parsed(out.getvalue()).tensors) == 16_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.torch_files import parsed, state, whole, zipped
 
-from auditor.containers.zip_directory import content, directory
+from auditor.containers.zip_directory import entry_content, read_directory
 from auditor.errors import CheckpointError
 
 NAMES = st.from_regex(r"[a-zé]{1,3}(/[a-z]{1,3})?", fullmatch=True)
@@ -29,10 +29,10 @@ def archive(files, method=zipfile.ZIP_STORED, comment=b"") -> bytes:
 @given(FILES, METHODS, st.binary(max_size=50))
 def test_what_zipfile_writes_is_read(files, method, comment):
     sparse = whole(archive(files, method, comment))
-    found = directory("a.bin", sparse)
+    found = read_directory("a.bin", sparse)
     assert list(found.entries) == list(files)
     assert {
-        name: content(found, entry, sparse, 10**6) for name, entry in found.entries.items()
+        name: entry_content(found, entry, sparse, 10**6) for name, entry in found.entries.items()
     } == files
 
 
@@ -46,8 +46,8 @@ def test_a_zip64_directory_is_read():
     narrow = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 2**32 - 1, 2**32 - 1, 0)
     for end in (narrow, plain[at:]):  # whether or not a field asks for it
         sparse = whole(plain[:at] + record + locator + end)
-        found = directory("a.bin", sparse)
-        assert content(found, found.entries["a/b"], sparse, 9) == b"abc"
+        found = read_directory("a.bin", sparse)
+        assert entry_content(found, found.entries["a/b"], sparse, 9) == b"abc"
     for wrong in (
         plain[:at] + record + locator[:8] + bytes(8) + locator[16:] + plain[at:],
         plain[:at] + record[:40] + bytes(8) + record[48:] + locator + plain[at:],
@@ -56,7 +56,7 @@ def test_a_zip64_directory_is_read():
         plain[:at] + record + bytes(20) + narrow,
     ):
         with pytest.raises(CheckpointError, match="zip64 directory whose records contradict"):
-            directory("a.bin", whole(wrong))
+            read_directory("a.bin", whole(wrong))
 
 
 GOOD = zipped(state({"a": ("F32", (2, 3))}), [24])

@@ -11,7 +11,7 @@ from auditor.checkpoint.snapshot import Source
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.containers.safetensors import parse_header, size_fault
 from auditor.downloader import fetch
-from auditor.downloader.bundled import file_name, names
+from auditor.downloader.bundled import bundled_models, file_name
 from auditor.errors import Reason, SourceError
 
 UNCASED = "86b5e0934494bd15c9632b12f734a8a67f723594"
@@ -68,7 +68,7 @@ def test_the_recorded_one_is_what_the_package_holds():
 
 
 def test_these_and_no_others_are_shipped():
-    assert names() == tuple(sorted(model for model, *_ in FACTS))
+    assert bundled_models() == tuple(sorted(model for model, *_ in FACTS))
 
 
 @pytest.mark.parametrize(

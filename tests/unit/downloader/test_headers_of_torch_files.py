@@ -22,7 +22,7 @@ from auditor.checkpoint.snapshot_writer import dump
 from auditor.containers.partial_file import FilePart, PartialFile
 from auditor.containers.weight_formats import Table
 from auditor.downloader import fetch
-from auditor.downloader.headers import AHEAD, MOST_BYTES, MOST_READS, Received, read_parts
+from auditor.downloader.headers import AHEAD, MOST_BYTES, MOST_READS, Received, read_parsed_header
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -90,7 +90,7 @@ def test_a_parser_gets_the_bytes_that_it_asks_for_and_these_alone_are_kept(spans
         asked_for.append(span)
         return Received(content[span.start : span.stop], size)
 
-    head = read_parts("a.bin", size if told else None, receive, parse)
+    head = read_parsed_header("a.bin", size if told else None, receive, parse)
     assert head.parsed == Table(file="a.bin", tensors=())
     kept = {at for part in head.parts for at in range(part.start, part.stop)}
     assert kept == {at for span in spans for at in range(*span)}
@@ -121,7 +121,7 @@ def test_a_file_that_asks_for_too_much_ends_in_a_fault(parse, monkeypatch):
         received.append(span)
         return Received(bytes(span.length), 10**12)
 
-    head = read_parts("a.bin", 10**12, receive, parse)
+    head = read_parsed_header("a.bin", 10**12, receive, parse)
     assert len(received) <= MOST_READS
     assert sum(span.length for span in received) <= MOST_BYTES
     monkeypatch.setattr("auditor.checkpoint.snapshot.parser", lambda _: parse)
@@ -131,7 +131,9 @@ def test_a_file_that_asks_for_too_much_ends_in_a_fault(parse, monkeypatch):
 
 def test_a_file_of_no_known_size_cannot_be_read():
     with pytest.raises(SourceError, match=r"nothing says how many bytes 'a.bin' has"):
-        read_parts("a.bin", None, lambda span, _: Received(bytes(span.length), None), unending)
+        read_parsed_header(
+            "a.bin", None, lambda span, _: Received(bytes(span.length), None), unending
+        )
 
 
 def test_a_small_file_is_read_at_once_and_its_data_is_not_kept():

@@ -9,7 +9,7 @@ from huggingface_hub import close_session, constants
 from support.raw_server import raw_server
 
 from auditor.downloader.client import HubClient
-from auditor.downloader.fetching import silent
+from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel
@@ -42,7 +42,7 @@ def wire(request, machine):
 
 def read(wire, address, most=100):
     """The body, or why there is none."""
-    session = Session(HubModel(id="o/n"), None, silent, wire=wire)
+    session = Session(HubModel(id="o/n"), None, ignore_message, wire=wire)
     try:
         return session.get(address.url, lambda answer: answer.body.upto(most))
     except SourceError as error:

@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import close_session, constants
 
 from auditor.downloader import hub
-from auditor.downloader.fetching import silent
+from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel
@@ -81,7 +81,7 @@ def session(request, machine, certificate):
     machine.setenv("SSL_CERT_FILE", str(certificate[0]))
     close_session()
     wire = Lean() if request.param == "lean" else None
-    yield lambda: Session(MODEL, None, silent, wire=wire)
+    yield lambda: Session(MODEL, None, ignore_message, wire=wire)
     if wire:
         wire.close()
     close_session()

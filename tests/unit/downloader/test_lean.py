@@ -23,7 +23,7 @@ from support.hub import (
 from support.sweep_models import healthy
 
 from auditor.downloader import hub
-from auditor.downloader.fetching import silent
+from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel
@@ -78,8 +78,8 @@ def client(model):
 
 
 def read(client=None):
-    session = Session(MODEL, None, silent, wire=client)
-    return hub.read_listed(MODEL, hub.listed(MODEL, session), session)
+    session = Session(MODEL, None, ignore_message, wire=client)
+    return hub.read_from_listing(MODEL, hub.fetch_listing(MODEL, session), session)
 
 
 def said(client=None):
@@ -113,9 +113,9 @@ def test_headers_without_end_end_the_attempt(model, client):
 def test_one_connection_to_each_origin_serves_a_model_after_the_other(model, client):
     model.reset_log()
     for _ in range(3):
-        session = Session(MODEL, None, silent, wire=client)
-        listing = hub.listed(MODEL, session)
-        hub.read_listed(MODEL, listing, session)
+        session = Session(MODEL, None, ignore_message, wire=client)
+        listing = hub.fetch_listing(MODEL, session)
+        hub.read_from_listing(MODEL, listing, session)
     assert {record.connection for record in model.log if record.origin == "storage"} == {1}
     assert len({record.connection for record in model.log if record.origin == "hub"}) <= 2
 
@@ -127,8 +127,8 @@ def test_a_connection_that_the_server_closed_meanwhile_costs_nothing(model, clie
 
 def test_a_token_goes_to_the_hub_and_to_nobody_else(model, client):
     model.grant("hf_token", "o/n")
-    session = Session(MODEL, "hf_token", silent, wire=client)
-    hub.read_listed(MODEL, hub.listed(MODEL, session), session)
+    session = Session(MODEL, "hf_token", ignore_message, wire=client)
+    hub.read_from_listing(MODEL, hub.fetch_listing(MODEL, session), session)
     sent = {record.origin: record.authorization for record in model.log}
     assert sent == {"hub": "Bearer hf_token", "storage": None}
 

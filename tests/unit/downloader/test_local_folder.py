@@ -13,7 +13,7 @@ from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import fetch, headers
 from auditor.downloader.headers import FIRST_READ
-from auditor.downloader.local_file import opened
+from auditor.downloader.local_file import open_regular_file
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.tensors import Span
 
@@ -273,14 +273,14 @@ def test_other_things_in_the_folder_do_no_harm(folder):
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_unreadable(folder):
-    with opened(folder / ONE) as file:
+    with open_regular_file(folder / ONE) as file:
         os.truncate(folder / ONE, 5)
         with pytest.raises(SourceError, match="changed while it was read"):
             file.read(Span(0, 8))
 
 
 def test_a_file_that_grows_while_it_is_read_is_unreadable(folder):
-    with opened(folder / ONE) as file:
+    with open_regular_file(folder / ONE) as file:
         os.truncate(folder / ONE, 5000)
         with pytest.raises(SourceError, match="changed while it was read"):
             file.read(Span(0, 8))

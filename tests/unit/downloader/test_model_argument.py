@@ -8,7 +8,7 @@ from huggingface_hub.utils import validate_repo_id
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from auditor.downloader.model_argument import HubModel, id_fault, parse
+from auditor.downloader.model_argument import HubModel, id_fault, parse_model
 from auditor.errors import UsageError
 
 NEARLY_IDS = st.text(alphabet="aZ9-_./é \n~", max_size=8) | st.text(max_size=6)
@@ -35,7 +35,7 @@ def test_an_id_has_a_fault_exactly_when_huggingface_hub_refuses_it(text):
 @given(NEARLY_IDS)
 def test_anything_is_a_request_or_a_usage_error(text):
     try:
-        found = parse(text)
+        found = parse_model(text)
     except UsageError as error:
         found = error
     assert isinstance(found, Path | HubModel) or "\n" not in str(found)
@@ -54,7 +54,7 @@ def test_anything_is_a_request_or_a_usage_error(text):
     ],
 )
 def test_an_id_may_carry_a_revision(text, model_id, revision):
-    assert parse(text) == HubModel(id=model_id, revision=revision)
+    assert parse_model(text) == HubModel(id=model_id, revision=revision)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_id_may_carry_a_revision(text, model_id, revision):
 )
 def test_what_is_neither_is_refused_by_name(text, fault):
     with pytest.raises(UsageError, match=fault):
-        parse(text)
+        parse_model(text)
 
 
 @pytest.mark.parametrize(
@@ -88,20 +88,20 @@ def test_what_is_neither_is_refused_by_name(text, fault):
 )
 def test_what_looks_like_a_path_and_is_not_there_is_no_id(text):
     with pytest.raises(UsageError, match="there is no file or folder"):
-        parse(text)
+        parse_model(text)
 
 
 def test_a_path_that_exists_wins_over_an_id(tmp_path, monkeypatch):
     (tmp_path / "gpt2").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert parse("gpt2") == Path("gpt2")
-    assert parse("./gpt2") == Path("gpt2")
+    assert parse_model("gpt2") == Path("gpt2")
+    assert parse_model("./gpt2") == Path("gpt2")
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert parse("~/model") == tmp_path / "model"
+    assert parse_model("~/model") == tmp_path / "model"
 
 
 def test_a_model_that_moved_is_known_by_both_names():

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.outcomes.examples import HOSTILE
 
-from auditor.formats.printable import printable
-from auditor.formats.shortened import cut
+from auditor.formats.text import cut_middle, printable
 
 TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 
@@ -44,8 +43,8 @@ def test_what_is_not_visible_is_written_out(text, shown):
 
 @given(TEXT | st.sampled_from(HOSTILE), st.integers(3, 40))
 def test_cut_text_fits(text, room):
-    assert cell_len(cut(printable(text), room)) <= room
-    assert len(cut(printable(text), room)) <= room
+    assert cell_len(cut_middle(printable(text), room)) <= room
+    assert len(cut_middle(printable(text), room)) <= room
 
 
 @pytest.mark.parametrize(
@@ -60,4 +59,4 @@ def test_cut_text_fits(text, room):
     ],
 )
 def test_both_ends_of_a_long_name_stay(text, room, shown):
-    assert cut(text, room) == shown
+    assert cut_middle(text, room) == shown

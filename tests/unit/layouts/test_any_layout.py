@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.errors import CheckpointError
-from auditor.layouts import METHODS, unpack
+from auditor.layouts import METHODS, unpack_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import Declared, Layout, Stored, Unpacked
@@ -330,7 +330,7 @@ def test_a_config_of_any_kind_beside_tensors_of_any_layout_is_never_a_traceback(
         declared = declaration({key: settings}, {})
         if declared is not None and declared.method not in METHODS:
             return
-        unpacked = unpack(stored, declared, implied.get)
+        unpacked = unpack_tensors(stored, declared, implied.get)
     except CheckpointError:
         return
     held(unpacked, stored)

@@ -20,7 +20,7 @@ from support.layouts.packed import (
     tells_what_is_written,
 )
 
-from auditor.layouts import unknown, unpack
+from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.auto_round import LAYOUT
 
 M = "model.layers.0.mlp.up_proj"
@@ -168,7 +168,7 @@ UNREAD = (
 
 @pytest.mark.parametrize(("settings", "says_so"), UNREAD)
 def test_a_packing_that_is_not_read_here_is_named(settings, says_so):
-    assert says_so in unknown(ours(**settings))
+    assert says_so in unknown_quantization(ours(**settings))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_packing_that_is_not_read_here_is_named(settings, says_so):
     ],
 )
 def test_a_packing_of_integers_in_words_is_read(settings):
-    assert unknown(ours(**settings)) is None
+    assert unknown_quantization(ours(**settings)) is None
 
 
 # --- what checkpoints get wrong ---------------------------------------------------------------
@@ -319,7 +319,7 @@ def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
     ("table", "name"), [(TABLE, "gptq"), (awq(*SHAPE), "awq"), (awq(*SHAPE, bits=5), "auto-round")]
 )
 def test_words_that_no_config_declares_are_taken_for_gptq_or_awq_where_they_may_be(table, name):
-    unpacked = unpack(stored(table), None, lambda _name: None)
+    unpacked = unpack_tensors(stored(table), None, lambda _name: None)
     assert pieces(unpacked) == {W: SHAPE}
     assert unpacked.layout.startswith(name)
     assert "the config declares no quantization" in unpacked.faults[0].reason

@@ -15,7 +15,7 @@ from auditor.analytic import catalogue
 from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation, Role
 from auditor.analytic.gguf_architectures import ARCHITECTURES as READ
-from auditor.analytic.gguf_config import reconstructed
+from auditor.analytic.gguf_config import reconstructed_config
 from auditor.analytic.gguf_facts import Facts
 from auditor.errors import CheckpointError
 from auditor.layouts.gguf.layout import unpack
@@ -74,7 +74,7 @@ def test_the_pieces_are_the_tensors_that_the_metadata_imply(model_type, data):
         reject()
     content = gguf_bytes(metadata(values), tensors(values, expected), data=False)
     header = read(content)
-    found = reconstructed(header).values
+    found = reconstructed_config(header).values
     again = catalogue.expect(Config(values=found), target)
     wanted = needed(again)
     declared = Declared(method="gguf", settings={"model_type": found["model_type"]}, where="x")

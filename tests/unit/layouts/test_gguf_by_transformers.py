@@ -12,7 +12,7 @@ from support.gguf_models import FIXED, Values, expectation, metadata, tensors
 
 from auditor import Report, audit
 from auditor.analytic.gguf_architectures import ARCHITECTURES as READ
-from auditor.analytic.gguf_config import reconstructed
+from auditor.analytic.gguf_config import reconstructed_config
 
 pytestmark = pytest.mark.oracle
 gguf = pytest.importorskip("gguf")
@@ -108,7 +108,7 @@ def test_the_config_is_the_one_that_transformers_reads(tmp_path, model_type):
     loading = import_module("transformers.modeling_gguf_pytorch_utils")
     path = written(tmp_path / "m.gguf", values_of(model_type), KINDS[0])
     theirs = loading.load_gguf_checkpoint(str(path))["config"]
-    ours = reconstructed(read(path.read_bytes())).values
+    ours = reconstructed_config(read(path.read_bytes())).values
     shared = ours.keys() & theirs.keys() - {"architectures"}
     assert {key: theirs[key] for key in shared} == {key: ours[key] for key in shared}
     assert {"model_type", "vocab_size", "num_hidden_layers"} & theirs.keys() <= shared

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.layouts._patterns import begins, globbed, matched, skipped
+from auditor.layouts._patterns import (
+    match_tree,
+    matching_names,
+    names_in_skip_lists,
+    names_matching_globs,
+)
 
 ATOMS = st.sampled_from(
     ["a", "b", "0", r"\.", ".", "[ab]", "[^a.]", "[0-9]", r"\d", r"\w", "_", "[0-3b]", r"[\d.]"]
@@ -34,7 +39,7 @@ NAMES = st.lists(st.text("ab0_.", max_size=8), max_size=6)
 @given(EXPRESSIONS, NAMES)
 def test_an_expression_matches_what_re_match_does(expression, names):
     expected = frozenset(name for name in names if re.match(expression, name))
-    assert matched([begins(expression)], names) == expected
+    assert matching_names([match_tree(expression)], names) == expected
 
 
 @given(st.lists(EXPRESSIONS, max_size=4), NAMES)
@@ -42,7 +47,7 @@ def test_several_expressions_match_what_any_of_them_does(expressions, names):
     expected = frozenset(
         name for name in names if any(re.match(expression, name) for expression in expressions)
     )
-    assert matched(map(begins, expressions), names) == expected
+    assert matching_names(map(match_tree, expressions), names) == expected
 
 
 GLOBS = st.lists(st.text("ab0.*?", min_size=1, max_size=5), max_size=3)
@@ -51,8 +56,8 @@ GLOBS = st.lists(st.text("ab0.*?", min_size=1, max_size=5), max_size=3)
 @given(GLOBS, NAMES)
 def test_a_glob_matches_what_fnmatch_does(globs, names):
     expected = {name for name in names if any(fnmatchcase(name, one) for one in globs)}
-    assert globbed(globs, names) == expected
-    assert globbed(globs, names, below=True) == expected | {
+    assert names_matching_globs(globs, names) == expected
+    assert names_matching_globs(globs, names, below=True) == expected | {
         name
         for name in names
         for one in globs
@@ -64,7 +69,7 @@ def test_a_glob_matches_what_fnmatch_does(globs, names):
 def test_a_key_without_marks_skips_as_the_same_key_with_them(keys, names):
     escaped = [f"(?:{re.escape(key)})" for key in keys]
     ends = {name for name in names if name.endswith(tuple(keys))}
-    assert skipped(keys, names) == skipped(escaped, names) | ends
+    assert names_in_skip_lists(keys, names) == names_in_skip_lists(escaped, names) | ends
 
 
 SKIPPED = [
@@ -85,7 +90,7 @@ SKIPPED = [
 
 @pytest.mark.parametrize(("key", "name", "expected"), SKIPPED)
 def test_a_skip_list_ends_at_a_dot_or_is_the_end_of_a_name(key, name, expected):
-    assert (skipped([key], [name]) == {name}) is expected
+    assert (names_in_skip_lists([key], [name]) == {name}) is expected
 
 
 @pytest.mark.oracle
@@ -110,7 +115,7 @@ def test_a_skip_list_skips_what_transformers_skips(key, name, expected):
     ],
 )
 def test_a_star_is_any_characters_and_the_rest_is_literal(pattern, name, expected):
-    assert (globbed([pattern], [name]) == {name}) is expected
+    assert (names_matching_globs([pattern], [name]) == {name}) is expected
 
 
 @pytest.mark.slow
@@ -118,7 +123,7 @@ def test_a_skip_list_of_any_length_comes_to_an_end_for_names_of_any_depth():
     names = [f"model.layers.{number}.mlp" for number in range(50_000)]
     keys = [f"{number}{'x' * (number % 100)}" for number in range(100_000)]
     deep = "a." * 1_000_000 + "b"
-    assert skipped([*keys, "a", "9.mlp"], [*names, deep]) == {
+    assert names_in_skip_lists([*keys, "a", "9.mlp"], [*names, deep]) == {
         deep,
         *(name for name in names if name.endswith("9.mlp")),
     }
@@ -146,8 +151,8 @@ def test_a_skip_list_of_any_length_comes_to_an_end_for_names_of_any_depth():
     ],
 )
 def test_syntax_that_is_not_read_is_not_guessed(expression):
-    assert begins(expression) is None
-    assert matched([begins("a"), begins(expression)], ["a"]) is None
+    assert match_tree(expression) is None
+    assert matching_names([match_tree("a"), match_tree(expression)], ["a"]) is None
 
 
 @pytest.mark.slow
@@ -164,4 +169,4 @@ def test_syntax_that_is_not_read_is_not_guessed(expression):
     ],
 )
 def test_a_hostile_pattern_comes_to_an_end(expression, names):
-    assert matched([begins(expression)], names) in (None, frozenset())
+    assert matching_names([match_tree(expression)], names) in (None, frozenset())

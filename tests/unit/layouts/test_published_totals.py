@@ -15,7 +15,7 @@ from support.sharding import INDEX, alarms, kinds, pointer, shard_names
 from auditor import Report
 from auditor.analytic import Role, catalogue, read_config
 from auditor.audit.pipeline import audit
-from auditor.layouts import written
+from auditor.layouts import written_tensors
 from auditor.layouts.declared import declaration
 from auditor.reconciler.matching import shapes_of
 from auditor.tensors import DTYPE_BITS, StoredTensor
@@ -196,7 +196,7 @@ def test_a_file_of_13_billion_parameters_in_gptq_is_its_tensors_and_a_header():
         else:
             plain += 1
     tensors = tuple(StoredTensor(name, None, None, None, "", None) for name in packed)
-    told = written(tensors, declaration(read.values, {}), shapes)
+    told = written_tensors(tensors, declaration(read.values, {}), shapes)
     assert set(told) == set(packed)
     sizes = (prod(one.shape) * DTYPE_BITS[one.dtypes[0]] // 8 for one in told.values())
     inside = sum(sizes)

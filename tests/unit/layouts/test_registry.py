@@ -9,7 +9,7 @@ import pytest
 from support.checkpoints import stored
 
 from auditor import layouts
-from auditor.layouts import METHODS, unpack
+from auditor.layouts import METHODS, unpack_tensors
 from auditor.layouts.packing import PLAIN, Declared
 
 
@@ -48,13 +48,13 @@ def test_no_layout_reads_another_and_what_they_share_reads_none(file):
 def test_weights_that_are_packed_on_loading_alone_are_plain(method, settings):
     tensors = (stored("a.weight", (4, 4), dtype="BF16"),)
     declared = Declared(method=method, settings=settings, where="quantization_config")
-    assert unpack(tensors, declared, lambda _name: None) is PLAIN
+    assert unpack_tensors(tensors, declared, lambda _name: None) is PLAIN
 
 
 def test_a_layout_that_no_tensor_bears_out_is_a_fault():
     tensors = (stored("a.weight", (4, 4), dtype="BF16"),)
     declared = Declared(method="gptq", settings={"bits": 4}, where="quantization_config")
-    (fault,) = unpack(tensors, declared, lambda _name: None).faults
+    (fault,) = unpack_tensors(tensors, declared, lambda _name: None).faults
     assert fault.reason == (
         "quantization_config declares gptq, and no stored tensor is packed in any way"
     )
@@ -67,7 +67,7 @@ def test_packed_tensors_that_no_config_declares_are_unpacked_and_a_fault():
         stored("a.weight.quant_map", (16,)),
         stored("a.weight.quant_state.bitsandbytes__nf4", (70,), dtype="U8"),
     )
-    unpacked = unpack(tensors, None, {"a.weight": (4, 4)}.get)
+    unpacked = unpack_tensors(tensors, None, {"a.weight": (4, 4)}.get)
     assert [(piece.name, piece.shape, piece.dtype) for piece in unpacked.pieces] == [
         ("a.weight", (4, 4), "NF4")
     ]
@@ -76,4 +76,4 @@ def test_packed_tensors_that_no_config_declares_are_unpacked_and_a_fault():
 
 def test_integers_that_no_layout_knows_are_plain():
     tensors = (stored("attn.bias", (1, 4), dtype="U8"), stored("a.weight", (4, 4)))
-    assert unpack(tensors, None, lambda _name: None) is PLAIN
+    assert unpack_tensors(tensors, None, lambda _name: None) is PLAIN

@@ -9,8 +9,8 @@ from support.bert_configs import config_of
 from auditor.analytic import Expectation, catalogue
 from auditor.analytic.loading import Loading, Memory
 from auditor.analytic.renaming_rules import Operation, Rule
-from auditor.oracle.answer import read, written
-from auditor.oracle.build import expectation
+from auditor.oracle.answer import from_json, to_json
+from auditor.oracle.build import summed_expectation
 
 CUT = Operation("Chunk", (0,), 3, ("q_proj",))
 RULES = (
@@ -33,7 +33,7 @@ def made() -> Expectation:
         memory=Memory({"b.1": (2, 3), "c": ()}, (("c", "b.1"),), frozenset({"d"})),
         reports=True,
     )
-    return expectation(
+    return summed_expectation(
         "Model",
         model_type="type",
         prefix="bert",
@@ -44,26 +44,26 @@ def made() -> Expectation:
 
 
 def test_an_answer_through_json_is_the_same_expectation():
-    through = json.loads(json.dumps(written(made())))
-    assert read(through, "Model", "transformers 5") == made()
+    through = json.loads(json.dumps(to_json(made())))
+    assert from_json(through, "Model", "transformers 5") == made()
 
 
-@pytest.mark.parametrize("key", written(made()))
+@pytest.mark.parametrize("key", to_json(made()))
 @pytest.mark.parametrize("broken", [None, 3, "text", [3], [[3]], {"a": 3}, {}])
 def test_a_broken_part_makes_no_answer(key, broken):
-    answer = json.loads(json.dumps(written(made())))
+    answer = json.loads(json.dumps(to_json(made())))
     if key == "reports" or (key == "tensors" and broken in ([], {})):
         return  # whatever is not true is false, and there may be no tensors
     text = key in {"model_type", "prefix"} and isinstance(broken, str)
-    assert (read({**answer, key: broken}, "Model", "x") is None) is not text
+    assert (from_json({**answer, key: broken}, "Model", "x") is None) is not text
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("target", ["RadioModel", "OlmoeForCausalLM"])
 def test_the_rules_of_a_model_of_the_library_come_through(target):
-    from auditor.oracle.build import inventory  # noqa: PLC0415 - seconds
+    from auditor.oracle.build import build_expectation  # noqa: PLC0415 - seconds
 
-    found = inventory({"num_hidden_layers": 1}, target)
+    found = build_expectation({"num_hidden_layers": 1}, target)
     assert found.loading.memory is not None
-    answer = json.loads(json.dumps(written(found)))
-    assert read(answer, target, "") == replace(found, library="")
+    answer = json.loads(json.dumps(to_json(found)))
+    assert from_json(answer, target, "") == replace(found, library="")

@@ -25,7 +25,7 @@ def test_without_the_extra_the_user_is_told_what_to_install(missing, monkeypatch
     with pytest.raises(
         UsageError, match=r"torch and transformers .*pip install 'hf-audit\[oracle\]'"
     ):
-        build.inventory({}, "BertModel")
+        build.build_expectation({}, "BertModel")
 
 
 @pytest.mark.oracle
@@ -43,7 +43,7 @@ def test_without_the_extra_the_user_is_told_what_to_install(missing, monkeypatch
 )
 def test_only_a_model_class_of_transformers_is_built(target):
     with pytest.raises(SourceError, match=f"has no model class '{target}'$") as caught:
-        build.inventory({"auto_map": {"AutoModel": f"evil--{target}"}}, target)
+        build.build_expectation({"auto_map": {"AutoModel": f"evil--{target}"}}, target)
     assert caught.value.reason is Reason.UNKNOWN_ARCHITECTURE
 
 
@@ -69,13 +69,13 @@ def test_only_a_model_class_of_transformers_is_built(target):
 )
 def test_a_config_that_builds_no_model_is_the_checkpoints_fault(values, message):
     with pytest.raises(CheckpointError, match=message) as caught:
-        build.inventory(values, "BertModel")
+        build.build_expectation(values, "BertModel")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.oracle
 def test_keys_that_fetch_code_or_pack_weights_change_nothing():
-    plain = build.inventory(TINY_BERT, "BertModel")
+    plain = build.build_expectation(TINY_BERT, "BertModel")
     keys = {
         "_attn_implementation": "somebody/kernel",
         "attn_implementation": "somebody/kernel",
@@ -85,13 +85,13 @@ def test_keys_that_fetch_code_or_pack_weights_change_nothing():
         "model_type": "no such type",
         "auto_map": {"AutoModel": "somebody/code--modeling.Model"},
     }
-    assert build.inventory(TINY_BERT | keys, "BertModel") == plain
+    assert build.build_expectation(TINY_BERT | keys, "BertModel") == plain
 
 
 @pytest.mark.oracle
 def test_the_config_that_was_passed_stays_as_it_was():
     values = {"text_config": {"dtype": "float16"}, **TINY_BERT}
-    build.inventory(values, "BertModel")
+    build.build_expectation(values, "BertModel")
     assert values == {"text_config": {"dtype": "float16"}, **TINY_BERT}
 
 
@@ -99,19 +99,23 @@ def test_the_config_that_was_passed_stays_as_it_was():
 def test_a_tower_takes_its_own_config_from_that_of_the_whole():
     tiny = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 4, "vocab_size": 16}
     whole = {"text_config": tiny, "vision_config": {"hidden_size": 4}, "projection_dim": 3}
-    assert build.inventory(whole, "CLIPTextModel") == build.inventory(tiny, "CLIPTextModel")
+    assert build.build_expectation(whole, "CLIPTextModel") == build.build_expectation(
+        tiny, "CLIPTextModel"
+    )
 
 
 @pytest.mark.oracle
 def test_a_part_is_found_by_its_model_type_where_its_class_names_no_key():
     tiny = {"model_type": "llama", "num_hidden_layers": 1, "vocab_size": 16}
     whole = {"model_type": "llava", "first": tiny | {"vocab_size": 9}, "second": tiny}
-    assert build.inventory(whole, "LlamaModel") == build.inventory(tiny, "LlamaModel")
+    assert build.build_expectation(whole, "LlamaModel") == build.build_expectation(
+        tiny, "LlamaModel"
+    )
 
 
 @pytest.mark.oracle
 def test_experts_are_named_one_by_one_as_on_disk():
-    expected = build.inventory(TINY_MIXTRAL, "MixtralForCausalLM")
+    expected = build.build_expectation(TINY_MIXTRAL, "MixtralForCausalLM")
     shapes = {tensor.name: tensor.shape for tensor in expected.tensors}
     experts = {name: shape for name, shape in shapes.items() if ".experts." in name}
     prefix = "model.layers.0.block_sparse_moe.experts"
@@ -125,7 +129,7 @@ def test_experts_are_named_one_by_one_as_on_disk():
 
 @pytest.mark.oracle
 def test_tied_tensors_and_buffers_have_their_roles():
-    gpt2 = build.inventory(
+    gpt2 = build.build_expectation(
         {"n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 16}, "GPT2LMHeadModel"
     )
     assert gpt2.tensors[-1] == ExpectedTensor(
@@ -136,7 +140,7 @@ def test_tied_tensors_and_buffers_have_their_roles():
     assert gpt2.formula == str(learned)
     assert gpt2.modules["lm_head"].parameters == 0
 
-    resnet = build.inventory(
+    resnet = build.build_expectation(
         {"embedding_size": 4, "hidden_sizes": [4], "depths": [1], "layer_type": "basic"},
         "ResNetModel",
     )
@@ -148,7 +152,7 @@ def test_tied_tensors_and_buffers_have_their_roles():
 @pytest.mark.oracle
 def test_a_buffer_that_loading_never_misses_is_not_required():
     tiny = {"d_model": 8, "encoder_layers": 0, "decoder_layers": 0, "vocab_size": 16}
-    bart = build.inventory(tiny, "BartForConditionalGeneration")
+    bart = build.build_expectation(tiny, "BartForConditionalGeneration")
     unlearned = [tensor for tensor in bart.tensors if not tensor.role.learned]
     assert unlearned == [ExpectedTensor("final_logits_bias", (1, 16), 16, Role.LEGACY)]
 
@@ -156,7 +160,7 @@ def test_a_buffer_that_loading_never_misses_is_not_required():
 @pytest.mark.oracle
 def test_what_esm_alone_reverses_on_saving_is_named_as_for_all_others():
     tiny = {"hidden_size": 4, "num_attention_heads": 1, "num_hidden_layers": 1, "vocab_size": 8}
-    esm = build.inventory({**tiny, "position_embedding_type": "rotary"}, "EsmModel")
+    esm = build.build_expectation({**tiny, "position_embedding_type": "rotary"}, "EsmModel")
     names = {tensor.name for tensor in esm.tensors}
     assert {f"encoder.layer.0.LayerNorm.{kind}" for kind in ("weight", "bias")} <= names
     assert not [name for name in names if name.endswith((".gamma", ".beta"))]
@@ -170,7 +174,9 @@ def test_the_verbosity_of_transformers_is_left_as_it_was(capfd):
     from transformers.utils import logging  # noqa: PLC0415 - seconds, which only this test pays
 
     before = logging.get_verbosity()
-    build.inventory({"id2label": {"0": "a"}, "num_labels": 3, **TINY_BERT}, "BertLMHeadModel")
+    build.build_expectation(
+        {"id2label": {"0": "a"}, "num_labels": 3, **TINY_BERT}, "BertLMHeadModel"
+    )
     assert logging.get_verbosity() == before
     assert capfd.readouterr() == ("", "")
 
@@ -180,5 +186,5 @@ def test_a_config_with_an_infinity_as_transformers_writes_it_is_built():
     sizes = {"hidden_size": 8, "num_attention_heads": 2, "mamba_n_heads": 4, "mamba_d_head": 4}
     tiny = {**sizes, "num_hidden_layers": 1, "vocab_size": 16, "intermediate_size": 8}
     limit = {"time_step_limit": [0.0, {"__float__": "Infinity"}]}
-    bamba = build.inventory(config_of(**tiny, **limit).values, "BambaModel")
-    assert bamba == build.inventory(tiny, "BambaModel")
+    bamba = build.build_expectation(config_of(**tiny, **limit).values, "BambaModel")
+    assert bamba == build.build_expectation(tiny, "BambaModel")

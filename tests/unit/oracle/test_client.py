@@ -12,7 +12,7 @@ from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.client import Oracle, Process
 from auditor.oracle.transformers_classes import InstalledLibrary
 
-# As `inventory` of auditor.oracle.build does, without a library that takes seconds to import.
+# As `build_expectation` of auditor.oracle.build does, but without the import of a slow library.
 PRETENCE = """
 import sys
 from auditor.oracle import build, server
@@ -20,12 +20,12 @@ from auditor.analytic import ExpectedTensor
 from auditor.analytic.loading import PLAIN
 from auditor.errors import CheckpointError, Reason, SourceError
 
-def inventory(config, target):
+def build_expectation(config, target):
     print("a library that prints")
     open(config["log"], "a").write(target + "\\n")
     {body}
     tensor = ExpectedTensor("a.weight", (2, config["size"]), 2 * config["size"])
-    return build.expectation(
+    return build.summed_expectation(
         target, model_type="pretence", prefix="base", tensors=(tensor,), loading=PLAIN
     )
 

@@ -12,7 +12,7 @@ import pytest
 from auditor.analytic import Config, Role
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.client import Oracle, Process
-from auditor.oracle.transformers_classes import installed
+from auditor.oracle.transformers_classes import installed_library
 
 pytestmark = pytest.mark.oracle
 
@@ -24,12 +24,12 @@ LEAST = 0.85  # 1,452 of 1,576 with transformers 5.23; the others want more than
 @pytest.fixture(scope="module")
 def oracle(tmp_path_factory):
     process = Process()
-    yield Oracle(installed(), Path(tmp_path_factory.mktemp("answers")), process)
+    yield Oracle(installed_library(), Path(tmp_path_factory.mktemp("answers")), process)
     process.end()
 
 
 def pairs() -> list[tuple[str, str]]:
-    listed = sorted(installed().listed.items())
+    listed = sorted(installed_library().listed.items())
     every = [(model_type, name) for model_type, names in listed for name in names]
     return every if os.environ.get("ORACLE_PAIRS") == "all" else every[:: len(every) // SAMPLE]
 

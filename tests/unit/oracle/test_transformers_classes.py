@@ -4,7 +4,11 @@ from collections import defaultdict
 
 import pytest
 
-from auditor.oracle.transformers_classes import InstalledLibrary, auto_classes, installed
+from auditor.oracle.transformers_classes import (
+    InstalledLibrary,
+    classes_by_model_type,
+    installed_library,
+)
 
 SOURCE = """
 from collections import OrderedDict
@@ -24,11 +28,11 @@ MODEL_MAPPING = _LazyAutoMapping(CONFIG_MAPPING_NAMES, MODEL_MAPPING_NAMES)
 
 
 def test_the_classes_of_a_type_are_those_of_all_mappings_the_base_class_first() -> None:
-    assert auto_classes(SOURCE) == {
+    assert classes_by_model_type(SOURCE) == {
         "funnel": ("FunnelModel", "FunnelBaseModel", "FunnelForA"),
         "other": ("OtherForA",),
     }
-    assert auto_classes("MODEL_MAPPING_NAMES = {}") == {}
+    assert classes_by_model_type("MODEL_MAPPING_NAMES = {}") == {}
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def library(tmp_path) -> InstalledLibrary:
         'class One(Config):\n    model_type = "funnel"\n\nclass Two(Config):\n'
         '    model_type: str = "funnel_tower"\n'
     )
-    return InstalledLibrary("transformers 0", tmp_path, auto_classes(SOURCE))
+    return InstalledLibrary("transformers 0", tmp_path, classes_by_model_type(SOURCE))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,7 @@ def test_the_source_says_what_an_import_says() -> None:
         if name.startswith("MODEL_") and name.endswith("MAPPING_NAMES"):
             for model_type, classes in mapping.items():
                 theirs[model_type].update([classes] if isinstance(classes, str) else classes)
-    library = installed()
+    library = installed_library()
     assert library is not None
     assert {model_type: set(found) for model_type, found in library.listed.items()} == theirs
     for model_type, base in modeling_auto.MODEL_MAPPING_NAMES.items():
@@ -90,6 +94,6 @@ def test_the_source_says_what_an_import_says() -> None:
     [("DPRReader", {"dpr"}), ("CLIPTextModel", {"clip_text_model", "clip", "clip_vision_model"})],
 )
 def test_the_types_of_a_class_are_those_of_the_installed_library(name, types) -> None:
-    library = installed()
+    library = installed_library()
     assert library is not None
     assert set(library.types(name)) == types

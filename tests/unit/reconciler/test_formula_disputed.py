@@ -6,7 +6,7 @@ import pytest
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
 from auditor.reconciler.findings import Severity
-from auditor.reconciler.formula_disputed import disputes
+from auditor.reconciler.formula_disputed import formula_disputes
 from auditor.reconciler.ignore import Ignore, split
 
 A = ExpectedTensor("a.weight", (2, 3), 6)
@@ -45,7 +45,7 @@ def oracle(*tensors: ExpectedTensor, parameters: int = 10) -> Expectation:
     ],
 )
 def test_two_that_agree_dispute_nothing(ours, theirs) -> None:
-    assert list(disputes(closed_form(*ours), oracle(*theirs))) == []
+    assert list(formula_disputes(closed_form(*ours), oracle(*theirs))) == []
 
 
 @pytest.mark.parametrize(
@@ -87,25 +87,25 @@ def test_two_that_agree_dispute_nothing(ours, theirs) -> None:
 def test_a_tensor_in_dispute_is_named_with_both_sides(
     ours, theirs, name, parameters, reason
 ) -> None:
-    [found] = disputes(closed_form(*ours), oracle(*theirs))
+    [found] = formula_disputes(closed_form(*ours), oracle(*theirs))
     assert (found.names, found.parameters, found.reason) == ((name,), parameters, reason)
     assert (found.kind, found.severity, found.explains) == ("formula-disputed", Severity.WARNING, 0)
 
 
 def test_tensors_with_the_same_dispute_are_one_finding() -> None:
     more = B._replace(name="b10.weight"), B._replace(name="b9.weight")
-    [found] = disputes(closed_form(A, *more), oracle(A))
+    [found] = formula_disputes(closed_form(A, *more), oracle(A))
     assert found.names == ("b9.weight", "b10.weight")
 
 
 def test_a_total_in_dispute_is_said_of_the_class() -> None:
-    [found] = disputes(closed_form(A, B), oracle(A, B, parameters=1011))
+    [found] = formula_disputes(closed_form(A, B), oracle(A, B, parameters=1011))
     assert (found.names, found.parameters) == (("Model",), 0)
     assert found.reason == "10 parameters by the closed form, 1,011 by transformers 5"
 
 
 def test_a_dispute_can_be_ignored_by_the_names_of_tensors() -> None:
-    found = tuple(disputes(closed_form(A, B, MASK), oracle(MASK)))
+    found = tuple(formula_disputes(closed_form(A, B, MASK), oracle(MASK)))
     stand, ignored = split(found, (Ignore.parse("formula-disputed:a.*"),))
     assert [finding.names for finding in stand] == [("b.weight",)]
     assert [finding.names for finding in ignored] == [("a.weight",)]

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.reconciler.index_totals import WIDTHS, Holdings, WidthGroup, pieces, summed
+from auditor.reconciler.index_totals import (
+    WIDTHS,
+    Holdings,
+    WidthGroup,
+    find_sum,
+    groups_that_make_up,
+)
 
 
 def holding(learned: int, buffers=(), copies=()) -> Holdings:
@@ -34,7 +40,7 @@ def test_a_total_that_some_widths_make_is_made(data, learned, buffers, copies, d
     total += sum(map(int.__mul__, buffers, bits))
     total += sum(count * width for count, twice in zip(copies, counted, strict=True) if twice)
     held = holding(learned, [("b", n) for n in buffers], [("c", n) for n in copies])
-    found = summed(held, total // 8, dtype)
+    found = find_sum(held, total // 8, dtype)
     if len(buffers) + len(copies) <= 5:
         assert found is not None
         assert WIDTHS[found.dtype] == width
@@ -45,7 +51,7 @@ def test_a_total_that_some_widths_make_is_made(data, learned, buffers, copies, d
 )
 def test_a_sum_that_is_found_is_the_total_to_the_bit(learned, buffers, copies, total, dtype):
     held = holding(learned, [("b", n) for n in buffers], [("c", n) for n in copies])
-    found = summed(held, total, dtype)
+    found = find_sum(held, total, dtype)
     if found is not None:
         assert sum(part.elements * part.bits for part in found.parts) == 8 * total
         listed = [*copies, *buffers]
@@ -54,7 +60,7 @@ def test_a_sum_that_is_found_is_the_total_to_the_bit(learned, buffers, copies, t
 
 @given(st.lists(st.integers(1, 10**6), max_size=20), st.integers(0, 10**6))
 def test_the_pieces_of_a_difference_make_it_up(sizes, difference):
-    found = pieces(difference, tuple(WidthGroup("x", size) for size in sizes))
+    found = groups_that_make_up(difference, tuple(WidthGroup("x", size) for size in sizes))
     assert not found or sum(group.elements for group in found) == difference
     assert bool(found) or difference not in sizes[:12]
 
@@ -118,4 +124,4 @@ def test_the_pieces_of_a_difference_make_it_up(sizes, difference):
     ids=["gpt-j", "layoutlm", "falcon", "redpajama", "mixtral", "mixtral and two bytes"],
 )
 def test_the_total_size_of_a_published_index_is_the_sum_of_its_parts(held, total, declared, said):
-    assert str(summed(held, total, declared)).endswith(said)
+    assert str(find_sum(held, total, declared)).endswith(said)

@@ -10,10 +10,10 @@ from support.bert_configs import config_of
 from support.checkpoints import Spoilt, expect, spoilt, stored
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.in_memory import memory
-from auditor.reconciler.from_pretrained import report
+from auditor.analytic.in_memory import class_memory
+from auditor.reconciler.from_pretrained import simulate_load
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.partial_load import touched, whole_load
+from auditor.reconciler.partial_load import load_of_differences, whole_load
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.tensors import StoredTensor
 
@@ -42,7 +42,9 @@ def parts(expectation: Expectation, tensors: list[StoredTensor]) -> tuple[LoadRe
     result = reconcile(tensors, expectation, family, indexed={})
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     whole = {name for name, one in result.plain.items() if one.name == name}
-    return report(touched(expectation, shapes, whole)), report(whole_load(expectation, shapes))
+    return simulate_load(load_of_differences(expectation, shapes, whole)), simulate_load(
+        whole_load(expectation, shapes)
+    )
 
 
 @given(spoilt())
@@ -57,7 +59,7 @@ def changed(draw: st.DrawFn, expectation: Expectation) -> dict[str, Shape]:
     """A checkpoint with some names dropped, reshaped, doubled or as they are in memory."""
     roles = {Role.PARAMETER, Role.BUFFER}
     whole = {one.name: one.shape for one in expectation.tensors if one.role in roles}
-    in_memory = memory(expectation).shapes
+    in_memory = class_memory(expectation).shapes
     names, others = st.sampled_from(sorted(whole)), st.sampled_from(sorted(in_memory))
     for name in draw(st.lists(names, max_size=6)):
         how = draw(st.sampled_from(["dropped", "reshaped", "expert", "prefixed", "stranger"]))
@@ -83,7 +85,7 @@ def changed(draw: st.DrawFn, expectation: Expectation) -> dict[str, Shape]:
 def test_of_what_is_renamed_and_converted(target: str, explicit: Any, data: Any) -> None:
     expectation = catalogue.expect(config_of(**CLASSES[target]), target)
     if explicit:  # as the oracle has it
-        known = replace(expectation.loading, memory=memory(expectation))
+        known = replace(expectation.loading, memory=class_memory(expectation))
         expectation = replace(expectation, loading=known)
     shapes = data.draw(changed(expectation))
     some, every = parts(expectation, [stored(name, shape) for name, shape in shapes.items()])
@@ -95,6 +97,6 @@ def test_of_a_whole_checkpoint_nothing_is_touched(target: str) -> None:
     expectation = catalogue.expect(config_of(**CLASSES[target]), target)
     roles = {Role.PARAMETER, Role.BUFFER}
     shapes = {one.name: one.shape for one in expectation.tensors if one.role in roles}
-    load = touched(expectation, shapes, shapes)
+    load = load_of_differences(expectation, shapes, shapes)
     assert not load.stored
-    assert report(load) == LoadReport()
+    assert simulate_load(load) == LoadReport()

@@ -10,10 +10,10 @@ from support.bert_configs import config_of
 from support.checkpoints import stored
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.in_memory import ConvertedGroup, grouped, in_model
+from auditor.analytic.in_memory import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.reconciler.findings import Severity
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
-from auditor.reconciler.stored_form import as_stored
+from auditor.reconciler.stored_form import expected_as_stored
 from auditor.walker import walk
 
 TINY = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2, "patch_size": 2}
@@ -41,7 +41,9 @@ def expect(values: dict[str, Any], target: str) -> Expectation:
 
 
 def groups(expectation: Expectation) -> list[ConvertedGroup]:
-    return list(grouped(in_model(expectation), expectation.loading).values())
+    return list(
+        converted_groups(tensors_before_conversion(expectation), expectation.loading).values()
+    )
 
 
 def needed(expectation: Expectation) -> dict[str, tuple[int, ...]]:
@@ -77,7 +79,7 @@ def test_each_group_is_expected_as_it_is_stored(values, target, data):
     assert every
     some = data.draw(st.lists(st.sampled_from(every), unique_by=lambda group: group.on_disk[0]))
     shapes = in_form(plain, some)
-    found = as_stored(plain, shapes)
+    found = expected_as_stored(plain, shapes)
     assert (found is plain) == (not some)
     assert needed(found) == shapes
     assert audited(shapes, found) == ([], 0)
@@ -95,8 +97,8 @@ def test_the_prefix_of_the_base_model_is_no_matter(values, target):
         {name.removeprefix(prefix): shape for name, shape in memory.items()},
         {f"{prefix}{name}": shape for name, shape in memory.items()},
     ):
-        found = as_stored(plain, shapes)
-        assert audited(shapes, found)[0] == audited(memory, as_stored(plain, memory))[0]
+        found = expected_as_stored(plain, shapes)
+        assert audited(shapes, found)[0] == audited(memory, expected_as_stored(plain, memory))[0]
 
 
 def test_what_is_half_on_disk_is_expected_on_disk():
@@ -104,9 +106,9 @@ def test_what_is_half_on_disk_is_expected_on_disk():
     first, *_ = groups(plain)
     half = needed(plain) | first.in_memory
     del half[first.on_disk[0].name]
-    assert as_stored(plain, half) is plain
+    assert expected_as_stored(plain, half) is plain
 
 
 def test_strange_names_change_nothing():
     plain = expect(DINO, "Dinov2Model")
-    assert as_stored(plain, (*needed(plain), "other.gate_proj.weight")) is plain
+    assert expected_as_stored(plain, (*needed(plain), "other.gate_proj.weight")) is plain

@@ -9,7 +9,7 @@ import pytest
 from auditor.sweep import outcome_digest
 
 PACKAGE = Path(outcome_digest.__file__).parent.parent
-MAKERS = [path.relative_to(PACKAGE).as_posix() for path in outcome_digest.makers()]
+MAKERS = [path.relative_to(PACKAGE).as_posix() for path in outcome_digest.pipeline_files()]
 
 
 def imported(path: Path) -> set[str]:
@@ -31,7 +31,7 @@ def module_file(name: str) -> Path | None:
 
 @pytest.mark.slow
 def test_whatever_a_maker_imports_is_one():
-    makers = set(outcome_digest.makers())
+    makers = set(outcome_digest.pipeline_files())
     for maker in makers:
         if maker.suffix == ".py":
             wanted = {path for name in imported(maker) if (path := module_file(name))}

@@ -13,8 +13,8 @@ from support.builders import safetensors_bytes
 from support.sweep_models import healthy
 
 from auditor.sweep import costs, planning, runner
-from auditor.sweep.costs import QUOTAS, Quota, SweepLoad, hours
-from auditor.sweep.outcome_digest import versions
+from auditor.sweep.costs import QUOTAS, Quota, SweepLoad, hours_of_requests
+from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.workers.budget import Budget
 
@@ -59,7 +59,7 @@ def requests(hub):
 
 @pytest.mark.slow
 def test_what_the_plan_says_is_what_the_sweep_asks(models, settings):
-    load = planning.expected(settings(OURS))
+    load = planning.expected_load(settings(OURS))
     assert requests(models) == (1, 0)  # the list, and nothing else
     assert not settings(OURS).output.store.exists()
     models.reset_log()
@@ -73,12 +73,12 @@ def test_what_the_store_has_costs_nothing(models, settings, monkeypatch):
     runner.sweep(settings(OURS), night="n1")
     before = settings(OURS).output.store.read_bytes()
     models.push("sweep/m3", healthy(30))
-    load = planning.expected(settings(OURS))
+    load = planning.expected_load(settings(OURS))
     assert (load.models, load.known, load.fetched, load.resolvers) == (10, 9, 1, 2)
-    newer = versions.__wrapped__()
+    newer = current_versions.__wrapped__()
     newer = type(newer)(auditor=newer.auditor, catalogue="another")
-    monkeypatch.setattr(planning, "versions", lambda: newer)
-    load = planning.expected(settings(OURS))
+    monkeypatch.setattr(planning, "current_versions", lambda: newer)
+    load = planning.expected_load(settings(OURS))
     # m3 is to be fetched; of the one without weights nothing is stored, and nothing to be had.
     assert (load.known, load.stored, load.resolvers) == (0, 8, 2)
     assert settings(OURS).output.store.read_bytes() == before
@@ -87,11 +87,11 @@ def test_what_the_store_has_costs_nothing(models, settings, monkeypatch):
 @pytest.mark.slow
 def test_ids_are_counted_without_asking_anybody(models, settings):
     named = settings(ModelSelection(ids=("sweep/m1", "sweep/m2", "sweep/m1")))
-    load = planning.expected(named)
+    load = planning.expected_load(named)
     assert (load.models, load.listing, load.resolvers) == (2, 2, 4)
     runner.sweep(named, night="n1")
     models.reset_log()
-    load = planning.expected(named)
+    load = planning.expected_load(named)
     assert (load.models, load.known, load.listing, load.resolvers) == (2, 2, 2, 0)
     assert models.log == ()
 
@@ -161,7 +161,9 @@ def test_the_hours_are_those_that_the_budget_takes(windows, plan):
             },
         )
     last = window.now / 3600  # when the last window's requests go, all at once
-    assert hours(0, windows * usable, plan) - 300 / 3600 == pytest.approx(last, abs=0.01 * windows)
+    assert hours_of_requests(0, windows * usable, plan) - 300 / 3600 == pytest.approx(
+        last, abs=0.01 * windows
+    )
 
 
 @given(
@@ -172,11 +174,11 @@ def test_the_hours_are_those_that_the_budget_takes(windows, plan):
 )
 def test_any_load_is_printed_in_80_columns_with_a_row_for_each_plan(models, known, heads, most):
     load = SweepLoad(models=models + known, known=known, listing=models, texts=models, heads=heads)
-    lines = costs.rendered(load, most).splitlines()
+    lines = costs.cost_estimate(load, most).splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line for line in lines if line.startswith(tuple(quota.plan for quota in QUOTAS))]
     assert len(rows) == 6
-    assert ("--max-requests" in costs.rendered(load, most)) == (most is not None)
+    assert ("--max-requests" in costs.cost_estimate(load, most)) == (most is not None)
 
 
 @pytest.mark.slow
@@ -191,4 +193,4 @@ def test_a_free_token_audits_eight_models_a_second():
     free = Quota(plan="free", api=1_000, resolvers=5_000)
     assert free in QUOTAS
     an_hour = 8.25 * 3600  # 4,950 of 5,000 requests in 300 seconds, two a model
-    assert hours(0, 2 * int(an_hour), free) == pytest.approx(1)
+    assert hours_of_requests(0, 2 * int(an_hour), free) == pytest.approx(1)

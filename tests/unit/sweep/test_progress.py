@@ -5,7 +5,7 @@ from collections import Counter
 from rich.progress import Progress as Bar
 
 from auditor.downloader.waits import Wait
-from auditor.sweep.progress import Lines, Quiet, Terminal, counted, duration
+from auditor.sweep.progress import Lines, Quiet, Terminal, duration, verdict_counts
 
 
 class Clock:
@@ -84,6 +84,6 @@ def test_quiet_is_quiet(capsys):
 
 
 def test_counts_and_times_are_written_as_people_write_them():
-    assert counted(Counter(clean=1200, unaudited=3)) == "1,200 clean, 3 unaudited"
-    assert counted(Counter()) == "none yet"
+    assert verdict_counts(Counter(clean=1200, unaudited=3)) == "1,200 clean, 3 unaudited"
+    assert verdict_counts(Counter()) == "none yet"
     assert (duration(59.6), duration(61), duration(3723)) == ("1:00", "1:01", "1:02:03")

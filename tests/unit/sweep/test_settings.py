@@ -3,7 +3,7 @@
 import pytest
 
 from auditor.errors import UsageError
-from auditor.sweep.settings import chosen, ids_in, ids_of, read
+from auditor.sweep.settings import ids_in, ids_of, read_sweep_settings, selection_of
 
 FULL = """
 [[selection]]
@@ -41,7 +41,7 @@ def file(tmp_path):
 
 
 def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
-    settings = read(file(FULL))
+    settings = read_sweep_settings(file(FULL))
     google, liked, ours = settings.selections
     assert (google.author, google.filters) == ("google", ("zh", "pytorch", "transformers"))
     assert (liked.sort, liked.top) == ("likes", 500)
@@ -50,7 +50,7 @@ def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
     assert settings.fail_on == "error"
     assert settings.output.store == tmp_path / "nights/sweep.sqlite"
     assert settings.output.keep == 2
-    assert read(file("[[selection]]\ntop = 1\n")).output.keep is None
+    assert read_sweep_settings(file("[[selection]]\ntop = 1\n")).output.keep is None
 
 
 SELECTION = "[[selection]]\ntop = 1\n"
@@ -84,14 +84,14 @@ WRONG = {
 @pytest.mark.parametrize(("text", "message"), WRONG.items())
 def test_what_is_wrong_is_said_in_one_line_with_the_file(text, message, file):
     with pytest.raises(UsageError, match=message) as caught:
-        read(file(text))
+        read_sweep_settings(file(text))
     assert "\n" not in str(caught.value)
     assert ".t" in str(caught.value) or "ids are" in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path):
     with pytest.raises(UsageError, match=r"sweep.toml' cannot be read: No such file"):
-        read(tmp_path / "sweep.toml")
+        read_sweep_settings(tmp_path / "sweep.toml")
 
 
 def test_ids_are_lines_without_blanks_and_comments_each_once():
@@ -105,6 +105,6 @@ def test_a_list_without_ids_is_no_list(tmp_path):
 
 
 def test_the_top_models_are_those_most_downloaded_unless_said_otherwise():
-    assert chosen(top=5).sort == "downloads"
-    assert chosen(top=5, sort="likes").sort == "likes"
-    assert chosen() is None
+    assert selection_of(top=5).sort == "downloads"
+    assert selection_of(top=5, sort="likes").sort == "likes"
+    assert selection_of() is None

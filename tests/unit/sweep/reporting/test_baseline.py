@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.nightly_stores import finding
 
 from auditor.errors import UsageError
-from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read
+from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read_baseline
 
 DAY = date(2026, 11, 21)
 
@@ -106,7 +106,7 @@ JSON = """{"accept": [
 def test_toml_and_json_say_the_same(name, text, tmp_path):
     (tmp_path / name).write_text(text)
     reason = "an old version wrote it"
-    assert read(tmp_path / name) == (
+    assert read_baseline(tmp_path / name) == (
         BaselineEntry(
             kind="unexpected",
             model="o/*",
@@ -136,7 +136,7 @@ def test_an_entry_that_is_wrong_is_named_in_one_line(text, message, tmp_path):
     path = tmp_path / "b.toml"
     path.write_text(f"[[accept]]\n{text}")
     with pytest.raises(UsageError, match=message) as told:
-        read(path)
+        read_baseline(path)
     assert "\n" not in str(told.value)
 
 
@@ -154,12 +154,12 @@ def test_a_file_that_is_no_baseline_is_refused(content, message, tmp_path):
     path = tmp_path / "b.toml"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=message):
-        read(path)
+        read_baseline(path)
 
 
 def test_a_baseline_that_is_not_there_is_said(tmp_path):
     with pytest.raises(UsageError, match=r"b.json', a baseline, cannot be read: .*No such file"):
-        read(tmp_path / "b.json")
+        read_baseline(tmp_path / "b.json")
 
 
 @pytest.mark.parametrize("text", ["[1]", "[" * 100_000])
@@ -167,4 +167,4 @@ def test_json_that_is_no_object_is_refused(text, tmp_path):
     path = tmp_path / "b.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=r"expected an object|cannot be read"):
-        read(path)
+        read_baseline(path)

@@ -35,8 +35,8 @@ from auditor.errors import StoreError, UsageError
 from auditor.formats import as_csv
 from auditor.sweep.reporting import files, page
 from auditor.sweep.reporting.files import TABLES
-from auditor.sweep.reporting.night import Wanted, write
-from auditor.sweep.reporting.tables import every, finding_rows, model_row, module_rows
+from auditor.sweep.reporting.night import Wanted, write_night
+from auditor.sweep.reporting.tables import finding_rows, model_row, module_rows, with_components
 from auditor.sweep.store.nights import Nights
 
 
@@ -72,7 +72,7 @@ def test_no_column_is_a_keyword_of_python_or_of_sql(name):
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
-    outcomes, expected = every(outcome_of(example())), as_csv.files([example()])
+    outcomes, expected = with_components(outcome_of(example())), as_csv.files([example()])
     made = {"models": map(model_row, outcomes)}
     for name, rows in (("modules", module_rows), ("findings", finding_rows)):
         made[name] = [row for outcome in outcomes for row in rows(outcome)]
@@ -383,5 +383,5 @@ def test_a_night_whose_name_leads_elsewhere_needs_a_folder(night, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     store = store_of(tmp_path / "sweep.sqlite", {night: [plain("o/a")]})
     with pytest.raises(UsageError, match=r"the night '.*' is no name for a folder: say -o"):
-        write(store)
-    write(store, wanted=Wanted(folder=tmp_path / "out"))
+        write_night(store)
+    write_night(store, wanted=Wanted(folder=tmp_path / "out"))

@@ -16,11 +16,11 @@ from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import HOSTILE, gated, hostile, pipeline
 
-from auditor.formats.printable import printable
+from auditor.formats.text import printable
 from auditor.sweep.reporting import page as module
-from auditor.sweep.reporting.blocks import ascii_json
 from auditor.sweep.reporting.heading import short
-from auditor.sweep.reporting.night import Wanted, write
+from auditor.sweep.reporting.night import Wanted, write_night
+from auditor.sweep.reporting.page import ascii_json
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"
 NASTY = (
@@ -37,7 +37,7 @@ NASTY = (
 
 def written(folder, nights):
     store = store_of(folder / "sweep.sqlite", nights)
-    write(store, wanted=Wanted(folder=folder / "out"))
+    write_night(store, wanted=Wanted(folder=folder / "out"))
     return folder / "out" / "index.html"
 
 
@@ -86,7 +86,7 @@ def test_no_name_is_markup_anywhere_in_the_page(tmp_path):
         (tmp_path / "baseline.json").write_text(json.dumps({"accept": [entry]}))
         store = store_of(tmp_path / folder / "sweep.sqlite", {night: models})
         folder, baseline = tmp_path / folder / "out", tmp_path / "baseline.json"
-        write(store, wanted=Wanted(folder=folder, baseline=baseline))
+        write_night(store, wanted=Wanted(folder=folder, baseline=baseline))
         text = (folder / "index.html").read_text()
         assert text.isascii()
         return re.findall(r"<[a-z!/][^>]*>", text, re.IGNORECASE)

@@ -11,7 +11,7 @@ from support.nightly_stores import finding, outcome_of, plain, store_of
 from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import HOSTILE
 
-from auditor.sweep.reporting.night import Wanted, write
+from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.reporting.sarif import message
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"
@@ -104,7 +104,7 @@ def sarif(tmp_path):
     def make(nights, **wanted):
         store = store_of(tmp_path / "sweep.sqlite", nights)
         path = tmp_path / "x.sarif"
-        write(store, wanted=Wanted(folder=tmp_path / "out", sarif=path, **wanted))
+        write_night(store, wanted=Wanted(folder=tmp_path / "out", sarif=path, **wanted))
         log = json.loads(path.read_bytes().decode("ascii"))
         Draft202012Validator(LOG).validate(log)
         return log["runs"][0]

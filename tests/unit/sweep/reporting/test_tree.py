@@ -7,7 +7,7 @@ from support.nightly_stores import outcome_of
 from support.outcomes.examples import EXAMPLES, pipeline
 
 from auditor.reconciler.fold import expand
-from auditor.sweep.reporting.tree import DEEPEST, MOST_NODES, joined, tree
+from auditor.sweep.reporting.tree import DEEPEST, MOST_NODES, module_tree, modules_of
 
 NAME, COUNT, TENSORS, STORED, EXPECTED, STATUS, CHILDREN = range(7)
 PARTS = st.sampled_from(["h", "0", "1", "2", "10", "mlp", "attn", "a{b", ""])
@@ -44,7 +44,7 @@ def test_a_tree_unfolds_to_the_modules_down_to_some_depth(prefixes, data):
     rows = {"": row("", 9)}
     for prefix in prefixes:
         rows.setdefault(prefix, row(prefix, data.draw(st.integers(1, 2))))
-    found = tree(list(rows.values()))
+    found = module_tree(list(rows.values()))
     named = {name: (stored, status) for name, stored, status in unfolded(found)}
     depth = max(rows[name]["depth"] for name in named)
     assert size(found) <= MOST_NODES
@@ -57,8 +57,8 @@ def test_a_tree_unfolds_to_the_modules_down_to_some_depth(prefixes, data):
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_a_tree_of_a_report_is_small(example):
-    modules = joined(outcome_of(example()))
-    found = tree(modules)
+    modules = modules_of(outcome_of(example()))
+    found = module_tree(modules)
     assert (found is None) == (not modules)
     assert found is None or size(found) <= MOST_NODES
 
@@ -66,7 +66,7 @@ def test_a_tree_of_a_report_is_small(example):
 def test_layers_that_are_alike_are_one_node_and_the_odd_one_stands_out():
     rows = [row(""), row("h", 12), *(row(f"h.{n}") for n in range(12))]
     rows[5] = row("h.3", 1, "missing")
-    [layers] = tree(rows)[CHILDREN]
+    [layers] = module_tree(rows)[CHILDREN]
     assert [(one[NAME], one[COUNT], one[STATUS]) for one in layers[CHILDREN]] == [
         ("{0-2,4-11}", 11, "equal"),
         ("3", 1, "missing"),
@@ -75,16 +75,16 @@ def test_layers_that_are_alike_are_one_node_and_the_odd_one_stands_out():
 
 def test_a_model_of_strangers_makes_one_node_where_nothing_folds():
     rows = [row("", 1), *(row(f"m{'x' * n}", n) for n in range(1, MOST_NODES + 9))]
-    assert tree(rows)[CHILDREN] == []
+    assert module_tree(rows)[CHILDREN] == []
 
 
 def test_a_name_of_ten_thousand_dots_is_not_walked():
     deep = ["", *(".".join(["a"] * depth) for depth in (1, 2, 3, DEEPEST, DEEPEST + 1, 10_000))]
-    assert size(tree([row(name) for name in deep])) == 5
+    assert size(module_tree([row(name) for name in deep])) == 5
 
 
 def test_components_stand_below_their_names():
-    found = tree(joined(outcome_of(pipeline())))
+    found = module_tree(modules_of(outcome_of(pipeline())))
     assert list(unfolded(found)) == [
         ("", 100, "differs"),
         ("text_encoder", 25, "differs"),

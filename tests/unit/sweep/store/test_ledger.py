@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from auditor.errors import StoreError, UsageError
 from auditor.sweep.store import opening
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
-from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
+from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Planned, Recorded, Store, StoredNight, Versions
 from auditor.sweep.store.schema import SUMMARY, VERSION
 
@@ -30,7 +30,7 @@ def recorded(verdict="clean", reason=None, **counts):
 
 
 def packed(value):
-    return pack(json.dumps(value).encode())
+    return compress_text(json.dumps(value).encode())
 
 
 def shared(value):
@@ -89,7 +89,7 @@ def test_a_new_version_waits_for_all_and_hands_out_what_is_stored(path):
         waiting = {one.model: one for one in ledger.waiting(later)}
         assert waiting["o/a"].snapshot == b"s"
         assert waiting["o/a"].listing is None
-        assert unpack(waiting["o/b"].listing) == b"[]"
+        assert decompress_text(waiting["o/b"].listing) == b"[]"
         assert waiting["o/b"].snapshot is None
 
 

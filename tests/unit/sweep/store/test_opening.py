@@ -15,7 +15,7 @@ from support.nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, u
 from auditor.errors import StoreError
 from auditor.sweep.store.earlier_words import reworded
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
-from auditor.sweep.store.packing import Kept, Shared, digest_of, pack, unpack
+from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Planned, Store, Versions
 from auditor.sweep.store.schema import VERSION
 
@@ -109,7 +109,7 @@ def test_its_snapshots_are_handed_out_whole_to_a_new_version(earlier):
         ledger.add(night, plan, [FoundModel(Planned("o/clean", COMMIT, "o/clean"))])
         ledger.freeze("n2", plan)
         (waiting,) = ledger.waiting(ledger.known("n2"))
-    assert (unpack(waiting.snapshot), waiting.shared) == (SNAPSHOT, None)
+    assert (decompress_text(waiting.snapshot), waiting.shared) == (SNAPSHOT, None)
 
 
 def test_its_components_that_are_not_audited_count_from_then_on(earlier):
@@ -121,9 +121,9 @@ def test_its_components_that_are_not_audited_count_from_then_on(earlier):
 
 def test_it_goes_on_with_rows_that_share(earlier):
     rest = b'{"verdict":"clean","model":null}'
-    shared = Shared(digest_of(rest), pack(rest))
+    shared = Shared(digest_of(rest), compress_text(rest))
     with StoreWriter.open(earlier) as ledger:
-        record = recorded(FAILURE)._replace(kept=Kept(pack(b'{"model":"o/late"}'), shared))
+        record = recorded(FAILURE)._replace(kept=Kept(compress_text(b'{"model":"o/late"}'), shared))
         ledger.record(ledger.known("n1"), "o/late", COMMIT, record)
         assert ledger.result("n1", "o/late").outcome == {"verdict": "clean", "model": "o/late"}
         assert ledger.result("n1", "o/found").outcome == OUTCOMES[1]
@@ -219,11 +219,15 @@ def second(tmp_path):
         database.execute("INSERT INTO nights VALUES ('n1', 'all', 1, '1', 'a', 'then', 'then')")
         database.execute("INSERT INTO plans VALUES (1, 'n1')")
         for text in texts:
-            database.execute("INSERT INTO contents VALUES (?, ?)", (digest_of(text), pack(text)))
+            database.execute(
+                "INSERT INTO contents VALUES (?, ?)", (digest_of(text), compress_text(text))
+            )
         numbers = recorded(plain("o/found")).summary._asdict()
         for name in ("o/part", "o/whole"):
             own, rest = [
-                (pack(b"{}"), digest_of(text)) if name == "o/part" else (pack(text), None)
+                (compress_text(b"{}"), digest_of(text))
+                if name == "o/part"
+                else (compress_text(text), None)
                 for text in texts
             ]
             database.execute("INSERT INTO planned VALUES (1, ?, ?, ?)", (name, COMMIT, name))
@@ -253,8 +257,8 @@ def test_snapshots_of_version_2_have_the_keys_of_version_3(second):
         ledger.add(night, plan, found)
         ledger.freeze("n2", plan)
         part, whole = ledger.waiting(ledger.known("n2"))
-    assert (unpack(part.snapshot), unpack(part.shared)) == (b"{}", SNAPSHOTS[1])
-    assert (unpack(whole.snapshot), whole.shared) == (SNAPSHOTS[1], None)
+    assert (decompress_text(part.snapshot), decompress_text(part.shared)) == (b"{}", SNAPSHOTS[1])
+    assert (decompress_text(whole.snapshot), whole.shared) == (SNAPSHOTS[1], None)
 
 
 def test_a_store_of_version_2_that_was_taken_over_has_the_tables_of_a_new_one(second, tmp_path):
@@ -263,6 +267,6 @@ def test_a_store_of_version_2_that_was_taken_over_has_the_tables_of_a_new_one(se
     assert columns(second) == columns(tmp_path / "new.sqlite")
 
 
-@pytest.mark.parametrize("content", [b"", b"x", pack(b"{}")[:-3]])
+@pytest.mark.parametrize("content", [b"", b"x", compress_text(b"{}")[:-3]])
 def test_what_is_damaged_stays_as_it_is(content):
     assert reworded(content) == content

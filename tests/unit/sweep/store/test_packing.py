@@ -16,10 +16,17 @@ from support.sweep_stores import contents
 
 from auditor.errors import StoreError
 from auditor.sweep import outcome_digest, runner
-from auditor.sweep.reporting.night import Wanted, write
+from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import FoundModel, StoreWriter, Waiting
-from auditor.sweep.store.packing import Kept, Shared, digest_of, merged, pack, unpack
+from auditor.sweep.store.packing import (
+    Kept,
+    Shared,
+    compress_text,
+    decompress_text,
+    digest_of,
+    merged_object,
+)
 from auditor.sweep.store.reading import Planned
 from auditor.sweep.workers.remembered import Recent
 
@@ -33,7 +40,7 @@ JSON = st.recursive(
 
 @given(st.binary(max_size=3000))
 def test_what_is_packed_unpacks_to_itself(text):
-    assert unpack(pack(text)) == zlib.decompress(pack(text)) == text
+    assert decompress_text(compress_text(text)) == zlib.decompress(compress_text(text)) == text
 
 
 @given(whole=st.dictionaries(st.text(max_size=3), JSON), data=st.data())
@@ -41,9 +48,9 @@ def test_an_object_taken_apart_is_put_together_in_its_own_order(whole, data):
     keys = data.draw(st.sets(st.sampled_from([*whole]))) if whole else set()
     own = {name: value for name, value in reversed(whole.items()) if name in keys}
     rest = {name: None if name in keys else value for name, value in whole.items()}
-    packed = [pack(json.dumps(one).encode()) for one in (own, rest)]
-    assert list(merged(*packed).items()) == list(whole.items())
-    assert merged(pack(json.dumps(whole).encode()), None) == whole
+    packed = [compress_text(json.dumps(one).encode()) for one in (own, rest)]
+    assert list(merged_object(*packed).items()) == list(whole.items())
+    assert merged_object(compress_text(json.dumps(whole).encode()), None) == whole
 
 
 def fine_tunes(hub, count):
@@ -64,7 +71,7 @@ def test_of_fine_tunes_the_headers_and_the_outcome_are_kept_once_a_base(at_hub, 
     assert used == {row["digest"] for row in kept["contents"]}
     assert len(used) == 4
     for row in kept["contents"]:
-        assert digest_of(unpack(row["content"])) == row["digest"]
+        assert digest_of(decompress_text(row["content"])) == row["digest"]
 
 
 @pytest.mark.slow
@@ -73,8 +80,8 @@ def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeyp
     runner.sweep(settings(OURS, processes=1), night="n1")
     store = settings(OURS).output.store
     before = contents(store)
-    newer = type(outcome_digest.versions())(auditor="9", catalogue="9")
-    monkeypatch.setattr("auditor.sweep.runner.versions", lambda: newer)
+    newer = type(outcome_digest.current_versions())(auditor="9", catalogue="9")
+    monkeypatch.setattr("auditor.sweep.runner.current_versions", lambda: newer)
     at_hub.reset_log()
     runner.sweep(settings(OURS), night="n2")
     assert {record.path for record in at_hub.log} == {"/api/models"}
@@ -104,7 +111,7 @@ def packed(monkeypatch):
 
     def counted(text):
         lengths.append(len(text))
-        return pack(text)
+        return compress_text(text)
 
     for module in ("same_headers", "one_model"):
         monkeypatch.setattr(f"auditor.sweep.workers.{module}.pack", counted)
@@ -164,7 +171,10 @@ def ledger_of(path, *names):
 
 
 def sharing(name, rest=b'{"verdict":"clean","model":null}'):
-    kept = Kept(pack(json.dumps({"model": name}).encode()), Shared(digest_of(rest), pack(rest)))
+    kept = Kept(
+        compress_text(json.dumps({"model": name}).encode()),
+        Shared(digest_of(rest), compress_text(rest)),
+    )
     return recorded(plain(name))._replace(kept=kept)
 
 
@@ -199,4 +209,4 @@ def test_a_row_whose_shared_content_is_gone_is_damage_and_said_so(tmp_path):
         database.execute("DELETE FROM contents")
         database.commit()
     with pytest.raises(StoreError, match=r"the store '.*sweep.sqlite' is damaged: "):
-        write(path, wanted=Wanted(folder=tmp_path / "out"))
+        write_night(path, wanted=Wanted(folder=tmp_path / "out"))

@@ -20,7 +20,7 @@ from support.sweep_stores import TABLES, contents
 from auditor.sweep import runner
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
-from auditor.sweep.store.packing import Kept, Shared, digest_of, pack
+from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
 from auditor.sweep.store.pruning import Pruner, prune
 from auditor.sweep.store.reading import Planned, Store, Versions
 
@@ -53,7 +53,9 @@ HISTORY = st.lists(NIGHT, min_size=2, max_size=7)
 def kept(part, **own):
     """A row that has something of its own, and shares a part with others."""
     rest = json.dumps({"part": part}).encode()
-    return Kept(pack(json.dumps(own).encode()), Shared(digest_of(rest), pack(rest)))
+    return Kept(
+        compress_text(json.dumps(own).encode()), Shared(digest_of(rest), compress_text(rest))
+    )
 
 
 def sweep(ledger, night, versions, models, ends):
@@ -395,5 +397,5 @@ def test_without_a_number_every_night_is_kept(at_hub, settings):
 def test_the_last_word_says_how_many_nights_were_dropped(dropped, said, at_hub, settings):
     at_hub.add("sweep/a", healthy(1))
     swept = runner.sweep(settings(OURS), night="n1")
-    last = runner.summary(dataclasses.replace(swept, dropped=dropped))
-    assert last == runner.summary(swept) + said
+    last = runner.summary_line(dataclasses.replace(swept, dropped=dropped))
+    assert last == runner.summary_line(swept) + said

@@ -14,7 +14,7 @@ from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_writer import dump_shared
 from auditor.formats import as_json
-from auditor.sweep.store.packing import digest_of, merged
+from auditor.sweep.store.packing import digest_of, merged_object
 from auditor.sweep.workers.same_headers import UNREAD, Alike, recorded, summary
 
 
@@ -52,7 +52,7 @@ def examined(alike, snapshot):
 
 def written(kept):
     """The JSON object that a row stands for, and its text."""
-    value = merged(kept.content, kept.shared and kept.shared.content)
+    value = merged_object(kept.content, kept.shared and kept.shared.content)
     return value, json.dumps(value, separators=(",", ":"))
 
 
