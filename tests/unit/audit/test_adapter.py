@@ -231,6 +231,7 @@ def test_explain_says_what_an_adapter_would_hold(at_hub):
     assert outcome.expected.parameters == 2 * (8 + 8) + 2 * 8 + 2
 
 
+@pytest.mark.slow
 def test_a_torch_file_of_an_adapter_is_read_as_well(at_hub, tmp_path):
     torch = pytest.importorskip("torch", reason="writes torch files")
     at_hub.add("org/base", {CONFIG: coded(GPT2)})

@@ -15,6 +15,8 @@ from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
+pytestmark = pytest.mark.slow  # it waits for what does not come
+
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH, CHUNKED = b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"
 CHUNKS = b"\r\n5\r\nhello\r\n0\r\n\r\n"
@@ -109,7 +111,6 @@ ENDLESS = {
 MOST_WORK = 20.0  # seconds of processor time of client and server; the client alone would take 75
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("begin", "rest"), ENDLESS.values(), ids=ENDLESS)
 def test_an_answer_without_end_costs_little_work_and_leaves_no_thread(begin, rest, server, wire):
     pieces = server.endless(lambda: itertools.chain([begin], itertools.repeat(rest)))

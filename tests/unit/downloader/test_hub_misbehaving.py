@@ -33,6 +33,8 @@ from auditor.downloader import fetch
 from auditor.downloader.headers import FIRST_READ
 from auditor.errors import Reason, SourceError
 
+pytestmark = pytest.mark.slow  # it waits and tries again
+
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 API, ANY_CONFIG, ANY_HEAD = "/api/models/*", "*config.json", "*model.safetensors"
 TOKEN = "hf_secret"  # noqa: S105 - opens nothing
@@ -112,7 +114,6 @@ def test_the_storage_is_asked_again_by_way_of_the_hub(model, fault):
     assert sum(record.origin is Origin.STORAGE for record in model.log) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason", "said"),
     [
@@ -157,7 +158,6 @@ def test_when_one_shard_fails_for_good_the_others_do_not_wait(at_hub, machine):
 # Rate limits
 
 
-@pytest.mark.slow
 def test_a_wait_within_the_window_is_obeyed_and_told(model):
     model.misbehave(path=API, fault=TooMany(reset=3), times=1)
     told = []
@@ -165,7 +165,6 @@ def test_a_wait_within_the_window_is_obeyed_and_told(model):
     assert told == ["127.0.0.1 answered 429, too many requests; waiting 3 s"]
 
 
-@pytest.mark.slow
 def test_a_short_wait_is_not_worth_telling(model):
     model.misbehave(path=API, fault=TooMany(reset=1), times=1)
     told = []
@@ -378,7 +377,6 @@ def test_an_error_with_a_huge_body_is_told_all_the_same(model):
 # Silence
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", [API, ANY_CONFIG, ANY_HEAD])
 @pytest.mark.parametrize("after", [None, 0, 3])
 def test_silence_ends_in_a_time_out(model, hurried, path, after):  # noqa: ARG001 - see hurried
@@ -391,13 +389,11 @@ def test_a_silence_that_ends_is_borne(model, hurried):  # noqa: ARG001 - see hur
     whole()
 
 
-@pytest.mark.slow
 def test_a_drip_that_never_pauses_ends_too(model, hurried):  # noqa: ARG001 - see hurried
     model.misbehave(path=ANY_CONFIG, fault=Drip(piece=1, seconds=0.08))
     refused(Reason.TIMED_OUT, "sends too slowly")
 
 
-@pytest.mark.slow
 def test_a_look_up_that_never_ends_is_left(model, hurried, machine):  # noqa: ARG001 - see hurried
     release = threading.Event()
     machine.setattr(

@@ -12,6 +12,8 @@ from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.client import Oracle, Process
 from auditor.oracle.transformers_classes import InstalledLibrary
 
+pytestmark = pytest.mark.slow  # each starts the oracle's process
+
 # As `build_expectation` of auditor.oracle.build does, but without the import of a slow library.
 PRETENCE = """
 import sys
@@ -70,7 +72,6 @@ def test_an_answer_is_the_expectation_with_its_sums(pretending: Pretending, log:
     assert (found.by, found.library) == ("oracle", "transformers 0")
 
 
-@pytest.mark.slow
 def test_a_question_is_asked_once_whoever_asks(pretending: Pretending, log: Path) -> None:
     first, second = pretending(), pretending()
     assert first.expect(config(log), "Model") == second.expect(config(log), "Model")
@@ -96,7 +97,6 @@ def test_another_version_of_the_library_is_asked_anew(pretending: Pretending, lo
     assert log.read_text().split() == ["Model", "Model"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [
@@ -129,7 +129,6 @@ def test_a_config_that_builds_no_model_is_the_checkpoints_fault_and_is_kept(
     assert log.read_text().split() == ["Model"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "reason", "detail"),
     [
