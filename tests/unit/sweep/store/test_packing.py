@@ -114,7 +114,7 @@ def packed(monkeypatch):
         return compress_text(text)
 
     for module in ("same_headers", "one_model"):
-        monkeypatch.setattr(f"auditor.sweep.workers.{module}.pack", counted)
+        monkeypatch.setattr(f"auditor.sweep.workers.{module}.compress_text", counted)
     return lengths
 
 
