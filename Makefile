@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep corpus clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep corpus clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/
 
 test: $(VENV)/.test ## set up whatever the tests need and run all of them
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 10 examples a law
+	@$(BIN)/python -m pytest -n 2 --quick tests/unit tests/laws $(ARGS)
 
 oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and all the oracle builds
 	@ORACLE_EXAMPLES=$(EXAMPLES) ORACLE_PAIRS=all $(BIN)/python -m pytest -n 2 \

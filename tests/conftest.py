@@ -1,8 +1,12 @@
 """Fixtures that several test files share."""
 
 import os
+import sys
 from collections.abc import Iterator
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from huggingface_hub import close_session, constants
@@ -56,7 +60,48 @@ def hub_env(hub: Hub, tmp_path: Path) -> dict[str, str]:
 
 # No test is about time: a busy machine must not fail one.
 settings.register_profile("unhurried", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("unhurried")
+
+
+# --- a quick run ------------------------------------------------------------------------------
+
+LEFT_OUT = ("slow", "oracle", "online")
+
+
+class Refused(MetaPathFinder, Loader):
+    """Torch and transformers can be found, as the auditor asks, and are not imported."""
+
+    def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:  # noqa: ARG002
+        spec = PathFinder.find_spec(fullname) if fullname in {"torch", "transformers"} else None
+        if spec is not None:
+            spec.loader = self
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        raise ModuleNotFoundError(f"a quick run does without {name}", name=name)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--quick`, which `make quick` gives."""
+    said = f"without torch, without tests that are {', '.join(LEFT_OUT)}, and 10 examples of a law"
+    parser.addoption("--quick", action="store_true", help=said)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
+        sys.meta_path.insert(0, Refused())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            chosen[not any(map(item.get_closest_marker, LEFT_OUT))].append(item)
+        config.hook.pytest_deselected(items=chosen[False])
+        items[:] = chosen[True]
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

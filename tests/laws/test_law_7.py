@@ -147,6 +147,7 @@ def _rendered(pairs, draw) -> str:
     return f"{{{','.join(parts)}}}"
 
 
+@pytest.mark.slow
 @settings(max_examples=800)
 @given(odd_headers(), st.sampled_from([4, 2, 0]))
 @example('{"a":5,"a":{' + U8 + "}}", 2)
@@ -190,6 +191,7 @@ near_the_largest = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(numbers | near_the_largest)
 @example("1.7976931348623157e308")
@@ -270,6 +272,7 @@ def test_metadata_is_what_the_library_hands_out(written, tmp_path):
     assert list(header.metadata) == sorted(metadata.items())
 
 
+@pytest.mark.slow
 def test_a_header_at_the_librarys_limit_is_read_and_one_byte_more_is_not():
     limit = 100_000_000
     at = framed(b"{}" + b" " * (limit - 2))

@@ -15,6 +15,8 @@ from support.running import children_of, heeding, is_at_work
 from support.sweep_models import healthy, planted
 from support.sweep_stores import contents
 
+pytestmark = pytest.mark.slow
+
 MODELS = 40
 OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "2", "--at-once", "4")
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"

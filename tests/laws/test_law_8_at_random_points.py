@@ -5,6 +5,8 @@ import random
 import pytest
 from support.stopping import WAYS, Stopping
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_sweep_that_is_stopped_in_every_way_ends_with_the_store_of_one_left_alone(

@@ -1,14 +1,11 @@
-from math import prod
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.formulas import evaluate
+from support.block_trees import D, E, N, blocks, modules, size, stacked
 
-from auditor.analytic import ExpectedTensor, Role, Symbol
+from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.blocks import (
     BatchNorm,
-    Block,
     Buffer,
     Conv,
     Conv1D,
@@ -30,70 +27,9 @@ from auditor.analytic.blocks import (
     module,
     sequential,
     stack,
-    symbols,
 )
-from auditor.analytic.dims import Dim, dim
 from auditor.analytic.inventory import inventory
 from auditor.errors import CheckpointError
-
-
-def size(letter: str, value: int, key: str = "key") -> Dim:
-    return dim(Symbol(letter=letter, key=key, value=value, default=False))
-
-
-D, N, E = size("D", 6), size("N", 3), size("E", 2)
-
-
-def blocks() -> st.SearchStrategy[Block]:
-    sizes = st.sampled_from((D, 2 * D, D + 1, dim(1))) | st.integers(0, 3)
-    shapes = st.lists(sizes, max_size=3).map(tuple)
-    return st.recursive(
-        shapes.map(Param) | shapes.map(Buffer) | shapes.map(Legacy),
-        lambda inner: (
-            modules(inner)
-            | modules(inner).map(Extra)
-            | modules(inner).map(Submodel)
-            | st.builds(Repeat, st.sampled_from((N, E, dim(0))), modules(inner))
-            | st.builds(_stacked, st.sampled_from((N, E, dim(0))), st.lists(modules(inner)))
-            | modules(inner).map(lambda body: Experts(Repeat(N, body), count=N, active=E))
-        ),
-        max_leaves=8,
-    )
-
-
-def _stacked(count: Dim, bodies: list[Module]) -> Block:
-    """A stack that goes round these bodies."""
-    kinds = bodies or [module()]
-    return stack(count, lambda number: number % len(kinds), kinds.__getitem__)
-
-
-def modules(inner: st.SearchStrategy[Block]) -> st.SearchStrategy[Module]:
-    return st.dictionaries(st.sampled_from(("a", "b", "weight", "self")), inner, max_size=3).map(
-        lambda children: module(**children)
-    )
-
-
-@given(modules(blocks()))
-def test_a_formula_equals_the_sum_over_the_names_it_lists(tree):
-    listed = inventory(tree, {})
-    learned = [tensor for tensor in listed.tensors if tensor.role is Role.PARAMETER]
-    assert listed.total.value == sum(tensor.elements for tensor in learned)
-    assert evaluate(str(listed.total), symbols(tree)) == listed.total.value
-    assert all(tensor.elements == prod(tensor.shape) for tensor in listed.tensors)
-    assert len({tensor.name for tensor in listed.tensors}) == len(listed.tensors)
-
-
-@given(modules(blocks()))
-def test_every_module_counts_what_is_below_its_prefix(tree):
-    listed = inventory(tree, {})
-    for prefix, (parameters, formula) in listed.modules.items():
-        below = (
-            tensor.elements
-            for tensor in listed.tensors
-            if tensor.role is Role.PARAMETER
-            and (not prefix or tensor.name.startswith(f"{prefix}."))
-        )
-        assert parameters == sum(below) == evaluate(formula, symbols(tree))
 
 
 @given(modules(blocks()))
@@ -323,7 +259,7 @@ def test_formulas_are_written_with_the_replacements():
         ),
         (
             module(
-                layer=_stacked(
+                layer=stacked(
                     size("N", 2000), [module(e=Repeat(size("E", 600), LayerNorm(D))), module()]
                 )
             ),

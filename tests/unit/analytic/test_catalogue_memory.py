@@ -93,6 +93,7 @@ def test_a_tree_of_very_many_tensors_is_not_kept():
     assert few == _WRITTEN.cache_info().currsize == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "kept"), [(10, 1), (100_000, 0)])
 @pytest.mark.parametrize("body", [module(), module(a=module(), b=module())])
 def test_layers_that_list_modules_and_no_tensors_are_bounded_too(body, count, kept):

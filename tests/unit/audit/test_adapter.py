@@ -231,6 +231,7 @@ def test_explain_says_what_an_adapter_would_hold(at_hub):
     assert outcome.expected.parameters == 2 * (8 + 8) + 2 * 8 + 2
 
 
+@pytest.mark.slow
 def test_a_torch_file_of_an_adapter_is_read_as_well(at_hub, tmp_path):
     torch = pytest.importorskip("torch", reason="writes torch files")
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
@@ -461,6 +462,7 @@ def test_wrong_settings_are_a_finding_that_names_the_key(at_hub, tmp_path, chang
     assert report.observed.parameters == OWN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -498,6 +500,7 @@ def test_a_rank_of_a_million_millions_allocates_nothing(at_hub, tmp_path):
     assert report.expected.parameters == 10**12 * 2 * (8 + 24)
 
 
+@pytest.mark.slow
 def test_a_million_targets_are_refused_and_a_hundred_thousand_are_looked_up(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     million = coded({**LORA, "target_modules": [f"m{n}" for n in range(1_000_000)]})

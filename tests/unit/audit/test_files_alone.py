@@ -111,6 +111,7 @@ def test_a_snapshot_says_the_same(state: str, tmp_path: Path) -> None:
     assert (after.findings, after.unchecked) == (before.findings, before.unchecked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "code"),
     [
@@ -138,6 +139,7 @@ def test_what_alarms_comes_before_what_could_not_be_audited(
     assert [one["kind"] for one in kept] == ["bad-index"]
 
 
+@pytest.mark.slow
 def test_the_terminal_says_both(tmp_path: Path, hub_env: dict[str, str]) -> None:
     folder = folder_of(tmp_path, "no config")
     (folder / INDEX).write_text("{")

@@ -88,6 +88,7 @@ def test_the_real_minilm_reconciles_with_its_position_ids_as_a_buffer() -> None:
     assert (bundled.modules, bundled.findings) == (report.modules, report.findings)
 
 
+@pytest.mark.slow
 def test_the_modules_frame_holds_the_rows_of_the_report() -> None:
     report = _report("bert-base-cased")
     frame = report.modules_frame()

@@ -1,22 +1,17 @@
 """Repositories of several models, end to end: from a folder, from a Hub, from a snapshot."""
 
-import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from support.builders import safetensors_bytes
 from support.hub import Hub, ServerError
 from support.pipelines import (
     BERT,
     CLIP,
+    CLIP_SPOILT,
     DIFFUSION,
-    INDEX,
     UNET,
     UNET_TENSORS,
     VAE,
@@ -37,26 +32,16 @@ from support.pipelines import (
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
-from auditor.audit.options import Options
-from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Fetched
-from auditor.checkpoint.snapshot_reader import load
-from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import FailOn, exit_code
-from auditor.downloader import fetch
-from auditor.formats import as_json
 from auditor.reconciler.findings import (
     BadConfig,
     Missing,
     MissingComponent,
     OtherWeights,
-    Severity,
     Unexpected,
 )
 from auditor.reconciler.ignore import Ignore
-
-SCHEMA = Path(as_json.__file__).parent / "report.schema.json"
-
 
 # --- a whole and its parts --------------------------------------------------------------------
 
@@ -86,14 +71,8 @@ def test_classes_of_diffusers_are_tallied_and_said_to_be_unreconciled(tmp_path: 
     assert [exit_code(outcome, fail_on) for fail_on in FailOn] == [3, 3, 3]
 
 
-SPOILT = {
-    "stray": ("F32", (2,)),
-    **{name: one for name, one in tensors(CLIP).items() if not name.endswith("fc1.bias")},
-}
-
-
 def test_a_spoilt_component_is_named_in_its_own_part(tmp_path: Path) -> None:
-    files = stable_diffusion(text_encoder=model(CLIP, SPOILT))
+    files = stable_diffusion(text_encoder=model(CLIP, CLIP_SPOILT))
     report = auditor.audit(written(tmp_path, files))
     assert isinstance(report, Report)
     assert (report.verdict, report.findings) == ("findings", ())
@@ -316,7 +295,7 @@ def test_a_sentence_transformer_of_one_model_costs_a_request_more(at_hub: Hub) -
 
 
 def test_a_hub_and_a_folder_give_the_same_parts(at_hub: Hub, tmp_path: Path) -> None:
-    files = stable_diffusion(text_encoder=model(CLIP, SPOILT), vae={})
+    files = stable_diffusion(text_encoder=model(CLIP, CLIP_SPOILT), vae={})
     at_hub.add("org/pipe", files)
     hub, folder = auditor.audit("org/pipe"), auditor.audit(written(tmp_path / "pipe", files))
     assert (hub.verdict, hub.findings) == (folder.verdict, folder.findings)
@@ -387,74 +366,6 @@ def test_folders_without_end_are_refused(tmp_path: Path) -> None:
     assert isinstance(outcome, Unaudited)
     assert (outcome.reason, outcome.parts) == (Reason.TOO_LARGE, ())
     assert "65 models in folders; 64 are the most" in outcome.detail
-
-
-# --- laws -------------------------------------------------------------------------------------
-
-FOLDERS = st.fixed_dictionaries(
-    {},
-    optional={
-        "text_encoder": st.sampled_from([model(CLIP), model(CLIP, SPOILT), {}]),
-        "unet": st.sampled_from([model(UNET, UNET_TENSORS, name=DIFFUSION), {}]),
-        "vae": st.sampled_from(
-            [
-                model(VAE, VAE_TENSORS, name=DIFFUSION),
-                {"config.json": text(VAE)},
-                {"config.json": b"{", DIFFUSION: safetensors_bytes(VAE_TENSORS)},
-                {"config.json": text(VAE), DIFFUSION: b"\xff" * 9},
-            ]
-        ),
-    },
-)
-
-
-@given(FOLDERS, st.permutations(list(INDEX.items())))
-def test_the_order_of_components_changes_nothing(tmp_path_factory, folders, entries) -> None:
-    folder = tmp_path_factory.mktemp("pipe")
-    snapshot = fetch(written(folder, stable_diffusion(INDEX, **folders)))
-    turned = stable_diffusion(dict(entries), **dict(reversed(folders.items())))
-    manifest = replace(snapshot.manifest, content=turned["model_index.json"])
-    other = replace(snapshot, manifest=manifest)
-    assert examine(other, Options(requested="x")) == examine(snapshot, Options(requested="x"))
-
-
-@given(FOLDERS)
-def test_the_counts_of_a_whole_are_the_sums_over_its_parts(tmp_path_factory, folders) -> None:
-    whole = auditor.audit(written(tmp_path_factory.mktemp("pipe"), stable_diffusion(**folders)))
-    held = [part.observed for part in whole.parts if part.observed]
-    if not held:
-        assert whole.observed is None
-        return
-    for name in ("files", "tensors", "elements", "parameters", "bytes", "trainable"):
-        figures = [getattr(one, name) for one in held]
-        assert getattr(whole.observed, name) == (None if None in figures else sum(figures))
-    assert sum(count for _, count in whole.observed.by_dtype) == whole.observed.elements
-    assert {one.name for one in whole.observed.by_file} == {
-        one.name for part in held for one in part.by_file
-    }
-    rows = {row.prefix: row for row in whole.modules}
-    assert rows[""].parameters == sum(row.parameters or 0 for name, row in rows.items() if name)
-    known = [part.expected for part in whole.parts]
-    assert (whole.expected is None) == (None in known)
-    verdicts = {part.verdict for part in whole.parts}
-    alarms = {one.severity for each in whole.every for one in each.findings} - {Severity.INFO}
-    otherwise = "unaudited" if "unaudited" in verdicts else "clean"
-    assert whole.verdict == ("findings" if alarms else otherwise)
-
-
-@given(FOLDERS)
-def test_a_snapshot_keeps_every_part_and_its_json_is_valid(tmp_path_factory, folders) -> None:
-    folder = written(tmp_path_factory.mktemp("pipe"), stable_diffusion(**folders))
-    snapshot = fetch(folder)
-    kept = load(dump(snapshot, "x.json"), "x.json")
-    assert kept == replace(snapshot, source=kept.source, fetched=kept.fetched)
-    outcomes = (examine(one, Options(requested="x")) for one in (snapshot, kept))
-    before, after = (json.loads(as_json.render(outcome)) for outcome in outcomes)
-    Draft202012Validator(json.loads(SCHEMA.read_bytes())).validate(before)
-    for outcome in (before, after):
-        for one in (outcome, *outcome["parts"]):
-            one["source"] = None
-    assert before == after
 
 
 # --- the field's own library ------------------------------------------------------------------

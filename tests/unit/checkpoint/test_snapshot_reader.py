@@ -84,6 +84,7 @@ def test_what_is_dumped_is_loaded(snapshot, path):
     assert loaded == replace(snapshot, source=Source.SNAPSHOT, fetched=Fetched())
 
 
+@pytest.mark.slow
 def test_as_many_tensors_as_are_audited_are_loaded():
     """DeepSeek-V3 has 91,991, and as many values of JSON as no config has."""
     head = safetensors_bytes(

@@ -118,6 +118,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WHOLE)
 def test_what_is_there_is_read_and_accounted_for(what: str, folder: Path) -> None:
     WHOLE[what](folder)
@@ -231,6 +232,7 @@ def test_a_snapshot_gives_the_same_report(what: str, folder: Path, tmp_path: Pat
         assert getattr(after, field) == getattr(before, field)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [*WHOLE, *STRANGE])
 def test_the_hub_decides_by_its_listing(what: str, folder: Path, at_hub: Hub) -> None:
     {**WHOLE, **STRANGE}[what](folder)

@@ -137,6 +137,7 @@ def as_ours(content):
     return tuple(map(as_ours, content)) if isinstance(content, list) else content
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(0, 300_000), st.integers(0, 3), st.integers(1, 40))
 def test_a_header_read_by_ranges_is_the_header_read_whole(padding, tokens, count):
@@ -189,6 +190,7 @@ def test_a_vocabulary_is_stepped_over_and_its_length_is_kept():
     assert header.metadata["tokenizer.ggml.scores"] == Skipped("f32", 5000)
 
 
+@pytest.mark.slow
 def test_the_header_of_llama_3_is_read_in_four_requests():
     content = vocabulary(128_256, 280_147)
     spans = read_by_ranges(content).spans

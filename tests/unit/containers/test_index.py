@@ -182,6 +182,7 @@ def test_what_is_no_index_says_why(message):
         parse_index(F, FAILS[message])
 
 
+@pytest.mark.slow
 def test_the_largest_known_index_is_not_too_large():
     weight_map = {
         f"model.layers.{i // 1536}.mlp.experts.{i % 256}.down_proj.{i}.weight_scale_inv": (
@@ -202,6 +203,7 @@ def test_an_index_of_more_files_than_any_model_has_is_refused():
     assert len(parse_index(F, index_bytes(weight_map)).shards) == 10_000
 
 
+@pytest.mark.slow
 def test_an_index_of_more_tensors_than_any_model_has_is_refused():
     weight_map = dict.fromkeys(map(str, range(250_001)), "a.safetensors")
     with pytest.raises(CheckpointError, match="names 250,001 tensors; 250,000 are the most that"):

@@ -184,6 +184,7 @@ def test_whatever_way_it_is_called_a_strange_name_is_told(content, line):
     assert unknown_imports(ran) == (line,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "fault"),
     [

@@ -230,6 +230,7 @@ def test_a_header_of_millions_of_values_is_refused_before_they_take_memory():
     assert peak < 5 * len(content)  # as lists they would take twenty times as much
 
 
+@pytest.mark.slow
 def test_ninety_thousand_tensors_are_not_too_many():
     tensors = {f"model.layers.{i}.weight": ("BF16", (1, 2)) for i in range(90_000)}
     header = parse_header(F, safetensors_bytes(tensors, data=False))

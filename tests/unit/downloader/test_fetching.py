@@ -110,6 +110,7 @@ def test_what_the_hub_has_answered_no_copy_gainsays(at_hub, cache):
     assert len(at_hub.log) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("requested", "source"), [("{folder}", "hub"), ("bert-base-chinese", "bundled")]
 )

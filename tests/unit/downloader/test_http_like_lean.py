@@ -15,6 +15,8 @@ from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
+pytestmark = pytest.mark.slow  # it waits for what does not come
+
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH, CHUNKED = b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"
 CHUNKS = b"\r\n5\r\nhello\r\n0\r\n\r\n"

@@ -33,6 +33,8 @@ from auditor.downloader import fetch
 from auditor.downloader.headers import FIRST_READ
 from auditor.errors import Reason, SourceError
 
+pytestmark = pytest.mark.slow  # it waits and tries again
+
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 API, ANY_CONFIG, ANY_HEAD = "/api/models/*", "*config.json", "*model.safetensors"
 TOKEN = "hf_secret"  # noqa: S105 - opens nothing

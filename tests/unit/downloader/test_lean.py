@@ -91,6 +91,7 @@ def said(client=None):
     return found.config, found.heads, found.commit, found.fetched.requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, None], ids=["once", "always"])
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_both_clients_see_the_same(fault, times, model, client):

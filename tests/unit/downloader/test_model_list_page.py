@@ -65,6 +65,7 @@ def page(*models):
     return f"[{', '.join(models)}]".encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [MAX_FILES + 1, 3 * MAX_TEXT_VALUES], ids=str)
 def test_a_model_with_too_many_files_is_told_and_the_others_are_read(files):
     before, crowded, after = read(page(model(1, 3), model(2, files), model(3, 3)))
@@ -82,6 +83,7 @@ def test_a_model_that_is_too_deep_is_told_and_the_others_are_read():
     assert [one["id"] for one in (found[0], found[2])] == ["o/m1", "o/m3"]
 
 
+@pytest.mark.slow
 def test_many_models_of_many_files_come_in_groups_of_bounded_memory():
     content = page(*(model(number, 20_000) for number in range(16)))
     tracemalloc.start()

@@ -48,6 +48,7 @@ def test_every_output_is_valid(name):
     VALIDATOR.validate(json.loads(render(EXAMPLES[name]())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_schema_knows_every_key_and_no_other(name):
     """Strict at every level: an object with one key more or one less is refused."""

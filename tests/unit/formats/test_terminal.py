@@ -104,6 +104,7 @@ def test_layers_that_differ_are_rows_of_their_own():
     assert [line.split()[0] for line in table[3:]] == ["h.{0-2,4-11}", "h.3"]
 
 
+@pytest.mark.slow
 def test_a_model_of_which_every_layer_differs_ends_with_how_many_rows_there_are():
     report = large(5625, lambda n: 1000 + n)
     assert blocks(report)[1].splitlines()[-1] == "and 5,567 rows more"

@@ -325,6 +325,7 @@ def test_words_that_no_config_declares_are_taken_for_gptq_or_awq_where_they_may_
     assert "the config declares no quantization" in unpacked.faults[0].reason
 
 
+@pytest.mark.slow
 def test_a_pattern_takes_no_time_whatever_it_is():
     extra = {"(a*)*" * 50 + "b" + "x" * n: {"bits": 2 + n % 7} for n in range(40)}
     table = {f"model.layers.{n}.{'a' * 60}.weight": ("BF16", (8, 8)) for n in range(200)}

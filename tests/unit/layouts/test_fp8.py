@@ -159,6 +159,7 @@ def test_what_transformers_writes_is_the_model_it_quantised(mixed, settings, tmp
 # --- DeepSeek-R1 ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_deepseek_r1_has_91_991_tensors_and_all_of_the_model():
     table, expected = r1()
     size = sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values())

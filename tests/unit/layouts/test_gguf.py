@@ -61,6 +61,7 @@ def representable(values: Values) -> bool:
     return values.get("num_hidden_layers") > 0 and (experts is None or experts > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", ARCHITECTURES)
 @drawn
 @given(data=st.data())

@@ -118,6 +118,7 @@ def test_a_star_is_any_characters_and_the_rest_is_literal(pattern, name, expecte
     assert (names_matching_globs([pattern], [name]) == {name}) is expected
 
 
+@pytest.mark.slow
 def test_a_skip_list_of_any_length_comes_to_an_end_for_names_of_any_depth():
     names = [f"model.layers.{number}.mlp" for number in range(50_000)]
     keys = [f"{number}{'x' * (number % 100)}" for number in range(100_000)]
@@ -154,6 +155,7 @@ def test_syntax_that_is_not_read_is_not_guessed(expression):
     assert matching_names([match_tree("a"), match_tree(expression)], ["a"]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expression", "names"),
     [

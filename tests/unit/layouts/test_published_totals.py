@@ -135,6 +135,7 @@ def folder_of(path: Path, config: dict[str, object], names: Iterable[str], **met
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "names", "count", "totals"),
     [
@@ -164,6 +165,7 @@ def test_the_total_of_a_published_index_is_that_of_its_layout(
     assert kinds(report) == ["wrong-total"]
 
 
+@pytest.mark.slow
 def test_the_total_of_deepseek_r1_has_a_bias_for_its_router_in_32_bits(tmp_path):
     """91,991 names; the biases of 59 routers are kept in F32, as transformers keeps them."""
     table, _ = r1()
@@ -225,6 +227,7 @@ def test_a_clone_of_gpt_oss_without_lfs_lacks_nothing_and_shows_nothing(tmp_path
     assert (report.residual, report.observed.parameters) == (0, 0)
 
 
+@pytest.mark.slow
 def test_what_nothing_tells_is_said_to_be_unchecked(tmp_path):
     """HQQ keeps settings of a module in tensors of any dtype."""
     said = {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4}}}

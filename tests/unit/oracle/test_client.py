@@ -12,6 +12,8 @@ from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.client import Oracle, Process
 from auditor.oracle.transformers_classes import InstalledLibrary
 
+pytestmark = pytest.mark.slow  # each starts the oracle's process
+
 # As `build_expectation` of auditor.oracle.build does, but without the import of a slow library.
 PRETENCE = """
 import sys

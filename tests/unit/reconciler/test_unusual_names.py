@@ -74,6 +74,7 @@ def renamed(folder: Path, stem: str) -> Path:
 # --- LoRA of diffusers ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["pytorch_lora_weights", "learned_embeds", "pytorch_custom_diffusion_weights"]
 )

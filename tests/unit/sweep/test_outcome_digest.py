@@ -29,6 +29,7 @@ def module_file(name: str) -> Path | None:
     return next((path for path in files if path.is_file()), None)
 
 
+@pytest.mark.slow
 def test_whatever_a_maker_imports_is_one():
     makers = set(outcome_digest.pipeline_files())
     for maker in makers:
@@ -60,6 +61,7 @@ def test_what_changes_no_outcome_is_no_maker(name):
     assert name not in MAKERS
 
 
+@pytest.mark.slow
 def test_a_change_of_any_maker_is_another_version(tmp_path):
     copy = tmp_path / "auditor"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))

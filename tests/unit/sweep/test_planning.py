@@ -57,6 +57,7 @@ def requests(hub):
     return len(paths) - resolved, resolved
 
 
+@pytest.mark.slow
 def test_what_the_plan_says_is_what_the_sweep_asks(models, settings):
     load = planning.expected_load(settings(OURS))
     assert requests(models) == (1, 0)  # the list, and nothing else
@@ -67,6 +68,7 @@ def test_what_the_plan_says_is_what_the_sweep_asks(models, settings):
     assert (load.models, load.fetched, load.known) == (10, 10, 0)
 
 
+@pytest.mark.slow
 def test_what_the_store_has_costs_nothing(models, settings, monkeypatch):
     runner.sweep(settings(OURS), night="n1")
     before = settings(OURS).output.store.read_bytes()
@@ -82,6 +84,7 @@ def test_what_the_store_has_costs_nothing(models, settings, monkeypatch):
     assert settings(OURS).output.store.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_ids_are_counted_without_asking_anybody(models, settings):
     named = settings(ModelSelection(ids=("sweep/m1", "sweep/m2", "sweep/m1")))
     load = planning.expected_load(named)
@@ -93,6 +96,7 @@ def test_ids_are_counted_without_asking_anybody(models, settings):
     assert models.log == ()
 
 
+@pytest.mark.slow
 def test_three_million_models_are_planned_without_a_request(at_hub, tmp_path):
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-c", START, "sweep", "--top", "3000000", "--plan"],
@@ -109,6 +113,7 @@ def test_three_million_models_are_planned_without_a_request(at_hub, tmp_path):
     assert at_hub.log == ()
 
 
+@pytest.mark.slow
 def test_a_list_that_cannot_be_had_is_said_in_one_line(at_hub, tmp_path):
     del at_hub
     done = subprocess.run(  # noqa: S603 - our own command
@@ -136,6 +141,7 @@ class Window:
         self.now += seconds
 
 
+@pytest.mark.slow
 @given(windows=st.integers(1, 5), plan=st.sampled_from(QUOTAS[:2]))
 def test_the_hours_are_those_that_the_budget_takes(windows, plan):
     window = Window(plan.resolvers)
@@ -175,6 +181,7 @@ def test_any_load_is_printed_in_80_columns_with_a_row_for_each_plan(models, know
     assert ("--max-requests" in costs.cost_estimate(load, most)) == (most is not None)
 
 
+@pytest.mark.slow
 def test_the_bytes_of_the_estimate_are_those_that_a_store_takes():
     found = measure_store.measured(fine_tunes=50, bases=4)
     assert found.alike == pytest.approx(costs.ALIKE, rel=0.1)

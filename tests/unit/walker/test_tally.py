@@ -3,6 +3,7 @@
 import tracemalloc
 from math import prod
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def test_what_is_listed_less_deeply_loses_nothing_of_any_module(items, shallow, 
         assert tally == (full if level <= shallow else others)[prefix]
 
 
+@pytest.mark.slow
 def test_forty_parts_of_a_hundred_thousand_names_are_not_made():
     names = [f"{number}." * 40 for number in range(100_000)]
     assert depth_within(names, 10_000) == 0

@@ -90,6 +90,7 @@ def test_what_is_not_read_is_refused_by_name(source, why):
         pattern(source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source", ["(a*)*b", "(a|a)*b", "(.*)*x", ".*" * 60 + "x", "(a{0,900}){0,900}b", "(a?){900}b"]
 )
@@ -100,6 +101,7 @@ def test_what_would_take_python_forever_ends(source):
         assert "takes more than" in str(error)  # noqa: PT017 - either way it has ended
 
 
+@pytest.mark.slow
 def test_steps_are_counted_over_all_names():
     slow = pattern("(?:.*a)*" * 8 + "x")
     with pytest.raises(UnsafeError, match=r"takes more than 1,000,000 steps"):

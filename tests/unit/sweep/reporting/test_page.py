@@ -209,6 +209,7 @@ def several(page, tmp_path):
     return page
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_the_worst_come_first_and_a_header_sorts(several):
     assert several.do(NAMES) == [
@@ -233,6 +234,7 @@ def test_the_worst_come_first_and_a_header_sorts(several):
     assert several.do(NAMES) == sorted(several.do(NAMES))
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_text_states_and_kinds_filter(several):
     type_in(several, "BERT o/")
@@ -253,6 +255,7 @@ def test_text_states_and_kinds_filter(several):
     assert several.do(NAMES) == ["org/pipeline", "someone/every-kind", "o/known"]
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_a_section_opens_on_demand_with_modules_and_folded_findings(several):
     assert several.do("document.querySelectorAll('.detail').length") == 0
@@ -269,6 +272,7 @@ def test_a_section_opens_on_demand_with_modules_and_folded_findings(several):
     assert several.do("document.querySelectorAll('.detail').length") == 0
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_the_icicle_is_wide_where_the_parameters_are_and_shows_what_is_small_and_amiss(several):
     click(several, ".row button", "google-bert/bert-base-chinese")
@@ -283,6 +287,7 @@ def test_the_icicle_is_wide_where_the_parameters_are_and_shows_what_is_small_and
     assert widths["cls.seq_relationship"] >= 4  # 1,538 of 102,882,442 parameters
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_all_of_it_can_be_done_with_the_keyboard(several):
     several.do("document.querySelector('.row button').focus()")
@@ -303,6 +308,7 @@ def test_all_of_it_can_be_done_with_the_keyboard(several):
     assert several.do("document.activeElement.id") == "query"
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_modules_are_there_as_a_table_too(several):
     click(several, ".row button", "org/pipeline")
@@ -315,6 +321,7 @@ def test_modules_are_there_as_a_table_too(several):
     assert ["text_encoder", "1", "3", "25", "20", "differs"] in rows
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_hostile_names_are_text_and_nothing_runs(page, tmp_path):
     bad = [
@@ -335,6 +342,7 @@ def test_hostile_names_are_text_and_nothing_runs(page, tmp_path):
     assert page.do(f"{openers}.every(one => one.querySelector('bdi'))")
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_the_page_is_drawn_in_the_dark_too(page, tmp_path):
     path = written(tmp_path, {THIRD: [plain("o/a")]})
@@ -345,6 +353,7 @@ def test_the_page_is_drawn_in_the_dark_too(page, tmp_path):
     assert page.do(color) != light
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_ten_thousand_models_are_loaded_sorted_and_filtered(page, tmp_path, capsys):
     known = outcome_of(bert_base_chinese())

@@ -248,6 +248,7 @@ class EnoughError(Exception):
     """What a test's own signal raises."""
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_wait_for_another_writer(path):
     """SQLite itself hears none while it waits, and would end with an error after a minute."""
 

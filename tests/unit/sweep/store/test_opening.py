@@ -139,6 +139,7 @@ Store.open(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_while_it_is_taken_over_is_of_version_1_as_before(earlier):
     before = columns(earlier)
     done = subprocess.run([sys.executable, "-c", KILLED, str(earlier)], check=False)  # noqa: S603 - ours

@@ -61,6 +61,7 @@ def fine_tunes(hub, count):
         hub.add(f"sweep/m{number}", {**files, "config.json": json.dumps(config).encode()})
 
 
+@pytest.mark.slow
 def test_of_fine_tunes_the_headers_and_the_outcome_are_kept_once_a_base(at_hub, settings):
     fine_tunes(at_hub, 12)
     runner.sweep(settings(OURS), night="n1")
@@ -73,6 +74,7 @@ def test_of_fine_tunes_the_headers_and_the_outcome_are_kept_once_a_base(at_hub, 
         assert digest_of(decompress_text(row["content"])) == row["digest"]
 
 
+@pytest.mark.slow
 def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeypatch):
     fine_tunes(at_hub, 12)
     runner.sweep(settings(OURS, processes=1), night="n1")
@@ -92,6 +94,7 @@ def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeyp
     assert old == new
 
 
+@pytest.mark.slow
 def test_what_could_not_be_audited_shares_nothing(at_hub, settings):
     at_hub.add("sweep/bare", {"config.json": config_bytes(), "model.safetensors": b"no header"})
     at_hub.add("sweep/odd", {**healthy(1), "config.json": b'{"model_type": "strange"}'})
@@ -111,7 +114,7 @@ def packed(monkeypatch):
         return compress_text(text)
 
     for module in ("same_headers", "one_model"):
-        monkeypatch.setattr(f"auditor.sweep.workers.{module}.pack", counted)
+        monkeypatch.setattr(f"auditor.sweep.workers.{module}.compress_text", counted)
     return lengths
 
 

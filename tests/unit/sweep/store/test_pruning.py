@@ -24,6 +24,8 @@ from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
 from auditor.sweep.store.pruning import Pruner, prune
 from auditor.sweep.store.reading import Planned, Store, Versions
 
+pytestmark = pytest.mark.slow
+
 OURS = ModelSelection(author="sweep")
 OLD, NEW = (Versions(auditor="1", catalogue=name) for name in ("old", "new"))
 COMMITS = ("a" * 40, "b" * 40)

@@ -60,6 +60,7 @@ class Server:
         return waited
 
 
+@pytest.mark.slow
 @given(quota=st.integers(3, 200), count=st.integers(1, 500), started=st.floats(1, 1000))
 def test_a_job_alone_never_runs_into_429(quota, count, started):
     server = Server(quota, started=started)
@@ -222,6 +223,7 @@ def _die_counting(budget):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_while_it_counts_stops_nobody():
     context = multiprocessing.get_context("spawn")
     budget = Budget(context)

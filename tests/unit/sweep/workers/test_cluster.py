@@ -28,6 +28,8 @@ from auditor.sweep.store.reading import Store, Versions
 from auditor.sweep.workers import cluster, cluster_worker, one_model
 from auditor.sweep.workers.budget import Budget, spared
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
 
 OURS = ModelSelection(author="sweep")

@@ -67,6 +67,7 @@ COSTS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     kind=st.sampled_from([None, *FAULTS]),
@@ -146,6 +147,7 @@ OTHER_FILES = st.sampled_from(
 ) | st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5})?\.(json|txt|bin|pt|h5|py)", fullmatch=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(lists=st.lists(st.sets(OTHER_FILES, max_size=4), min_size=2, max_size=4))
 def test_whatever_lies_beside_the_weights_each_model_gets_its_own_outcome(lists):
