@@ -52,7 +52,7 @@ def _reconciled(case: Spoilt, tensors, unpacked: Unpacked) -> Reconciled:
 
 
 @given(packed())
-def test_every_packed_tensor_and_its_bookkeeping_is_counted_exactly_once(it: Packed) -> None:
+def test_every_packed_tensor_and_its_quantization_data_is_counted_exactly_once(it: Packed) -> None:
     result = _reconciled(it.case, it.tensors, it.unpacked)
     counted = Counter(tensor for tensor, _, _ in result.counted)
     assert counted == Counter(it.tensors)

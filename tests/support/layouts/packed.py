@@ -69,8 +69,8 @@ def _opened(
     unpacked = layout.unpack(Stored(tensors), declared, (implied or {}).get)
     packed = {piece.stored.name for piece in unpacked.pieces}
     notes = [tensor.name for one in unpacked.quantization_data for tensor in one.tensors]
-    assert len(notes) == len(set(notes)), "a tensor is bookkeeping once"
-    assert packed.isdisjoint(notes), "a tensor is a piece or bookkeeping"
+    assert len(notes) == len(set(notes)), "a tensor is quantization_data once"
+    assert packed.isdisjoint(notes), "a tensor is a piece or quantization_data"
     assert packed.union(notes) <= set(table)
     names = [piece.name for piece in unpacked.pieces]
     assert len(names) == len(set(names)), "a name is of one piece"
@@ -92,7 +92,7 @@ def _tells_the_same_by_names(
         assert layout.recognises(Stored(stored(seen))), unseen
         assert faults(unpacked) == {}, (unseen, faults(unpacked))
         assert _names(unpacked, table) == _names(whole, table), unseen
-        assert bookkeeping(unpacked) == bookkeeping(whole), unseen
+        assert quantization_data(unpacked) == quantization_data(whole), unseen
 
 
 def tells_what_is_written(
@@ -105,7 +105,7 @@ def tells_what_is_written(
         dtype, shape = table[name] or ("", ())
         assert dtype in one.dtypes, (name, dtype, one)
         assert 0 <= prod(one.shape) - prod(shape) <= one.fewer, (name, shape, one)
-    packed = {piece.stored.name for piece in whole.pieces} | bookkeeping(whole)
+    packed = {piece.stored.name for piece in whole.pieces} | quantization_data(whole)
     moved = {piece.stored.name for piece in whole.pieces if piece.dtype in {"F32", "BF16", "F16"}}
     assert set(told) == packed - moved
     again = {name: (one.dtypes[0], one.shape) for name, one in told.items()}
@@ -115,7 +115,7 @@ def tells_what_is_written(
 
 def _names(unpacked: Unpacked, table: Table) -> set[str]:
     """What the unpacked checkpoint holds: pieces, and what is plain."""
-    packed = {piece.stored.name for piece in unpacked.pieces} | bookkeeping(unpacked)
+    packed = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
     return set(pieces(unpacked)) | table.keys() - packed
 
 
@@ -123,7 +123,7 @@ def pieces(unpacked: Unpacked) -> dict[str, Shape | None]:
     return {piece.name: piece.shape for piece in unpacked.pieces}
 
 
-def bookkeeping(unpacked: Unpacked) -> set[str]:
+def quantization_data(unpacked: Unpacked) -> set[str]:
     return {tensor.name for one in unpacked.quantization_data for tensor in one.tensors}
 
 
@@ -152,7 +152,7 @@ def holds_the_plain_checkpoint(
     expected, found = shapes(on_disk(plain)), on_disk(folder)
     unpacked = opened(layout, found, declared, expected)
     assert unpacked.faults == ()
-    inside = {piece.stored.name for piece in unpacked.pieces} | bookkeeping(unpacked)
+    inside = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
     left = {name: shape for name, (_, shape) in found.items() if name not in inside}
     assert {**left, **pieces(unpacked)} == expected
     assert pieces(unpacked)

@@ -31,7 +31,7 @@ def shown(outcome=None, **options) -> str:
     return render(outcome or packed(), bits=16, dtype="BF16", **options)
 
 
-def test_bits_a_parameter_are_those_of_the_packing_and_bookkeeping_has_none():
+def test_bits_a_parameter_are_those_of_the_packing_and_quantization_data_has_none():
     rows = [line.split() for line in shown().splitlines()]
     assert ["BF16", "1", "100", "200", "200", "bytes", "16.00"] in rows
     assert ["INT4", "1", "900", "450", "450", "bytes", "4.00"] in rows

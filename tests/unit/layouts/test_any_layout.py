@@ -277,8 +277,8 @@ def held(unpacked: Unpacked, stored: tuple[StoredTensor, ...]) -> None:
     pieces = {piece.stored for piece in unpacked.pieces}
     notes = Counter(tensor for one in unpacked.quantization_data for tensor in one.tensors)
     faults = {tensor for fault in unpacked.faults for tensor in fault.tensors}
-    assert max(notes.values(), default=1) == 1, "bookkeeping once"
-    assert pieces.isdisjoint(notes), "a piece or bookkeeping, and never both"
+    assert max(notes.values(), default=1) == 1, "quantization_data once"
+    assert pieces.isdisjoint(notes), "a piece or quantization_data, and never both"
     assert pieces | set(notes) | faults <= set(stored)
     twice = Counter((piece.stored, piece.name) for piece in unpacked.pieces)
     assert max(twice.values(), default=1) == 1, "a piece of a stored tensor once"

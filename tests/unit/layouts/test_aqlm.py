@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     opened,
     pieces,
+    quantization_data,
     says,
     spoiled,
     stored,
@@ -49,7 +49,7 @@ def test_codes_and_codebooks_say_the_shape(rows, columns, books, bits, outputs, 
     }
     unpacked = opened(LAYOUT, table, says("aqlm", **settings))
     assert pieces(unpacked) == {W: (rows * outputs, columns * inputs)}
-    assert bookkeeping(unpacked) == {f"{X}.codebooks", f"{X}.scales"}
+    assert quantization_data(unpacked) == {f"{X}.codebooks", f"{X}.scales"}
     assert unpacked.faults == ()
     shape = {W: (rows * outputs, columns * inputs)}
     tells_what_is_written(LAYOUT, table, says("aqlm", **settings), shape)
@@ -103,7 +103,7 @@ def test_what_cannot_be_is_a_fault(table, settings, reason):
         assert any(reason in found for found in faults(unpacked)), faults(unpacked)
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     unpacked = opened(LAYOUT, dict.fromkeys(TABLE), says("aqlm"))
     assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
 

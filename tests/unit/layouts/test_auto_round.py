@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     opened,
     pieces,
+    quantization_data,
     says,
     spoiled,
     stored,
@@ -100,7 +100,7 @@ def test_words_of_gptq_are_the_weight_that_went_into_them(  # noqa: PLR0913, PLR
         said = says("auto-round", bits=bits, group_size=group, sym=True, **{key: packing})
         unpacked = opened(LAYOUT, table, said)
         assert (pieces(unpacked), unpacked.faults) == ({W: (outputs, inputs)}, ())
-        assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
+        assert quantization_data(unpacked) == set(table) - {f"{M}.qweight"}
         assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
         tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
 
@@ -111,7 +111,7 @@ def test_words_of_awq_are_the_weight_that_went_into_them(outputs, inputs, bits, 
     said = ours(bits=bits, group_size=group, packing_format=packing)
     unpacked = opened(LAYOUT, table, said)
     assert (pieces(unpacked), unpacked.faults) == ({W: (outputs, inputs)}, ())
-    assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
+    assert quantization_data(unpacked) == set(table) - {f"{M}.qweight"}
     tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
 
 
@@ -309,10 +309,10 @@ def test_a_conv1d_has_its_inputs_first_as_a_plain_checkpoint_of_gpt2_has():
     assert (pieces(unpacked), unpacked.faults) == ({name: (64, 192)}, ())
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     unpacked = opened(LAYOUT, dict.fromkeys(TABLE), ours())
     assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
-    assert bookkeeping(unpacked) == {f"{M}.qzeros", f"{M}.scales"}
+    assert quantization_data(unpacked) == {f"{M}.qzeros", f"{M}.scales"}
 
 
 @pytest.mark.parametrize(

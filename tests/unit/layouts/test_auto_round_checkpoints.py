@@ -12,11 +12,11 @@ from support.layouts.awq_words import gemm_words
 from support.layouts.gptq_words import packed_words
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
-    bookkeeping,
     holds_the_plain_checkpoint,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     shapes,
     tells_what_is_written,
@@ -126,7 +126,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more, way):
     expected, packed = shapes(on_disk(tmp_path / "plain")), on_disk(folder)
     unpacked = opened(LAYOUT, packed, says("auto-round", **way), expected)
     assert unpacked.faults == ()
-    inside = {piece.stored.name for piece in unpacked.pieces} | bookkeeping(unpacked)
+    inside = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
     left = {name: shape for name, (_, shape) in packed.items() if name not in inside}
     assert {**left, **pieces(unpacked)} == expected
     assert pieces(unpacked)

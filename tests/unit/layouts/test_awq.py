@@ -14,11 +14,11 @@ from support.layouts.awq_words import gemm_words
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
     LINEARS_OF_8B,
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     shapes,
     spoiled,
@@ -96,7 +96,7 @@ def test_every_form_is_the_weight_that_went_into_it(form, outputs, inputs, group
     said = says("awq", bits=4, group_size=group, version=form.upper(), zero_point=True)
     unpacked = opened(LAYOUT, table, said)
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
+    assert quantization_data(unpacked) == set(table) - {f"{M}.qweight"}
     assert unpacked.faults == ()
     tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
 
@@ -194,7 +194,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more):
     said = says("awq", bits=4, group_size=32, version="gemm")
     unpacked = opened(LAYOUT, packed, said, shapes(plain))
     assert unpacked.faults == ()
-    aside = bookkeeping(unpacked)
+    aside = quantization_data(unpacked)
     inside = {piece.stored.name for piece in unpacked.pieces}
     left = {name: shape for name, (_, shape) in packed.items() if name not in aside | inside}
     assert {**left, **pieces(unpacked)} == shapes(plain)
@@ -292,11 +292,11 @@ def test_any_shape_is_arithmetic(form, last, shape):
             assert opened(LAYOUT, table, said, {W: (256, 512)}).faults
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     unpacked = opened(LAYOUT, dict.fromkeys(GEMM), says("awq", bits=4, group_size=128))
     assert pieces(unpacked) == {W: None}
     assert unpacked.faults == ()
-    assert bookkeeping(unpacked) == {f"{M}.qzeros", f"{M}.scales"}
+    assert quantization_data(unpacked) == {f"{M}.qzeros", f"{M}.scales"}
 
 
 def test_the_settings_of_quant_config_json_are_read_as_those_of_the_config():

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     shapes,
     spoiled,
@@ -37,7 +37,7 @@ def packed(rows, columns, module=X):
 def test_bytes_are_four_rows(rows, columns):
     unpacked = opened(LAYOUT, packed(rows, columns), says("bitnet"))
     assert pieces(unpacked) == {W: (4 * rows, columns)}
-    assert bookkeeping(unpacked) == {f"{X}.weight_scale"}
+    assert quantization_data(unpacked) == {f"{X}.weight_scale"}
     assert unpacked.faults == ()
 
 
@@ -81,7 +81,7 @@ def test_what_transformers_saves_is_the_unpacked_checkpoint(tmp_path, way):
     model.save_pretrained(tmp_path / "packed")
     plain, table = on_disk(tmp_path / "plain"), on_disk(tmp_path / "packed")
     unpacked = opened(LAYOUT, table, says("bitnet", **way), shapes(plain))
-    aside = bookkeeping(unpacked)
+    aside = quantization_data(unpacked)
     kept = {name: shape for name, (_, shape) in table.items() if name not in aside}
     assert {**kept, **pieces(unpacked)} == shapes(plain)
     assert unpacked.faults == ()
@@ -137,10 +137,10 @@ def test_modules_are_packed_as_the_config_says(settings, reason):
 def test_weights_that_were_saved_after_loading_are_plain_beside_their_scale():
     unpacked = opened(LAYOUT, TABLE | {W: ("BF16", (64, 96))}, says("bitnet"))
     assert (pieces(unpacked), unpacked.faults) == ({}, ())
-    assert bookkeeping(unpacked) == {f"{X}.weight_scale"}
+    assert quantization_data(unpacked) == {f"{X}.weight_scale"}
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     unpacked = opened(LAYOUT, dict.fromkeys({**TABLE, "n.weight": 0}), says("bitnet"))
     assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
 

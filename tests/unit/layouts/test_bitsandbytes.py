@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
     LINEARS_OF_8B,
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     shapes,
     spoiled,
@@ -70,7 +70,7 @@ def test_four_bits_of_any_shape_are_the_weight_of_the_architecture(  # noqa: PLR
     table = four((outputs, inputs), block=block, storage=storage, nested=nested, kind=kind)
     unpacked = opened(LAYOUT, table, says("bitsandbytes"), {W: (outputs, inputs)})
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {W}
+    assert quantization_data(unpacked) == set(table) - {W}
     assert unpacked.faults == ()
     assert [piece.dtype for piece in unpacked.pieces] == [kind.upper()]
 
@@ -80,7 +80,7 @@ def test_int8_says_its_shape_itself(outputs, inputs):
     table = eight((outputs, inputs))
     unpacked = opened(LAYOUT, table, says("bitsandbytes"), {W: (7, 7)})
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {W}
+    assert quantization_data(unpacked) == set(table) - {W}
     assert unpacked.faults == ()
 
 
@@ -156,7 +156,7 @@ def test_what_the_library_packs_is_the_unpacked_checkpoint(tmp_path, cls, config
     plain, packed = _quantised(tmp_path, cls, config(), **way)
     unpacked = opened(LAYOUT, packed, says("bitsandbytes", **way), shapes(plain))
     assert unpacked.faults == ()
-    aside = bookkeeping(unpacked)
+    aside = quantization_data(unpacked)
     found = {name: shape for name, (_, shape) in packed.items() if name not in aside}
     assert {**found, **pieces(unpacked)} == shapes(plain)
     assert pieces(unpacked)
@@ -261,12 +261,12 @@ def test_any_count_is_arithmetic(count):
     assert opened(LAYOUT, table, implied={W: (64, 96)}).faults
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     table = dict.fromkeys({**four((64, 96), nested=True), **eight((8, 8), "b"), "c.weight": None})
     unpacked = opened(LAYOUT, table, says("bitsandbytes"), {W: (64, 96)})
     assert pieces(unpacked) == {W: None, "b.weight": None}
     assert unpacked.faults == ()
-    assert set(table) - bookkeeping(unpacked) == {W, "b.weight", "c.weight"}
+    assert set(table) - quantization_data(unpacked) == {W, "b.weight", "c.weight"}
 
 
 @pytest.mark.parametrize("table", [four((64, 96), nested=True), eight((64, 96))])

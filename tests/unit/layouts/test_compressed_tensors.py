@@ -19,10 +19,10 @@ from support.layouts.compressed import (
     whole,
 )
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     opened,
     pieces,
+    quantization_data,
     spoiled,
     stored,
 )
@@ -35,7 +35,7 @@ from auditor.layouts.packing import Stored
 def clean(table, declared, shape):
     unpacked = opened(LAYOUT, below(Q, table), declared, {NAME: shape})
     assert pieces(unpacked) == {NAME: shape}
-    assert bookkeeping(unpacked) == set(below(Q, table)) - {unpacked.pieces[0].stored.name}
+    assert quantization_data(unpacked) == set(below(Q, table)) - {unpacked.pieces[0].stored.name}
     return faults(unpacked) == {}
 
 
@@ -138,7 +138,7 @@ def test_a_sparse_weight_has_as_many_bits_as_the_architecture_has_numbers(out, w
     }
     unpacked = opened(LAYOUT, table, config(), {NAME: (out, width)})
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: (out, width)}, {})
-    assert bookkeeping(unpacked) == set(table) - {f"{NAME}.compressed"}
+    assert quantization_data(unpacked) == set(table) - {f"{NAME}.compressed"}
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.sampled_from([4, 8]), st.booleans())
@@ -196,10 +196,10 @@ def test_llama_3_3_70b_w4a16_by_activation_order_is_the_whole_model():
     declared = config(scheme(**weights), ignore=["lm_head"], format="pack-quantized")
     unpacked = opened(LAYOUT, table, declared, {one.name: one.shape for one in learned})
     packed = sum(map(prod, pieces(unpacked).values()))
-    inside = {piece.stored.name for piece in unpacked.pieces} | bookkeeping(unpacked)
+    inside = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
     plain = sum(prod(shape) for name, (_, shape) in table.items() if name not in inside)
     assert faults(unpacked) == {}
     assert (packed, plain) == (68_451_041_280, 2_102_665_216)
     assert packed + plain == expected.parameters == 70_553_706_496
     indices = {f"{one.name.removesuffix('weight')}weight_g_idx" for one in linear}
-    assert indices <= bookkeeping(unpacked)
+    assert indices <= quantization_data(unpacked)

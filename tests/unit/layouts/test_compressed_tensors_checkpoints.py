@@ -6,11 +6,11 @@ from math import prod
 import pytest
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     shapes,
     tells_what_is_written,
@@ -74,7 +74,9 @@ def test_what_the_library_writes_is_the_model_it_packed(name, tmp_path):
     settings = json.loads((tmp_path / "packed/config.json").read_text())["quantization_config"]
     plain = shapes(on_disk(tmp_path / "plain"))
     unpacked = opened(LAYOUT, table, says(**{"method": "", **settings}), plain)
-    left = set(table) - bookkeeping(unpacked) - {piece.stored.name for piece in unpacked.pieces}
+    left = (
+        set(table) - quantization_data(unpacked) - {piece.stored.name for piece in unpacked.pieces}
+    )
     assert pieces(unpacked) | {name: table[name][1] for name in left} == plain
     assert len(unpacked.pieces) == 14
     assert faults(unpacked) == {}

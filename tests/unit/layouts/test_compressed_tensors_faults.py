@@ -15,10 +15,10 @@ from support.layouts.compressed import (
     whole,
 )
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     opened,
     pieces,
+    quantization_data,
     says,
 )
 
@@ -225,7 +225,7 @@ def test_names_alone_are_told_apart_and_no_shape_is_missed():
     table = dict.fromkeys([*below(Q, packed_words(1, 1, 4, 32, "zeros")), "norm.weight"])
     unpacked = opened(LAYOUT, table, config(scheme(num_bits=4, group_size=32, symmetric=False)))
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
-    assert bookkeeping(unpacked) == set(table) - {f"{Q}.weight_packed", "norm.weight"}
+    assert quantization_data(unpacked) == set(table) - {f"{Q}.weight_packed", "norm.weight"}
 
 
 def test_settings_one_level_deeper_are_found():

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     shapes,
     spoiled,
@@ -43,7 +43,7 @@ def linear(outputs, inputs, module=M):
 def test_the_transpose_is_the_weight_that_went_into_it(outputs, inputs):
     unpacked = opened(LAYOUT, linear(outputs, inputs), SAID)
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == {f"{M}.weight_scales"}
+    assert quantization_data(unpacked) == {f"{M}.weight_scales"}
     assert unpacked.faults == ()
 
 
@@ -114,10 +114,10 @@ def test_any_shape_is_arithmetic(name, shape):
     assert opened(LAYOUT, table | {name: (table[name][0], shape)}, SAID).faults
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     unpacked = opened(LAYOUT, dict.fromkeys({**linear(8, 8), "a.weight": None}), SAID)
     assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
-    assert bookkeeping(unpacked) == {f"{W}_scales"}
+    assert quantization_data(unpacked) == {f"{W}_scales"}
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from support.layouts.deepseek_r1 import BYTES, r1
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     shapes,
     spoiled,
@@ -53,7 +53,7 @@ def of_blocks(rows, columns, **settings):
 def test_a_weight_in_blocks_keeps_its_shape_and_its_scales_are_rounded_up(out, width, block, dtype):
     unpacked = opened(LAYOUT, blocked(out, width, *block, dtype), of_blocks(*block))
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: (out, width)}, {})
-    assert bookkeeping(unpacked) == {f"{Q}.weight_scale_inv"}
+    assert quantization_data(unpacked) == {f"{Q}.weight_scale_inv"}
 
 
 @given(st.integers(2, 40), st.integers(2, 40), BLOCKS)
@@ -145,7 +145,7 @@ def test_what_transformers_writes_is_the_model_it_quantised(mixed, settings, tmp
     table, plain = on_disk(tmp_path / "packed"), shapes(on_disk(tmp_path / "plain"))
     found = json.loads((tmp_path / "packed/config.json").read_text())["quantization_config"]
     unpacked = opened(LAYOUT, table, says(**{"method": "fp8", **found}))
-    left = set(table) - bookkeeping(unpacked) - set(pieces(unpacked))
+    left = set(table) - quantization_data(unpacked) - set(pieces(unpacked))
     assert pieces(unpacked) | {name: table[name][1] for name in left} == plain
     assert len(unpacked.pieces) == (20 if mixed else 14)
     report = auditor.audit(str(tmp_path / "packed"))
@@ -166,7 +166,7 @@ def test_deepseek_r1_has_91_991_tensors_and_all_of_the_model():
     # A header takes 110 to 140 bytes a tensor in healthy files.
     assert 110 < (BYTES - size) / len(table) < 140
     unpacked = opened(LAYOUT, table, of_blocks(128, 128, activation_scheme="dynamic"))
-    left = set(table) - bookkeeping(unpacked) - set(pieces(unpacked))
+    left = set(table) - quantization_data(unpacked) - set(pieces(unpacked))
     assert pieces(unpacked) | {name: table[name][1] for name in left} == expected
     assert faults(unpacked) == {}
 
@@ -283,7 +283,7 @@ def test_names_alone_are_told_apart():
     table = dict.fromkeys([*GOOD, "norm.weight"])
     unpacked = opened(LAYOUT, table, of_blocks(128, 128))
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
-    assert bookkeeping(unpacked) == {SCALE}
+    assert quantization_data(unpacked) == {SCALE}
 
 
 @pytest.mark.parametrize(

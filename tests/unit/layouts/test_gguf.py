@@ -171,7 +171,7 @@ def test_of_a_repository_on_the_hub_a_tag_says_which_is_explained(at_hub):
     assert two.expected.parameters - one.expected.parameters == a_layer
 
 
-def test_what_adds_to_a_model_without_being_part_of_it_is_bookkeeping(tmp_path):
+def test_what_adds_to_a_model_without_being_part_of_it_is_quantization_data(tmp_path):
     values, stored = whole("llama")
     report = audited(tmp_path / "m.gguf", values, [*stored, Tensor("rope_freqs.weight", (8,))])
     assert kinds(report) == {"quantization-data": ("rope_freqs.weight",)}
@@ -304,7 +304,7 @@ def test_gates_and_what_they_gate_may_be_stored_as_one(tmp_path, model_type):
 @pytest.mark.parametrize(
     ("shape", "fits"), [((1,), True), ((), True), ((4,), True), ((3,), False), ((4, 4), False)]
 )
-def test_the_scale_of_a_tensor_or_of_each_expert_is_bookkeeping(tmp_path, shape, fits):
+def test_the_scale_of_a_tensor_or_of_each_expert_is_quantization_data(tmp_path, shape, fits):
     values, stored = whole("mixtral", **EXPERTS)
     scale = Tensor("blk.0.ffn_up_exps.scale", shape)
     report = audited(tmp_path / "m.gguf", values, [*stored, scale])

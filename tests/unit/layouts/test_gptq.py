@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.gptq_words import M, W, linear, marlin, without
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     opened,
     pieces,
+    quantization_data,
     says,
     spoiled,
     stored,
@@ -45,7 +45,7 @@ def test_words_of_any_size_are_the_weight_that_went_into_them(  # noqa: PLR0913,
     tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
     unpacked = opened(LAYOUT, table, said, {W: (outputs, inputs)})  # which tell of half-full words
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {f"{M}.qweight"}
+    assert quantization_data(unpacked) == set(table) - {f"{M}.qweight"}
     assert unpacked.faults == ()
     assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
 
@@ -65,7 +65,7 @@ def test_tiles_of_marlin_are_the_weight_that_went_into_them(outputs, inputs, bit
         table = marlin(*shape, bits=bits, group=group, **names)
         unpacked = opened(LAYOUT, table, said)
         assert (pieces(unpacked), unpacked.faults) == ({W: shape}, ())
-        assert len(bookkeeping(unpacked)) == 1
+        assert len(quantization_data(unpacked)) == 1
         tells_what_is_written(LAYOUT, table, said, {W: shape})
 
 
@@ -172,12 +172,12 @@ def test_any_shape_is_arithmetic(last, shape):
     assert opened(LAYOUT, table, implied={W: (256, 512)}).faults
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     table = dict.fromkeys({**linear(8, 8, bias=True), "lm_head.weight": None})
     unpacked = opened(LAYOUT, table, says("gptq", bits=4, group_size=128))
     assert pieces(unpacked) == {W: None}
     assert unpacked.faults == ()
-    assert bookkeeping(unpacked) == {f"{M}.{last}" for last in ("qzeros", "scales", "g_idx")}
+    assert quantization_data(unpacked) == {f"{M}.{last}" for last in ("qzeros", "scales", "g_idx")}
 
 
 def test_the_settings_of_quantize_config_json_are_read_as_those_of_the_config():

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     holds_the_plain_checkpoint,
     opened,
     pieces,
+    quantization_data,
     says,
     spoiled,
     stored,
@@ -72,7 +72,7 @@ def test_groups_along_any_side_are_the_weight_that_went_into_them(  # noqa: PLR0
     said = declared(bits, group, axis, as_float=as_float)
     unpacked = opened(LAYOUT, table, said, {W: (outputs, inputs)})
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {f"{M}.W_q"}
+    assert quantization_data(unpacked) == set(table) - {f"{M}.W_q"}
     assert unpacked.faults == ()
 
 
@@ -191,11 +191,11 @@ def test_any_shape_is_arithmetic(last, shape):
     assert opened(LAYOUT, table, declared(), {W: (128, 256)}).faults
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     unpacked = opened(LAYOUT, dict.fromkeys({**FOUR, "lm_head.weight": None}), declared())
     assert pieces(unpacked) == {W: None}
     assert unpacked.faults == ()
-    assert bookkeeping(unpacked) == set(FOUR) - {f"{M}.W_q"}
+    assert quantization_data(unpacked) == set(FOUR) - {f"{M}.W_q"}
 
 
 def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers():

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     shapes,
     spoiled,
@@ -59,7 +59,7 @@ def test_the_settings_say_the_shape(outputs, groups, ways):
     declared = says("mlx", group_size=group, bits=bits)
     unpacked = opened(LAYOUT, table, declared)
     assert pieces(unpacked) == {W: (outputs, groups * group)}
-    assert bookkeeping(unpacked) == set(table) - {W}
+    assert quantization_data(unpacked) == set(table) - {W}
     assert unpacked.faults == ()
     assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
 
@@ -161,7 +161,7 @@ def test_what_mlx_lm_converts_is_the_unpacked_checkpoint(tmp_path, family, mode,
     plain, table = on_disk(tmp_path), on_disk(tmp_path / "packed")
     unpacked = opened(LAYOUT, table, says("mlx", **settings["quantization"]), shapes(plain))
     assert unpacked.faults == ()
-    aside = bookkeeping(unpacked) | {piece.stored.name for piece in unpacked.pieces}
+    aside = quantization_data(unpacked) | {piece.stored.name for piece in unpacked.pieces}
     kept = {name: shape for name, (_, shape) in table.items() if name not in aside}
     assert {**kept, **pieces(unpacked)} == shapes(plain)
     report = audit(str(tmp_path / "packed"))
@@ -194,7 +194,7 @@ def test_qwen2_5_coder_3b_takes_the_bytes_and_parameters_that_its_index_says():
             table[f"model.layers.{n}.{name}.weight"] = ("BF16", (2048,))
     unpacked = opened(LAYOUT, table, says("mlx", group_size=64, bits=4, mode="affine"))
     assert unpacked.faults == ()
-    aside = bookkeeping(unpacked) | {piece.stored.name for piece in unpacked.pieces}
+    aside = quantization_data(unpacked) | {piece.stored.name for piece in unpacked.pieces}
     inside = sum(prod(piece.shape) for piece in unpacked.pieces)
     kept = sum(prod(shape) for name, (_, shape) in table.items() if name not in aside)
     assert inside + kept == 3_085_938_688
@@ -235,7 +235,7 @@ def test_more_experts_than_the_architecture_has_are_a_fault():
     assert faults(unpacked) == {reason: {f"{module}.weight"}}
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     module = "model.layers.0.feed_forward.switch_mlp.gate_proj"
     table = dict.fromkeys({**packed((8, 64)), **packed((2, 8, 64), module=module), "n.weight": 0})
     implied = stacked("model.layers.0.feed_forward.experts.{}.w1", 2, 8, 64)
@@ -306,7 +306,7 @@ def test_metal_of_transformers_is_affine_with_biases_of_another_name():
     table = {name.replace("biases", "qbiases"): described for name, described in TABLE.items()}
     unpacked = opened(LAYOUT, table, says("metal", **DECLARED), {W: (8, 256)})
     assert (pieces(unpacked), unpacked.faults) == ({W: (8, 256)}, ())
-    assert bookkeeping(unpacked) == {f"{X}.scales", f"{X}.qbiases"}
+    assert quantization_data(unpacked) == {f"{X}.scales", f"{X}.qbiases"}
 
 
 def test_scales_that_the_architecture_has_itself_are_plain():
@@ -314,7 +314,7 @@ def test_scales_that_the_architecture_has_itself_are_plain():
     implied = {W: (8, 256), "a.scales": (4,)}
     unpacked = opened(LAYOUT, table, says("mlx", **DECLARED), implied)
     assert unpacked.faults == ()
-    assert "a.scales" not in bookkeeping(unpacked)
+    assert "a.scales" not in quantization_data(unpacked)
 
 
 @pytest.mark.parametrize("shape", [(0, 32), (8, 0), (2**62, 2**62), (0,)])

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     spoiled,
     stored,
@@ -63,7 +63,7 @@ def check(table, declared, shape):
     """Clean as it is, and seen if any of its shapes is another."""
     unpacked = opened(LAYOUT, below(table), declared)
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: shape}, {})
-    assert bookkeeping(unpacked) == set(below(table)) - {NAME}
+    assert quantization_data(unpacked) == set(below(table)) - {NAME}
     tells_what_is_written(LAYOUT, below(table), declared, {NAME: shape})
     for name, changed in spoiled(below(table)):
         unpacked = opened(LAYOUT, changed, declared)
@@ -125,7 +125,7 @@ def test_experts_that_are_one_tensor_are_packed_along_their_inputs(experts, out,
     declared = says("modelopt", quant_algo="NVFP4")
     unpacked = opened(LAYOUT, table, declared, {f"{module}.down_proj": shape})
     assert (pieces(unpacked), faults(unpacked)) == ({f"{module}.down_proj": shape}, {})
-    assert bookkeeping(unpacked) == set(table) - {f"{module}.down_proj"}
+    assert quantization_data(unpacked) == set(table) - {f"{module}.down_proj"}
     if not turned:
         tells_what_is_written(LAYOUT, table, declared, {f"{module}.down_proj": shape})
 
@@ -334,7 +334,7 @@ def test_names_alone_are_told_apart():
     unpacked = opened(LAYOUT, table, NVFP4)
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
     assert unpacked.pieces[0].dtype == "NVFP4"
-    assert bookkeeping(unpacked) == set(below(GOOD)) - {NAME}
+    assert quantization_data(unpacked) == set(below(GOOD)) - {NAME}
 
 
 @pytest.mark.parametrize(

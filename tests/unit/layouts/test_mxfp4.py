@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     on_disk,
     opened,
     pieces,
+    quantization_data,
     says,
     spoiled,
     stored,
@@ -40,7 +40,7 @@ def blocks(experts, out, count, name=NAME):
 def test_experts_are_unpacked_and_transposed(experts, out, count):
     unpacked = opened(LAYOUT, blocks(experts, out, count), MXFP4)
     assert pieces(unpacked) == {NAME: (experts, 32 * count, out)}
-    assert bookkeeping(unpacked) == {f"{NAME}_scales"}
+    assert quantization_data(unpacked) == {f"{NAME}_scales"}
     assert faults(unpacked) == {}
     for name, changed in spoiled(blocks(experts, out, count)):
         unpacked = opened(LAYOUT, changed, MXFP4)
@@ -118,7 +118,7 @@ def test_gpt_oss_20b_has_20_914_757_184_parameters_and_597_196_800_scales():
     size = sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values())
     assert size == 13_761_264_768  # total_size of the published index
     unpacked = opened(LAYOUT, table, MXFP4)
-    notes = bookkeeping(unpacked)
+    notes = quantization_data(unpacked)
     assert sum(prod(table[name][1]) for name in notes) == 597_196_800
     left = set(table) - notes - {piece.stored.name for piece in unpacked.pieces}
     plain = sum(prod(table[name][1]) for name in left)
@@ -173,7 +173,7 @@ def test_no_shape_is_too_odd_for_an_answer(shape):
 def test_names_alone_are_told_apart():
     unpacked = opened(LAYOUT, dict.fromkeys([*GOOD, f"{NAME}_bias"]), MXFP4)
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
-    assert bookkeeping(unpacked) == {f"{NAME}_scales"}
+    assert quantization_data(unpacked) == {f"{NAME}_scales"}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     holds_the_plain_checkpoint,
     opened,
     pieces,
+    quantization_data,
     says,
     spoiled,
     stored,
@@ -58,7 +58,7 @@ def test_bytes_are_the_weight_itself(outputs, inputs, dtype):
     table = eight(outputs, inputs, dtype)
     unpacked = opened(LAYOUT, table)
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {f"{W}._data"}
+    assert quantization_data(unpacked) == set(table) - {f"{W}._data"}
     assert unpacked.faults == ()
 
 
@@ -67,7 +67,7 @@ def test_rows_of_any_number_are_the_weight_that_went_into_them(outputs, inputs, 
     table = packed(outputs, inputs, bits)
     unpacked = opened(LAYOUT, table, says("quanto", weights=f"int{bits}"), {W: (outputs, inputs)})
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {f"{W}._data._data"}
+    assert quantization_data(unpacked) == set(table) - {f"{W}._data._data"}
     assert unpacked.faults == ()
     assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
 
@@ -159,13 +159,13 @@ def test_any_shape_is_arithmetic(table, last, shape):
         assert unpacked.faults or pieces(unpacked) != {W: (64, 256)}
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     other = {name.replace("up_proj", "down_proj"): None for name in EIGHT}
     table = {**dict.fromkeys(FOUR), **other, "lm_head.weight": None}
     unpacked = opened(LAYOUT, table)
     assert pieces(unpacked) == {W: None, W.replace("up", "down"): None}
     assert unpacked.faults == ()
-    assert len(bookkeeping(unpacked)) == len(FOUR) - 1 + len(EIGHT) - 1
+    assert len(quantization_data(unpacked)) == len(FOUR) - 1 + len(EIGHT) - 1
 
 
 def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers():

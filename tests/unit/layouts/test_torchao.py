@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.packed import (
-    bookkeeping,
     faults,
     holds_the_plain_checkpoint,
     opened,
     pieces,
+    quantization_data,
     says,
     spoiled,
     stored,
@@ -109,7 +109,7 @@ def test_every_class_is_the_weight_that_went_into_it(label, outputs, inputs):
     table = CLASSES[label](outputs, inputs)
     unpacked = opened(LAYOUT, table, SAID, {W: (outputs, inputs)})
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {f"{M}._weight_qdata"}
+    assert quantization_data(unpacked) == set(table) - {f"{M}._weight_qdata"}
     assert unpacked.faults == ()
     assert [piece.dtype for piece in unpacked.pieces] == [label.split(maxsplit=1)[0]]
 
@@ -223,12 +223,12 @@ def test_any_shape_is_arithmetic(label, last, shape):
         assert unpacked.faults or pieces(unpacked) != {W: (64, 96)}
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     table = dict.fromkeys({**rows(8, 8), **nvfp4(8, 8), "lm_head.weight": None})
     unpacked = opened(LAYOUT, table, SAID)
     assert pieces(unpacked) == {W: None}
     assert unpacked.faults == ()
-    assert bookkeeping(unpacked) == set(table) - {f"{M}._weight_qdata", "lm_head.weight"}
+    assert quantization_data(unpacked) == set(table) - {f"{M}._weight_qdata", "lm_head.weight"}
 
 
 @pytest.mark.parametrize(

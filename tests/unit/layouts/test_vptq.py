@@ -9,7 +9,7 @@ from math import ceil, log2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.layouts.packed import bookkeeping, faults, opened, pieces, says, spoiled, stored
+from support.layouts.packed import faults, opened, pieces, quantization_data, says, spoiled, stored
 
 from auditor.layouts.packing import Stored
 from auditor.layouts.vptq import LAYOUT
@@ -74,7 +74,7 @@ def test_the_settings_and_the_architecture_say_the_shape(outputs, size, way):
     declared = says("vptq", config_for_layers={X: said})
     unpacked = opened(LAYOUT, table, declared, {W: (outputs, inputs)})
     assert pieces(unpacked) == {W: (outputs, inputs)}
-    assert bookkeeping(unpacked) == set(table) - {f"{X}.indices"}
+    assert quantization_data(unpacked) == set(table) - {f"{X}.indices"}
     assert unpacked.faults == ()
 
 
@@ -139,7 +139,7 @@ def test_outputs_that_fill_no_vector_are_the_architecture_s():
     assert pieces(opened(LAYOUT, table, DECLARED, {W: (40, 96)})) == {W: (64, 96)}
 
 
-def test_names_alone_are_pieces_and_bookkeeping_without_shapes():
+def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     unpacked = opened(LAYOUT, dict.fromkeys(TABLE), DECLARED)
     assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
 
