@@ -180,19 +180,19 @@ def _own(family: Family) -> facts.Rules:
 
 
 def _below(path: str, rules: facts.Rules, prefix: str) -> Iterator[Rule]:
-    return _scoped(rules, _heads(path, prefix))
+    return _scoped(rules, _prefixes(path, prefix))
 
 
-def _scoped(rules: facts.Rules, heads: tuple[str, ...]) -> Iterator[Rule]:
+def _scoped(rules: facts.Rules, prefixes: tuple[str, ...]) -> Iterator[Rule]:
     for rule in rules:
         if isinstance(rule, Rule):
-            yield rule._replace(heads=heads)
+            yield rule._replace(prefixes=prefixes)
         else:
             pattern, replacement = rule
-            yield Rule((pattern,), (replacement,), heads)
+            yield Rule((pattern,), (replacement,), prefixes)
 
 
-def _heads(path: str, prefix: str) -> tuple[str, ...]:
+def _prefixes(path: str, prefix: str) -> tuple[str, ...]:
     """How names below a path begin, which the file may have with the base model's prefix or not."""
     scope = path.removeprefix(prefix).removeprefix(".")
     below = f"{scope}." if scope else ""

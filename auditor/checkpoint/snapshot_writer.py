@@ -53,11 +53,11 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
         return None
     if any(head.parts for head in snapshot.heads):
         return None
-    heads = [(head.name, head.size, len(head.head)) for head in snapshot.heads]
+    heads = [(head.name, head.size, len(head.prefix)) for head in snapshot.heads]
     said = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
     digest = sha256(f"{said!r}\n".encode())
     for head in snapshot.heads:
-        digest.update(head.head)
+        digest.update(head.prefix)
     return digest.digest()
 
 
@@ -123,12 +123,12 @@ def _head(head: WeightHeader) -> dict[str, object]:
     if head.parts:
         return known | {"parts": [_part(part) for part in head.parts]}
     try:
-        text = head.head[LENGTH:].decode()
+        text = head.prefix[LENGTH:].decode()
     except UnicodeDecodeError:
         text = ""
     if not text:
-        return known | {"base64": base64.b64encode(head.head).decode()}
-    return known | {"length": int.from_bytes(head.head[:LENGTH], "little"), "header": text}
+        return known | {"base64": base64.b64encode(head.prefix).decode()}
+    return known | {"length": int.from_bytes(head.prefix[:LENGTH], "little"), "header": text}
 
 
 def _part(part: FilePart) -> dict[str, object]:

@@ -130,11 +130,11 @@ def _begin(cursor: Cursor) -> int:
     """The version; the byte order is told by which of its halves is zero."""
     if not cursor.size:
         raise CheckpointError("is empty: 0 bytes")
-    head = cursor.peek(min(cursor.size, 1024))
-    if fault := lfs_fault("", head):
+    prefix = cursor.peek(min(cursor.size, 1024))
+    if fault := lfs_fault("", prefix):
         raise CheckpointError(fault.strip())
-    if not head.startswith(MAGIC):
-        known = format_by_magic(head)
+    if not prefix.startswith(MAGIC):
+        known = format_by_magic(prefix)
         raise CheckpointError(f"is {known}, not GGUF" if known else "does not begin with 'GGUF'")
     cursor.take(len(MAGIC), "the magic")
     version = cursor.u32("the version")

@@ -28,7 +28,7 @@ class FileReader(Protocol):
 
     def text(self, file: RepoFile, limit: int) -> TextFile: ...
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader: ...
+    def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader: ...
 
     def stop(self) -> None:
         """Another read has failed for good: end the waits of those under way."""
@@ -137,7 +137,7 @@ def _begin(
         index=reads.submit(_text, reader, listing, selection.index, MAX_INDEX),
         settings=reads.submit(_text, reader, listing, selection.settings, MAX_CONFIG),
         heads=(
-            *(reads.submit(reader.head, listing[name]) for name in weights),
+            *(reads.submit(reader.header, listing[name]) for name in weights),
             *(reads.submit(_head, reader, listing[name]) for name in selection.shards),
         ),
     )
@@ -215,7 +215,7 @@ class _Knowing:
     def __init__(self, reader: FileReader) -> None:
         self._reader = reader
         self._texts: dict[str, TextFile] = {}
-        self.head, self.stop = reader.head, reader.stop
+        self.header, self.stop = reader.header, reader.stop
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.name not in self._texts:
@@ -267,7 +267,7 @@ def _first_reads(index: TextFile) -> dict[str, int]:
 
 def _head(reader: FileReader, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
     """A head, parsed while others are still on their way."""
-    [head] = within_bound([reader.head(file, first)])
+    [head] = within_bound([reader.header(file, first)])
     _ = head.parsed
     return head
 

@@ -62,9 +62,9 @@ def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
     """The heads, as long as all of them together can be read; else SourceError(too-large)."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
-        inside = head.head.count(_TENSOR)
+        inside = head.prefix.count(_TENSOR)
         of = f"the header of {quoted(head.name)} has"
-        _require(FILE, of, len(head.head), inside)
+        _require(FILE, of, len(head.prefix), inside)
         size += head.length
         tensors += inside
         _require(MODEL, of if count == 1 else f"the headers of {count:,} files have", size, tensors)
@@ -119,12 +119,12 @@ def read_safetensors_header(
         return stop
 
     if size == 0:
-        return WeightHeader(name=name, size=0, head=b"")
+        return WeightHeader(name=name, size=0, prefix=b"")
     data, total = read(Span(0, first if size is None else min(size, first)), end)
     stop = end(data, total)
     if stop > len(data):
         data += read(Span(len(data), stop), end).data
-    return WeightHeader(name=name, size=total, head=data[:stop])
+    return WeightHeader(name=name, size=total, prefix=data[:stop])
 
 
 def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:

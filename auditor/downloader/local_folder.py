@@ -150,7 +150,7 @@ class _Files:
     def text(self, file: RepoFile, limit: int) -> TextFile:
         return TextFile(name=file.name, content=read_all(self._folder / file.name, limit))
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
+    def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with open_regular_file(self._folder / file.name) as part:
             return read_header(file.name, part.size, lambda span, _: part.read(span), first)
 

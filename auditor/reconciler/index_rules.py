@@ -134,8 +134,8 @@ def _unchecked(index: Index, held: index_totals.Holdings | None, found: Contents
         yield "the total size: the index does not say it"
     elif held is None:
         yield "the total size to the byte: not every name of the index is in a shard"
-    elif held.untold:
-        what = f"{held.untold:,} of the packed tensors"
+    elif held.unsized:
+        what = f"{held.unsized:,} of the packed tensors"
         yield f"the total size to the byte: what {what} take, only their headers tell"
     elif held.fewer:
         what = f"{held.fewer:,} bytes of what is packed"

@@ -61,7 +61,7 @@ def names_without_header(
     strange: list[str] = []
     for name in names:
         held = behind.get(name, HiddenContent((name,), packed=False))
-        item = found and _headless(held, found)
+        item = found and _without_header(held, found)
         if item:
             yield name, item
         else:
@@ -75,7 +75,7 @@ def _pieces(name: str, behind: Mapping[str, HiddenContent]) -> tuple[str, ...]:
     return behind[name].pieces if name in behind else (name,)
 
 
-def _headless(held: HiddenContent, places: Places) -> NameWithoutHeader | None:
+def _without_header(held: HiddenContent, places: Places) -> NameWithoutHeader | None:
     """None: the class has nothing of what is in it, if anything is."""
     if not held.pieces:
         return NameWithoutHeader(None, Fate.BOOKKEEPING.value, packed=True)

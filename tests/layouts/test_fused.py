@@ -89,7 +89,7 @@ def examined(config: dict[str, Any], shapes: Shapes, dtype: str = "F32") -> Repo
         files=(RepoFile(name="model.safetensors", size=size),),
         config=TextFile(name="config.json", content=json.dumps(config).encode()),
         index=None,
-        heads=(WeightHeader(name="model.safetensors", size=size, head=head),),
+        heads=(WeightHeader(name="model.safetensors", size=size, prefix=head),),
     )
     report = examine(snapshot, requested="fused")
     assert isinstance(report, Report)
