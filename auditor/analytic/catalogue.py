@@ -336,7 +336,7 @@ def _blaming(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        last = ConfigFault(str(error), error.keys, Blame.CONFIG)  # says it best of all who say it
+        last = ConfigFault(str(error), error.keys, Blame.CONFIG)  # the most precise of all
         said = set(last.keys)
         others = (fault for fault in faults if not said or not said <= set(fault.keys))
         raise FaultyConfigError(one_per_cause((last, *others)), target) from None

@@ -238,7 +238,7 @@ def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
 def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
     """The first; ConversionError where another differs from it, on any axis `but` that one."""
     if not shapes:
-        raise ConversionError("there is no tensor to make it of")
+        raise ConversionError("no tensor is stored to make it of")
     first = shapes[0]
     for other in shapes:
         if other != first and (but is None or _with(other, but, 0) != _with(first, but, 0)):

@@ -25,8 +25,8 @@ class Family:
     taken_over: bool = False
     # Letters for formulas, by key, where config.LETTERS has none or two keys would share one.
     letters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    # Patterns of names that loading leaves out without a word, where the config decides on them;
-    # what all models of the type leave out stands in families/_silence.py.
+    # Patterns of names that loading leaves out and does not report, where the config decides on
+    # them; what all models of the type leave out stands in families/_silence.py.
     unread: Callable[[Any], tuple[str, ...]] = lambda _config: ()
 
     def aliases(self, key: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class Loading:
     renames: tuple[Rule, ...] = ()  # its own and its sub-models', in their order
     legacy: tuple[Rule, ...] = LEGACY  # those of all classes, which come after them
     converters: tuple[Rule, ...] = ()  # of which at most one is applied, after all renames
-    silent: tuple[str, ...] = ()  # patterns of names that are left out without a word
+    silent: tuple[str, ...] = ()  # patterns of names that are left out and not reported
     buffers: tuple[str, ...] = ()  # the same, of tensors that are not learned
     unmissed: tuple[str, ...] = ()  # patterns of names in memory that are not reported as missing
     taken: tuple[str, ...] = ()  # patterns of optional buffers that it loads if they are stored

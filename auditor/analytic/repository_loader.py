@@ -11,7 +11,7 @@ from auditor.analytic.auto_classes import AUTO_MODEL
 
 
 class Loader(NamedTuple):
-    """Who loads a model, and which class of transformers it asks for."""
+    """What loads a model, and which class of transformers it asks for."""
 
     name: str  # "sentence-transformers"
     asks: str  # a class, or an auto class: "CLIPTextModel", "AutoModelForMaskedLM"

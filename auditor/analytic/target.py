@@ -63,7 +63,7 @@ class TargetChoice(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why there is no class to audit for."""
+    """Why no class can be chosen as the target."""
 
     reason: Reason
     detail: str

@@ -54,7 +54,7 @@ class WeightHeader:
 
     @property
     def pointed(self) -> int | None:
-        """The size of the file that this Git LFS pointer stands for; None: it is no pointer."""
+        """The size of the file that this Git LFS pointer stands for; None: it is not a pointer."""
         begins = self.parts and self.parts[0].start == 0
         return lfs_pointer_size(self.parts[0].data if begins else self.prefix)
 

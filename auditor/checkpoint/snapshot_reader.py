@@ -31,7 +31,7 @@ VERSION = 1
 MAX_SNAPSHOT = 96 * 1024 * 1024
 MAX_VALUES = 3_000_000  # in its JSON, six for each tensor
 # Packed, it is some fourteenth of that (Kimi K2 Thinking's: 50 MB and 3.7); beyond this size, what
-# unpacks to a hundred times as much is no snapshot.
+# unpacks to a hundred times as much is not a snapshot.
 _SURE = 32 * 1024 * 1024
 _RATIO = 100
 

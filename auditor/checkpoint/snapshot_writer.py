@@ -1,4 +1,4 @@
-"""Snapshot files, written: what stored.py reads. Pure; the same in, the same out."""
+"""Snapshot files, written: what snapshot_reader.py reads. Pure; the same in, the same out."""
 
 import base64
 import gzip
@@ -39,12 +39,12 @@ def dump_own(snapshot: Snapshot) -> bytes:
 
 
 def dump_shared(snapshot: Snapshot) -> bytes:
-    """The rest of what `dump` writes: `joined` puts the two together."""
+    """The rest of what `dump` writes: `load_own_and_shared` puts the two together."""
     return json.dumps(_shared(snapshot), sort_keys=True).encode()
 
 
 def fingerprint(snapshot: Snapshot) -> bytes | None:
-    """The same for two snapshots if and only if `dump_shared` is; None: only that can tell.
+    """The same for two snapshots if and only if `dump_shared` is; None: only the dump shows it.
 
     Of a usual checkpoint: 15 us for a header of 22 kB, where the text and its digest take 50.
     """

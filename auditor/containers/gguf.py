@@ -71,7 +71,7 @@ class GgufHeader(Table):
         return value if type(value) is int else None
 
     def length(self, key: str) -> int | None:
-        """How many items an array of the metadata has; None: there is no such array."""
+        """How many items an array of the metadata has; None: it has no such array."""
         value = self.metadata.get(key)
         if isinstance(value, Skipped):
             return value.length
@@ -271,7 +271,7 @@ def _sizes(
 
 
 def _oddities(cursor: Cursor, entries: list[_Entry]) -> Iterator[str]:
-    """What is no fault of the file, and keeps programs from reading it all the same."""
+    """What keeps programs from reading the file, though the file is not at fault."""
     if cursor.big_endian:
         yield "is big-endian; most programs read little-endian alone"
     long = [entry.name for entry in entries if len(entry.name.encode()) > _LONGEST_NAME]

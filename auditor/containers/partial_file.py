@@ -1,4 +1,4 @@
-"""Some of the bytes of a file: parsers ask it for spans, and it says which ones it lacks.
+"""Some of the bytes of a file: parsers read spans of it, and NeedsBytes names what is missing.
 
 A parser of a format whose parts lie apart (a zip's directory at the end, a table of unknown
 length) is a pure function `parse(file, sparse)`. It reads with `sparse.read(span)`; where those

@@ -272,7 +272,7 @@ def _measured(file: str, name: str, dtype: str, shape: str) -> tuple[int, int, t
     if bits % 8:
         raise CheckpointError(
             f"{named(file)}: tensor {quoted(name)}, {_shaped(dtype, dimensions)}, takes "
-            f"{bits:,} bits, which is no whole number of bytes"
+            f"{bits:,} bits, which is not a whole number of bytes"
         )
     return elements, bits // 8, dimensions
 

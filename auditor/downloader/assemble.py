@@ -72,7 +72,7 @@ def assemble(
         parts = _meant(selection.parts, manifest)
         begun += [_begin(reads, reader, listing, part.selection) for part in parts]
         for future in as_they_end([future for one in begun for future in one.first]):
-            future.result()  # the first to fail speaks, not the first in order
+            future.result()  # the first to fail is raised, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
         heads = as_they_end([future for one in models for future in one.heads])
         deque(within_bound(future.result() for future in heads), maxlen=0)
@@ -117,7 +117,7 @@ class _Begun:
     heads: tuple[Future[WeightHeader], ...]
     twins: tuple[Future[WeightHeader | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
-    # Files of which nothing but their names in the index can tell that they are the model's.
+    # Files that only their names in the index show to be the model's.
     doubtful: tuple[Future[WeightHeader], ...] = ()
 
     @property
@@ -178,7 +178,7 @@ def _with_shards(
 def _as_configured(
     reads: Executor, reader: FileReader, listing: dict[str, RepoFile], begun: _Begun
 ) -> _Begun:
-    """The file that the config itself names, in the place of the usual one."""
+    """The file that the config itself names, instead of the usual one."""
     found = named_weights(begun.config.result(), listing)
     chosen = {future.result().name for future in begun.heads}
     index = begun.index.result()
@@ -266,14 +266,14 @@ def _first_reads(index: TextFile) -> dict[str, int]:
 
 
 def _head(reader: FileReader, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
-    """A head, parsed while others are still on their way."""
+    """A header, parsed while others are still on their way."""
     [head] = within_bound([reader.header(file, first)])
     _ = head.parsed
     return head
 
 
 def _twin(reader: FileReader, file: RepoFile) -> WeightHeader | None:
-    """The head of a file that is not audited; None where it cannot be had, which is no matter."""
+    """The header of a file that is not audited; None where it cannot be read, without an error."""
     try:
         return _head(reader, file)
     except SourceError:

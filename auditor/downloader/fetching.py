@@ -1,4 +1,4 @@
-"""fetch: from what the user wrote to a Snapshot, whichever source speaks."""
+"""fetch: from what the user wrote to a Snapshot, whichever source has it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from auditor.messages import quoted
 SourceName = Literal["auto", "hub", "cache", "bundled"]
 Say = Callable[[str], None]
 
-# The Hub did not answer, or not well: a copy on this machine may speak in its place. Where it
+# The Hub did not answer, or not well: a copy on this machine may be read instead. Where it
 # answered ("gated", "not found"), it has spoken.
 _NO_ANSWER = frozenset(
     (
@@ -37,7 +37,7 @@ _WAYS_OUT = "without it, --source cache, --source bundled or --source auto may h
 
 
 def ignore_message(_: str) -> None:
-    """Says nothing: what a caller hears who does not ask to be told."""
+    """Drops a message: the default where the caller wants none."""
 
 
 def fetch(
@@ -59,7 +59,7 @@ def fetch(
     """
     if source not in get_args(SourceName):
         known = ", ".join(get_args(SourceName))
-        raise UsageError(f"there is no source {quoted(source)}; there are {known}")
+        raise UsageError(f"the source {quoted(source)} does not exist; the sources are {known}")
     target = parse_model(requested)
     of_model = partial(_of_model, source=source, token=token, say=say)
     if isinstance(target, Path):

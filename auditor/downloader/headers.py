@@ -59,7 +59,7 @@ _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
 def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
-    """The heads, as long as all of them together can be read; else SourceError(too-large)."""
+    """The headers, as long as all of them together can be read; else SourceError(too-large)."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
         inside = head.prefix.count(_TENSOR)
@@ -131,7 +131,7 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
     """The bytes that `parse` reads of a file, fetched as it asks for them; and none of the others.
 
     Ends early where the file asks for more reads or bytes than any true one needs: then
-    `WeightHeader.parsed` says so. Raises SourceError where nothing tells the file's size.
+    `WeightHeader.parsed` says so. Raises SourceError where the file's size is not known.
     """
     parts: tuple[FilePart, ...] = ()
     if size is None:

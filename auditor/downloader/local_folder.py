@@ -97,7 +97,7 @@ def _file(path: Path) -> Snapshot:
         return load(content, str(path))
     if not name.endswith(".json"):
         kinds = "(.safetensors, .bin, .pt, .pth, .ckpt, .gguf)"
-        detail = f"is no config (.json), no weights {kinds}, no index and no snapshot"
+        detail = f"is not a config (.json), weights {kinds}, an index or a snapshot"
         raise UsageError(f"{quoted(str(path))} {detail}")
     return _alone(path, FileSelection(config=path.name))
 

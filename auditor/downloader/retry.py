@@ -93,7 +93,7 @@ def next_wait(fault: PassingError, tried: int, waited: float) -> float:
     What the server asks for, else twice as long as the last time; a little more than that, so that
     those who wait together do not come back together. No longer in all than a window.
     """
-    import random  # noqa: PLC0415 - 2 ms, for those who wait
+    import random  # noqa: PLC0415 - 2 ms, only where a wait is needed
 
     if tried >= ATTEMPTS:
         raise _given_up(fault, tried) from fault

@@ -1,4 +1,4 @@
-"""Waits: what for, how long yet, and who hears of it. Whatever is long is shown as it passes."""
+"""Waits: what for, how long yet, and where that is shown. Long waits are shown as they pass."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from auditor.errors import Reason, SourceError
 
-LONG = 2.0  # seconds; what lasts no longer is not worth a word
+LONG = 2.0  # seconds; a shorter wait is not shown
 STEP = 1.0  # seconds between two looks at a wait
 _EVERY = 60.0  # seconds between two lines of one wait
 STOPPED = "stopped, because another request has failed"
@@ -76,7 +76,7 @@ class Waits:
 
 
 class Talk:
-    """Hears what is worth a word while an audit goes on, in lines; waits among them.
+    """Receives the messages of an audit that goes on, in lines; waits among them.
 
     Called from several threads. Where a line can be written over, waits are shown otherwise.
     """

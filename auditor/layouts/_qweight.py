@@ -56,7 +56,7 @@ def telling_modules(stored: Stored) -> Iterable[Members]:
 
 
 def lacks_headers(members: Members) -> bool:
-    """Whether only an index names some of what tells the form of a module."""
+    """Whether only an index names some of the tensors that show the form of a module."""
     told = (members.get(last) for last in (*_THREE, "scaled_zeros"))
     return any(one is not None and one.shape is None for one in told)
 

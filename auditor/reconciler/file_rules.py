@@ -189,12 +189,14 @@ def _unexplained(total: float, held: index_totals.Holdings, declared: str | None
 
 
 def _parameters_rule(
-    index: Index, stored: int, who: str, groups: tuple[index_totals.WidthGroup, ...]
+    index: Index, stored: int, counted_by: str, groups: tuple[index_totals.WidthGroup, ...]
 ) -> Iterator[Finding]:
     total = index.total_parameters
     if total is not None and total != stored:
         over = _over(total, stored)
-        reason = f"total_parameters is {_shown(total)}, {who} {stored:,} parameters: {over:+,}"
+        reason = (
+            f"total_parameters is {_shown(total)}, {counted_by} {stored:,} parameters: {over:+,}"
+        )
         yield WrongTotal(file=index.file, reason=reason + _why(over, groups))
 
 

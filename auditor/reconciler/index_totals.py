@@ -76,12 +76,12 @@ class Holdings:
     read: int  # bytes of the tensors whose header is at hand
     parameters: int  # of all, packed ones too
     tied: tuple[WidthGroup, ...]  # tied and not stored, by name
-    unexpected: int  # tensors of which nothing is expected; the rest leaves them out
+    unexpected: int  # tensors of which nothing is expected; the other fields leave them out
     wide: tuple[WidthGroup, ...] = ()  # of the learned ones, kinds that may be kept in 32 bits
     packed: int = 0  # bytes of packed tensors, and of those that serve them in a dtype of their own
     fewer: int = 0  # bytes that these may be fewer
     scales: tuple[Scales, ...] = ()  # by the last part of their names, sorted
-    unsized: int = 0  # packed tensors of which nothing tells the bytes; the rest leaves them out
+    unsized: int = 0  # packed tensors whose bytes are not known; the other fields leave them out
 
 
 def holdings(

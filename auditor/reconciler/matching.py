@@ -110,7 +110,7 @@ class Places:
         return name, self.names.get(name), None
 
     def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
-        """Whether more than the prefix tells two names of one tensor apart."""
+        """Whether two names of one tensor differ in more than the prefix."""
         if not self.loading.renames or stored == expected:
             return False
         shifted = {f"{self.prefix}.{expected}", expected.removeprefix(f"{self.prefix}.")}
@@ -198,7 +198,7 @@ def _claims(
     places: Places,
     indexed: Mapping[str, str],
 ) -> _Claims:
-    """Who answers what, of the tensors that are not plainly as expected.
+    """Which tensor answers which, of those that are not plainly as expected.
 
     Two that answer the same are rivals; a plain one that has a rival is plain no more.
     """

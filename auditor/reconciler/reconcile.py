@@ -303,7 +303,7 @@ def _counted(answered: tuple[Hit, ...]) -> Iterator[Counted]:
 
 
 def _misses(hit: Hit) -> bool:
-    """The stored shape is not the expected one; that of a buffer of old is no matter."""
+    """The stored shape is not the expected one; that of a legacy buffer does not count."""
     stored, expected, _ = hit
     return stored.shape not in {None, expected.shape} and not expected.role.optional
 

@@ -24,7 +24,7 @@ BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
-_UNSAID = "; from_pretrained leaves it out without a word"
+_UNSAID = "; from_pretrained leaves it out and does not report it"
 
 
 class UnexpectedTensor(NamedTuple):

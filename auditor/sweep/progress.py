@@ -101,7 +101,7 @@ class Terminal(Quiet):
     """A bar on stderr: how many, how fast, how long yet, and what came of them."""
 
     def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415 - 40 ms, for those who watch
+        from rich.console import Console  # noqa: PLC0415 - 40 ms, only on a terminal
         from rich.progress import (  # noqa: PLC0415 - the same
             BarColumn,
             MofNCompleteColumn,

@@ -141,7 +141,7 @@ SHARDED = (
         "a byte too few", shortened, "bad-size", f"^{SHARDS[1]} is truncated: its header implies"
     ),
     shard(
-        "gone", Path.unlink, "bad-index", f"13 tensors in {SHARDS[1]}, and there is no such file"
+        "gone", Path.unlink, "bad-index", f"13 tensors in {SHARDS[1]}, and that file does not exist"
     ),
 )
 HUGE = Row(

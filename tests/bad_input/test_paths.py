@@ -164,8 +164,10 @@ PLACES = (
         code=FINDINGS,
         says=("bad-index", f"no index names '{SHARDS[0]}'"),
     ),
-    Place(name="an image", make=file("a.png", PNG), path="a.png", code=USAGE, says="is no config"),
-    Place(name="noise", make=file("a", b"\xff" * 99), path="a", code=USAGE, says="is no config"),
+    Place(
+        name="an image", make=file("a.png", PNG), path="a.png", code=USAGE, says="is not a config"
+    ),
+    Place(name="noise", make=file("a", b"\xff" * 99), path="a", code=USAGE, says="is not a config"),
     Place(
         name="a script", make=file("a.py", b"pass\n"), path="a.py", code=USAGE, says="is no conf"
     ),

@@ -188,7 +188,7 @@ def test_a_snapshot_file_is_known_by_its_content(folder, tmp_path):
     ("name", "error", "said"),
     [
         ("model-00002-of-00003.safetensors", UsageError, "one shard of 3: give the folder"),
-        ("notes.txt", UsageError, "is no config .*, no weights .* and no snapshot"),
+        ("notes.txt", UsageError, "is not a config .*, weights .* or a snapshot"),
         ("tf_model.h5", SourceError, "is of a kind that is not read"),
         ("model.onnx", SourceError, "is of a kind that is not read"),
     ],

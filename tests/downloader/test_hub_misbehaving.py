@@ -296,7 +296,7 @@ def test_a_loop_of_redirects_ends(model, path):
         ("file:///etc/passwd", "redirects from http to 'file'"),
         ("ftp://127.0.0.1/x", "redirects from http to 'ftp'"),
         ("javascript:alert(1)", "redirects from http to 'javascript'"),
-        ("http://[::1", "redirects to what is no address"),
+        ("http://[::1", "redirects to what is not an address"),
     ],
 )
 def test_a_redirect_leads_to_http_or_nowhere(model, location, said):

@@ -67,4 +67,4 @@ def test_a_shard_that_is_no_safetensors_file_is_named():
     found = contents(copy_of({**MAP, "d": "gene.pt"}))
     (finding,) = found.findings
     assert finding.names == ("d",)
-    assert "1 tensors in 'gene.pt', which is no safetensors file" in finding.reason
+    assert "1 tensors in 'gene.pt', which is not a safetensors file" in finding.reason

@@ -160,7 +160,7 @@ def _named_as_table(weight: ExpectedTensor) -> bool:
 
 
 def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
-    """The weights of which the shape does not tell the layer."""
+    """The weights whose layer does not follow from their shape."""
     match block:
         case Param(_, layer):
             if layer is not None:

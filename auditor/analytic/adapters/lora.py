@@ -161,7 +161,9 @@ def _low(base: AdaptedModel, parameter: _Parameter, rank: int) -> LowRankPair:
             transposed = base.expectation.model_type in _TRANSPOSED
             inputs, outputs = (first, second) if transposed else (second, first)
             return LowRankPair(rank * count, inputs, outputs)
-    raise unchecked_adapter(f"target_parameters chooses {quoted(parameter.name)}: it is no matrix")
+    raise unchecked_adapter(
+        f"target_parameters chooses {quoted(parameter.name)}: it is not a matrix"
+    )
 
 
 # --- AdaLoRA ----------------------------------------------------------------------------------

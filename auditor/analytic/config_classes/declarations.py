@@ -69,7 +69,7 @@ class ConfigClassLibrary(NamedTuple):
 
 
 def fault_sentence(fault: ConfigFault, target: str) -> str:
-    """The fault in a sentence, with who refuses what."""
+    """The fault in a sentence: which class or library refuses what."""
     match fault.blame:
         case Blame.LIBRARY:
             return f"{library().short} refuses it: {fault.reason}"

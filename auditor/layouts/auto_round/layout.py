@@ -102,7 +102,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of the modules whose settings the config tells."""
+    """Of the modules whose settings are in the config."""
     ledger, found = PackingLedger(), dict[str, WrittenTensor]()
     schemes, (form, _) = AutoRoundSchemes(declared, stored, ledger), declared_form(declared, ledger)
     for module, members in stored.modules.items():

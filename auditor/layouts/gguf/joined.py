@@ -96,7 +96,7 @@ class Pair:
 
 
 def joined_pairs(stored: Stored, model_type: str) -> Iterator[Pair]:
-    """The pairs among the stored tensors; one without the other is no pair."""
+    """The pairs among the stored tensors; one without the other is not a pair."""
     for join in _JOINS.get(model_type, ()):
         first, _, ending = join.first.partition(".")
         second = join.second.partition(".")[0]

@@ -35,7 +35,7 @@ ALARMING = ("error", "warning")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
-    """A model tonight, what changed since the night before, and what somebody accepts of it."""
+    """A model tonight, what changed since the night before, and what is accepted of it."""
 
     model: str
     outcome: Outcome | None  # None: no longer selected

@@ -122,7 +122,9 @@ def prepare_tables(database: sqlite3.Connection, path: Path) -> None:
     if not tables and not application and not version:
         _run(database, TABLES)
     elif application != APPLICATION:
-        raise UsageError(f"{quoted(str(path))} is a database of something else, no store of ours")
+        raise UsageError(
+            f"{quoted(str(path))} is a database of another program, not a store of a sweep"
+        )
     elif version > VERSION:
         detail = f"of version {version}, and this auditor reads up to {VERSION}: update it"
         raise UsageError(f"the store {quoted(str(path))} is {detail}")
@@ -156,4 +158,4 @@ def _blind_parts(content: bytes) -> int:
             return 0
         return sum(part["verdict"] == "unaudited" for part in json.loads(text)["parts"])
     except (zlib.error, ValueError, KeyError, TypeError):
-        return 0  # who reads the outcome says so; the other models are as good as before
+        return 0  # reading the outcome reports it; the other models are as good as before

@@ -74,7 +74,7 @@ class Result:
 
     night: str
     model: str
-    commit_sha: str  # "": the Hub did not tell one
+    commit_sha: str  # "": the Hub did not give one
     requested: str
     auditor: str
     catalogue: str
@@ -131,7 +131,9 @@ class Store:
         Raises StoreError for one that is damaged, or that cannot be had as it has to be.
         """
         if not create and not path.exists():
-            raise UsageError(f"there is no store {quoted(str(path))}: `audit sweep` makes one")
+            raise UsageError(
+                f"the store {quoted(str(path))} does not exist: `audit sweep` makes one"
+            )
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)

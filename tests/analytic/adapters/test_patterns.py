@@ -77,7 +77,7 @@ def test_the_usual_ones_are_run(source, found):
         ("a)", "that was not opened"),
         ("[a", "the class at character 1"),
         ("[[a]]", "the class at character 1"),
-        ("[b-a]", "is no class"),
+        ("[b-a]", "is not a class"),
         ("^*", "a place is repeated"),
         ("\\", "is not read here"),
         (r"\x41", "is not read here"),
