@@ -61,7 +61,7 @@ class Config:
     """
 
     values: Mapping[str, object]
-    family: Family | None = None  # the config class, which knows defaults and synonyms
+    family: Family | None = None  # the config class, which has defaults and synonyms
     path: str = ""  # of a config inside a config: "text_config."
     assumed: bool = False  # the whole object is a default of the config around it
     apart: bool = False  # a head that the config says is not tied is a tensor of its own

@@ -1,4 +1,4 @@
-"""What transformers makes of the tensors that a conversion takes, as far as shapes go.
+"""What transformers makes of the tensors that a conversion takes: their names and shapes.
 
 Mixtures of experts are stored a tensor an expert and held in memory as one; fused projections are
 cut, some weights turned. An operation takes the shapes that were collected for each source of a

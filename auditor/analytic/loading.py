@@ -114,7 +114,7 @@ class Loading:
         return _any(self.silent, name) or self.is_buffer(name)
 
     def is_buffer(self, name: str) -> bool:
-        """Whether the class knows the name as that of a tensor that is not learned."""
+        """Whether the name is that of a tensor of the class that is not learned."""
         return _any(self.buffers, name)
 
     def takes(self, name: str) -> bool:

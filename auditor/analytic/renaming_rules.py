@@ -12,7 +12,7 @@ _GROUP = re.compile(r"\\(\d)")
 
 
 class Operation(NamedTuple):
-    """One step of a conversion, as far as shapes go; `conversions` knows what each one does."""
+    """One step of a conversion, as far as shapes go; `conversions` has what each one does."""
 
     name: str  # as transformers calls it: "Concatenate"
     axes: tuple[int, ...] = (0,)  # that it works on; of Transpose and of experts in two halves two
@@ -68,7 +68,7 @@ def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
 
 
 def _filled(target: str, found: re.Match[str], rule: Rule) -> str:
-    r"""The target with the source's groups in it; a rule that is not paired knows `\1` alone."""
+    r"""The target with the source's groups in it; a rule that is not paired has `\1` alone."""
     first = found.re.groupindex[found.lastgroup or ""]
 
     def group(number: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ _SHOWN = 5  # names that a note shows
 
 
 class Classes(Protocol):
-    """The classes that a source of expectations knows, as `catalogue` says which it knows."""
+    """The classes of a source of expectations; `catalogue` has functions of these names."""
 
     unknown: str  # "no closed form is known for"
 

@@ -1,4 +1,4 @@
-"""Which files of a listing are audited, and which weight files stand beside. Pure."""
+"""Which files of a listing are audited, and which other weight files there are. Pure."""
 
 import re
 from collections.abc import Collection, Iterable

@@ -127,7 +127,7 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
 
 
 def _begin(cursor: Cursor) -> int:
-    """The version; the byte order is told by which of its halves is zero."""
+    """The version; the byte order follows from which of its halves is zero."""
     if not cursor.size:
         raise CheckpointError("is empty: 0 bytes")
     prefix = cursor.peek(min(cursor.size, 1024))

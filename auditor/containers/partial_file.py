@@ -2,7 +2,7 @@
 
 A parser of a format whose parts lie apart (a zip's directory at the end, a table of unknown
 length) is a pure function `parse(file, sparse)`. It reads with `sparse.read(span)`; where those
-bytes are not here, NeedsBytes says which are due, the reader fetches them and calls again. A
+bytes are not here, NeedsBytes names them, the reader fetches them and calls again. A
 snapshot keeps the same bytes, so that the same function reads it years later.
 """
 

@@ -53,7 +53,7 @@ def fetch(
     `requested` is a path, or a Hub id with an optional `@revision`; a path that exists wins.
     An adapter comes with the config of the base that it names, or with why that cannot be had.
     A model that only a paper describes is its config, whatever the source.
-    `source` says where an id is looked up, `say` hears, in one line each, of waits and of
+    `source` says where an id is looked up, `say` is called, with one line each, for waits and for
     stand-ins, `choose` picks the files of a listing that are read. Raises UsageError for a request
     that cannot be met anywhere, SourceError where the outside world did not give what it needs.
     """

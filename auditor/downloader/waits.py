@@ -25,7 +25,9 @@ class Wait(NamedTuple):
         return f"{self.why}; waiting {self.seconds:.0f} s"
 
 
-Show = Callable[[Wait | None], None]  # hears of a wait again and again, and None when it is over
+Show = Callable[
+    [Wait | None], None
+]  # called with a wait again and again, and with None when it is over
 
 
 class InLines:
@@ -90,7 +92,7 @@ class Talk:
 
     @classmethod
     def of(cls, say: Callable[[str], None]) -> "Talk":
-        """As it is, where it is one; a function that hears lines becomes one."""
+        """As it is, where it is one; a function that takes lines becomes one."""
         return say if isinstance(say, Talk) else cls(say)
 
 

@@ -48,7 +48,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Matching:
-    """Each stored tensor stands once: plain, in hits, in copies or in unmatched."""
+    """Each stored tensor once: in plain, in hits, in copies or in unmatched."""
 
     plain: Mapping[str, StoredTensor]  # by expected name: as expected, in name, shape and role
     hits: tuple[Hit, ...]  # answer an expected tensor in any other way

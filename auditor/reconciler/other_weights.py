@@ -1,6 +1,6 @@
-"""What stands beside the audited set, said by kind: variants, other frameworks, older formats.
+"""Weights that are not audited, by kind: variants, other frameworks, older formats.
 
-All of it is told by names alone: such a file is not opened, and counts for nothing.
+All of it follows from names alone: such a file is not opened, and counts for nothing.
 """
 
 import re

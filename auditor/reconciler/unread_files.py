@@ -1,4 +1,4 @@
-"""Weight files that could not be read: what an index says that is in them."""
+"""Weight files that could not be read, and what an index places in them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -15,7 +15,7 @@ from auditor.tensors import StoredTensor
 
 
 class Unread(NamedTuple):
-    """A weight file that could not be read, and the stored names that it keeps from us."""
+    """A weight file that could not be read, and the stored names in it."""
 
     finding: type[BadHeader | BadIndex | BadSize]
     file: str

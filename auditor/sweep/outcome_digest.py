@@ -25,7 +25,7 @@ _BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # any module 
 
 @cache
 def current_versions() -> Versions:
-    """The package's version, and what it knows: a digest of its rules, and the oracle's version.
+    """The package's version, a digest of its rules, and the oracle's version.
 
     The digest is of source files, so that a change of a family or a rule between releases
     gets new outcomes without having to remember a number.

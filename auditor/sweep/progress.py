@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar on a terminal, a line now and then elsewhere, and the last word."""
+"""How far a sweep is: a bar on a terminal, a line now and then elsewhere, and a line at the end."""
 
 import time
 from collections import Counter
@@ -16,7 +16,7 @@ _VERDICTS = ("clean", "findings", "unaudited")
 
 
 class Progress(Protocol):
-    """Hears what a sweep does; a context manager."""
+    """Receives the progress of a sweep; a context manager."""
 
     def __enter__(self) -> Self: ...
 

@@ -229,7 +229,7 @@ def _done(crew: Auditors, waiting: Iterator[Waiting], waits: Waits) -> Iterator[
 
 
 def crash_notice(swept: Swept) -> str | None:
-    """What to say of models whose audit failed by a fault of our own; None: no such model."""
+    """The line about models whose audit failed by a bug of ours; None: no such model."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
     if not count:
         return None
@@ -241,7 +241,7 @@ def crash_notice(swept: Swept) -> str | None:
 
 
 def summary_line(swept: Swept) -> str:
-    """The last word, in one line."""
+    """What came of the night, in one line."""
     parts = [
         f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally
     ]

@@ -98,7 +98,7 @@ def zeros(path: Path) -> None:
 
 PLACES = (
     Place(name="no such folder", make=nothing, path="m/", code=USAGE, says="no file or folder"),
-    Place(name="no such file", make=nothing, path=WEIGHTS, code=USAGE, says="no file or folder"),
+    Place(name="no such file", make=nothing, path=WEIGHTS, code=USAGE, says="does not exist"),
     Place(
         name="no such index",
         make=files(config__json=GOOD_CONFIG),

@@ -225,7 +225,7 @@ def test_a_database_of_something_else_is_refused(tmp_path):
     path = tmp_path / "other.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE notes (text)")
-    with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of something else"):
+    with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of another program"):
         StoreWriter.open(path, create=True)
 
 

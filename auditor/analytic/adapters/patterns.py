@@ -1,4 +1,4 @@
-"""Regular expressions from strangers, matched in polynomial time, or not at all.
+"""Regular expressions from untrusted configs, matched in polynomial time, or not at all.
 
 Adapters choose modules by expressions that anyone may have written, and Python's own matcher can
 take forever over one: it tries every way to match. Here a part of the expression is asked once at

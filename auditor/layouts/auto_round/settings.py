@@ -37,7 +37,7 @@ _NUMBERED = re.compile(r"\w+\.[0-9].*")
 
 
 class AutoRoundScheme(NamedTuple):
-    """What the config says of a module; None: it is not told."""
+    """What the config says of a module; None: it does not say."""
 
     bits: int | None  # one of PLAIN: the module is not packed
     group: int | None  # -1: all inputs together
@@ -63,7 +63,7 @@ def unread(declared: Declared) -> str | None:
 
 
 def declared_form(declared: Declared | None, ledger: PackingLedger) -> tuple[str | None, str]:
-    """GPTQ or GEMM, None where none is told, and the words of the config for it."""
+    """GPTQ or GEMM, None where none is declared, and the words of the config for it."""
     if declared is None:
         return None, ""
     key, packing = _packing(declared)

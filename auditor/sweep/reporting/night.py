@@ -1,4 +1,4 @@
-"""Writes all that there is to say of a night, in one pass over the store."""
+"""Writes all reports of a night in one pass over the store."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What reports ask of a store: a night beside what was known before it. Reads, and never writes."""
+"""What reports read from a store: a night, and what was known before it. Never writes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

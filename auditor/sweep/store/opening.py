@@ -18,7 +18,7 @@ from auditor.sweep.store.packing import decompress_text
 from auditor.sweep.store.schema import APPLICATION, FROM_1, TABLES, VERSION
 
 _BUSY = 60.0  # seconds that a writer waits for another one
-_STEP = 0.2  # of these at a time: SQLite hears no signal while it waits
+_STEP = 0.2  # of these at a time: SQLite handles no signal while it waits
 _NAMED = re.compile(r"^CREATE (?:TABLE|VIEW) (\w+)", re.MULTILINE)
 _TABLES = frozenset(_NAMED.findall(TABLES))
 _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM))

@@ -1,4 +1,4 @@
-"""An open store as it is read: its nights, and what each knows of each model."""
+"""An open store as it is read: its nights, and the outcome of each model."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one night knows of one model. `verdict` None: it was planned and not audited yet."""
+    """The outcome of one model in one night. `verdict` None: it was planned and not audited yet."""
 
     night: str
     model: str
