@@ -49,7 +49,7 @@ class TargetChoice(NamedTuple):
     around: TypeAndConfig  # of the config as a whole, where it is one of several models
     notes: tuple[str, ...]  # decisions that the reader should know of
     contradiction: str | None = None  # what the config says of itself that cannot all be true
-    spares: tuple[str, ...] = ()  # modules of the base model that its loader has no use for
+    spares: tuple[str, ...] = ()  # modules of the base model that its loader does not use
 
     @property
     def model_type(self) -> str:

@@ -218,7 +218,7 @@ def _entry(cursor: Cursor, number: int) -> _Entry:
     row = shape[-1] if shape else 1
     if row % kind.block:
         raise CheckpointError(
-            f"has tensor {shown}, {kind.name} {shape}: rows of {row:,} are no whole number of "
+            f"has tensor {shown}, {kind.name} {shape}: rows of {row:,} are not a whole number of "
             f"blocks of {kind.block}"
         )
     return _Entry(name, shape, kind, cursor.u64(f"the offset of {shown}"))

@@ -251,7 +251,7 @@ def _given(call: Call) -> list[tuple[object, object]]:
         case (list() | tuple() as items,) if call.callee != _COUNTER:
             if all(isinstance(one, list | tuple) and len(one) == 2 for one in items):  # noqa: PLR2004 - key, value
                 return [(key, value) for key, value in items]
-            raise _SpentError("is a dict that is made of what are no pairs")
+            raise _SpentError("is a dict that is not made of pairs")
         case _:
             raise _SpentError("is a dict that is made of something that is not read")
 

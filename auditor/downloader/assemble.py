@@ -206,7 +206,7 @@ def _as_hinted(
             return replace(selection, **vars(found), hints=(), otherwise=None)
     if isinstance(selection.otherwise, FileSelection):
         return selection.otherwise
-    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "there are no weights")
+    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "no weights are there")
 
 
 class _Knowing:

@@ -181,7 +181,7 @@ def marlin(parts: Parts, bits: int, group: int | None) -> Reading:
     inputs, outputs = rows * TILE, columns * parts.word // (TILE * bits)
     size, complaints = checked_group_size(parts.scales, "scales", (outputs, inputs), group)
     if columns * parts.word % (TILE * bits):
-        tiles = f"{columns:,} words hold no whole number of {TILE} * {bits} bits"
+        tiles = f"{columns:,} words do not hold a whole number of {TILE} * {bits} bits"
         complaints = (*complaints, ("qweight", f"qweight is {parts.qweight}: {tiles}"))
     zeros = (-(-inputs // size), outputs * bits // parts.word)
     beside = (("qzeros", parts.zeros, zeros), ("g_idx", parts.g_idx, (inputs,)))

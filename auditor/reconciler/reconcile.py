@@ -49,7 +49,7 @@ class FamilyExpectations:
 
     declared: Expectation  # of the class that the config declares
     siblings: Callable[[], tuple[Sibling, ...]]  # every class of the family; on demand
-    spares: tuple[str, ...] = ()  # modules of the target that its own loader has no use for
+    spares: tuple[str, ...] = ()  # modules of the target that its own loader does not use
 
 
 _LEARNED = Role.PARAMETER
@@ -266,7 +266,7 @@ def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Fi
         reason = "only the target class uses it: loading would initialise it afresh"
         yield NewlyInitialized(tensors=others, reason=reason)
     if spared:
-        reason = "its loader has no use for it: loading would initialise it afresh"
+        reason = "its loader does not use it: loading would initialise it afresh"
         yield NewlyInitialized(tensors=spared, reason=reason)
 
 

@@ -133,7 +133,7 @@ class _Parameter(NamedTuple):
 
 
 def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Parameter]:
-    """target_parameters: tensors that are no layer's weight, as the fused experts of a layer are.
+    """target_parameters: tensors that are not the weight of a layer, as fused experts are.
 
     The wrappers of several in one module stand in each other, the last one outermost.
     """

@@ -46,7 +46,7 @@ class ConfigClass(NamedTuple):
     checks: Mapping[str, Mapping[str, float]]  # of single fields, beside their types
     theta: Any  # the default base of the rotation: a number, or one for each kind of layer
     rope_type: str
-    unchecked_rope: frozenset[str]  # keys of rope_parameters that are no business of the checks
+    unchecked_rope: frozenset[str]  # keys of rope_parameters that the checks leave out
 
 
 class ConfigClassLibrary(NamedTuple):

@@ -206,7 +206,7 @@ def check_zeros(
 def _bytes(packed: StoredTensor, bits: int, ledger: PackingLedger) -> Shape:
     *rows, count = packed.shape or ()
     if count * 8 % bits:
-        ledger.fault(f"{packed.shape}: {count} bytes are no whole number of {bits} bits", packed)
+        ledger.fault(f"{packed.shape}: {count} bytes are not a whole number of {bits} bits", packed)
     return (*rows, count * 8 // bits)
 
 

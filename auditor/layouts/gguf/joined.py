@@ -91,7 +91,7 @@ class Pair:
         half = self.second.name.rpartition(".")[0].rpartition(".")[2]
         ledger.note(f"{half}: the other part of a tensor that the model has as one", self.second)
         if self.shape is None:
-            said = f"{self.first.shape} and {self.second.shape} are no two parts of one tensor"
+            said = f"{self.first.shape} and {self.second.shape} cannot be two parts of one tensor"
             ledger.fault(said, self.first, self.second)
 
 
