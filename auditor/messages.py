@@ -1,4 +1,4 @@
-"""How names and values from strangers are shown in a message: quoted, escaped and cut."""
+"""How untrusted names and values are shown in a message: quoted, escaped and cut."""
 
 import re
 from collections.abc import Sequence

@@ -112,7 +112,7 @@ class Outcome:
         Counts are nullable Int64, `share` is a fraction of 1, `prefix` "" is the whole model.
         Raises ImportError, with the install command, where pandas is not installed.
         """
-        import pandas as pd  # noqa: PLC0415 - takes half a second; only who asks for it pays
+        import pandas as pd  # noqa: PLC0415 - takes half a second, and few calls need it
 
         rows = [(self.model, self.commit, *row) for row in self.modules]
         names = ("model", "commit_sha", *ModuleRow._fields)

@@ -1,4 +1,4 @@
-"""The standard streams as they may be: closed, full, or a terminal's that knows only ASCII."""
+"""The standard streams as they may be: closed, full, or of a terminal that has only ASCII."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Files are written beside and renamed: whoever looks sees the old one or the new one, whole."""
+"""Files are written beside and renamed: a reader sees the old file or the new one, whole."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes its place when all is written; raises OSError.
 
     Where that fails (a full disk, no permission) the old one stays as it was. A link stays a link,
-    and what is no file (/dev/stdout, a pipe) is written to, not replaced.
+    and what is not a file (/dev/stdout, a pipe) is written to, not replaced.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with path.open("wb") as file:
@@ -30,10 +30,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:  # what is in the way is no folder: say so
+    except FileExistsError:  # what is in the way is not a folder
         message = os.strerror(errno.ENOTDIR)
         raise NotADirectoryError(errno.ENOTDIR, message, str(path.parent)) from None
-    import tempfile  # noqa: PLC0415 - 3 ms, for those who write
+    import tempfile  # noqa: PLC0415 - 3 ms, only where a file is written
 
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

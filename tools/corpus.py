@@ -166,7 +166,7 @@ def _heads(folder: Path, sizes: dict[str, int | None]) -> Iterator[WeightHeader]
     heads = {path.name[len("header_") : -len(".bin")]: path for path in folder.glob("header_*")}
     for name in sorted(heads.keys() | {name for name, size in sizes.items() if size == 0}):
         head = heads[name].read_bytes() if name in heads else b""
-        yield WeightHeader(name=name, size=sizes.get(name), head=head)
+        yield WeightHeader(name=name, size=sizes.get(name), prefix=head)
 
 
 def _absent(index: TextFile | None, sizes: dict[str, int | None]) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def head_of(config: dict[str, Any]) -> WeightHeader:
     described = {one.name: (one.dtype, one.shape) for one in stored_by(expectation)}
     head = safetensors_bytes(described, metadata={"format": "pt"}, data=False)
     data = 4 * sum(one.elements for one in stored_by(expectation))
-    return WeightHeader(name="model.safetensors", size=len(head) + data, head=head)
+    return WeightHeader(name="model.safetensors", size=len(head) + data, prefix=head)
 
 
 def snapshot(name: str, config: dict[str, Any], head: WeightHeader) -> Snapshot:
@@ -112,7 +112,7 @@ def snapshot(name: str, config: dict[str, Any], head: WeightHeader) -> Snapshot:
         origin=ORIGIN,
         files=tuple(RepoFile(name=file, size=None) for file in sorted((*BESIDE, log))),
         config=TextFile(name="config.json", content=json.dumps(own, indent=2).encode()),
-        heads=(WeightHeader(name=head.name, size=head.size, head=head.head),),
+        heads=(WeightHeader(name=head.name, size=head.size, prefix=head.prefix),),
     )
 
 

@@ -21,7 +21,7 @@ Shape = tuple[Dim | int, ...]
 
 
 class Layer(StrEnum):
-    """The layer that a weight is of, where the shape does not tell it from a Linear or a Conv."""
+    """The layer of a weight whose shape could be that of a Linear or a Conv as well."""
 
     EMBEDDING = "an embedding"
     CONV1D = "a linear layer stored as (in, out)"

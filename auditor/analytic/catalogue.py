@@ -321,7 +321,7 @@ def _completed(config: Config, family: Family) -> Config:
 def _settled(config: Config, family: Family) -> Settled | None:
     """The config as its class in transformers completes it; None where that is not known.
 
-    Of a model type by an older name transformers knows nothing: its code is beside the weights.
+    transformers has no config class by an older name of a type: its code is beside the weights.
     """
     today = config.model_type is None or current_type(config.model_type) == config.model_type
     kind = of_model_type(family.model_type) if today else None
@@ -336,7 +336,7 @@ def _blaming(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        last = ConfigFault(str(error), error.keys, Blame.CONFIG)  # says it best of all who say it
+        last = ConfigFault(str(error), error.keys, Blame.CONFIG)  # the most precise of all
         said = set(last.keys)
         others = (fault for fault in faults if not said or not said <= set(fault.keys))
         raise FaultyConfigError(one_per_cause((last, *others)), target) from None

@@ -61,7 +61,7 @@ class Config:
     """
 
     values: Mapping[str, object]
-    family: Family | None = None  # the config class, which knows defaults and synonyms
+    family: Family | None = None  # the config class, which has defaults and synonyms
     path: str = ""  # of a config inside a config: "text_config."
     assumed: bool = False  # the whole object is a default of the config around it
     apart: bool = False  # a head that the config says is not tied is a tensor of its own
@@ -161,7 +161,7 @@ class Config:
     def optional(self, key: str, *, unless: str | None = None) -> Dim | None:
         """A size that may be null, for `c.optional("head_dim") or D // H`: no Dim is false.
 
-        `unless` is a word that says the same as null: "auto".
+        `unless` is a text that means the same as null: "auto".
         """
         return None if self._find(key).value in (None, unless) else self.dim(key)
 
@@ -278,7 +278,7 @@ class Config:
     def dtype(self) -> str | None:
         """The declared dtype in the safetensors format's words, e.g. "BF16"; None: none declared.
 
-        `dtype` beats its older name `torch_dtype`; a "torch." in front is no matter. A config that
+        `dtype` beats its older name `torch_dtype`; a "torch." in front is ignored. A config that
         says nothing has the dtype that all configs inside it agree on: Qwen3-VL's is that of its
         text_config.
         """

@@ -1,4 +1,4 @@
-"""What transformers makes of the tensors that a conversion takes, as far as shapes go.
+"""What transformers makes of the tensors that a conversion takes: their names and shapes.
 
 Mixtures of experts are stored a tensor an expert and held in memory as one; fused projections are
 cut, some weights turned. An operation takes the shapes that were collected for each source of a
@@ -238,7 +238,7 @@ def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
 def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
     """The first; ConversionError where another differs from it, on any axis `but` that one."""
     if not shapes:
-        raise ConversionError("there is no tensor to make it of")
+        raise ConversionError("no tensor is stored to make it of")
     first = shapes[0]
     for other in shapes:
         if other != first and (but is None or _with(other, but, 0) != _with(first, but, 0)):

@@ -1,4 +1,4 @@
-"""Classes of a repository's own: what a config's auto_map names in the place of transformers'."""
+"""Classes of a repository's own: what a config's auto_map names instead of transformers'."""
 
 from collections.abc import Iterator, Mapping
 

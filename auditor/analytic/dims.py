@@ -12,7 +12,7 @@ from auditor.errors import CheckpointError
 from auditor.messages import described
 
 # How people order a product: counts first, widths last (V*D, K*D). It orders the terms, too.
-# A letter's subscript is no matter: D_text stands where D does.
+# A letter's subscript does not count: D_text stands where D does.
 _PLACES = {letter: place for place, letter in enumerate("VLTCNEkKHDF")}
 # Terms that share one of these go in brackets, N*(12*D^2 + 13*D): it counts whole blocks.
 _COUNTS = frozenset("NEk")
@@ -31,7 +31,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Rounded:
-    """A quotient that is no whole number, rounded up or down: `ceil(D/16)`."""
+    """A quotient that is not a whole number, rounded up or down: `ceil(D/16)`."""
 
     how: str  # "ceil" or "floor"
     over: "Dim"

@@ -12,7 +12,7 @@ class Union:
     """The names of several classes; `in` says of a name whether any of them has it.
 
     A step from one part of a name to the next is taken once for all classes and then kept. Nothing
-    is kept of parts that lead nowhere, so that strangers' names, however many, take no room.
+    is kept of parts that lead nowhere, so that unknown names, however many, take no room.
     """
 
     def __init__(self, classes: Iterable[NameLookup | Mapping[str, object]]) -> None:

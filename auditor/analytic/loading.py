@@ -40,7 +40,7 @@ class Loading:
     renames: tuple[Rule, ...] = ()  # its own and its sub-models', in their order
     legacy: tuple[Rule, ...] = LEGACY  # those of all classes, which come after them
     converters: tuple[Rule, ...] = ()  # of which at most one is applied, after all renames
-    silent: tuple[str, ...] = ()  # patterns of names that are left out without a word
+    silent: tuple[str, ...] = ()  # patterns of names that are left out and not reported
     buffers: tuple[str, ...] = ()  # the same, of tensors that are not learned
     unmissed: tuple[str, ...] = ()  # patterns of names in memory that are not reported as missing
     taken: tuple[str, ...] = ()  # patterns of optional buffers that it loads if they are stored
@@ -113,7 +113,7 @@ class Loading:
         return _any(self.silent, name) or self.is_buffer(name)
 
     def is_buffer(self, name: str) -> bool:
-        """Whether the class knows the name as that of a tensor that is not learned."""
+        """Whether the name is that of a tensor of the class that is not learned."""
         return _any(self.buffers, name)
 
     def takes(self, name: str) -> bool:
@@ -187,13 +187,13 @@ def _below(path: str, rules: Rules, prefix: str) -> Iterator[Rule]:
 def _scoped(rules: Rules, heads: tuple[str, ...]) -> Iterator[Rule]:
     for rule in rules:
         if isinstance(rule, Rule):
-            yield rule._replace(heads=heads)
+            yield rule._replace(prefixes=prefixes)
         else:
             pattern, replacement = rule
-            yield Rule((pattern,), (replacement,), heads)
+            yield Rule((pattern,), (replacement,), prefixes)
 
 
-def _heads(path: str, prefix: str) -> tuple[str, ...]:
+def _prefixes(path: str, prefix: str) -> tuple[str, ...]:
     """How names below a path begin, which the file may have with the base model's prefix or not."""
     scope = path.removeprefix(prefix).removeprefix(".")
     below = f"{scope}." if scope else ""

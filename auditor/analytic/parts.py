@@ -1,7 +1,7 @@
 """Parts of a model that mostly have no tensors, and that not every config can have.
 
-Each is None where it can be built, which leaves it out of its module, and else Refused. A family
-writes them where the modeling file has them, so that nothing is refused that is not built.
+Each is None where it can be built, which leaves it out of its module, and else an Unbuildable. A
+family writes them where the modeling file has them, so that nothing is refused that is not built.
 """
 
 from math import prod

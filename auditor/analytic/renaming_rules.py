@@ -12,7 +12,7 @@ _GROUP = re.compile(r"\\(\d)")
 
 
 class Operation(NamedTuple):
-    """One step of a conversion, as far as shapes go; `conversions` knows what each one does."""
+    """One step of a conversion, as far as shapes go; `conversions` has what each one does."""
 
     name: str  # as transformers calls it: "Concatenate"
     axes: tuple[int, ...] = (0,)  # that it works on; of Transpose and of experts in two halves two
@@ -23,13 +23,13 @@ class Operation(NamedTuple):
 class Rule(NamedTuple):
     r"""A rename; or, with operations, the names that a conversion takes and those that it makes.
 
-    A source is a regular expression that is searched for below a head, `*.` in it stands for any
+    A source is a regular expression that is searched for below a prefix, `*.` in it stands for any
     number; the first target takes the place of what it finds, `\1` in it is the source's group.
     """
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
-    heads: tuple[str, ...] = ("",)  # with their dot, "model.vision_tower."; the first that fits
+    prefixes: tuple[str, ...] = ("",)  # with their dot, "model.vision_tower."; the first that fits
     operations: tuple[Operation, ...] = ()
     paired: bool = False  # each source has its own target; none counts before the first has
     offset: int = 0  # what is added to the number that `\1` is
@@ -50,12 +50,12 @@ def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
             break
     else:
         return None
-    for head in rule.heads:
-        if name.startswith(head):
+    for prefix in rule.prefixes:
+        if name.startswith(prefix):
             break
     else:
         return None
-    rest = name[len(head) :]
+    rest = name[len(prefix) :]
     found = pattern.search(rest) if len(name) <= _LONGEST else None
     if found is None:
         return None
@@ -64,11 +64,11 @@ def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
     if "\\" in target:
         target = _filled(target, found, rule)
     # As there: the first place where what was found stands, which need not be where it was found.
-    return Rewritten(head + rest.replace(found[0], target, 1), source)
+    return Rewritten(prefix + rest.replace(found[0], target, 1), source)
 
 
 def _filled(target: str, found: re.Match[str], rule: Rule) -> str:
-    r"""The target with the source's groups in it; a rule that is not paired knows `\1` alone."""
+    r"""The target with the source's groups in it; a rule that is not paired has `\1` alone."""
     first = found.re.groupindex[found.lastgroup or ""]
 
     def group(number: re.Match[str]) -> str:

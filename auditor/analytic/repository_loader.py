@@ -11,11 +11,11 @@ from auditor.analytic.auto_classes import AUTO_MODEL
 
 
 class Loader(NamedTuple):
-    """Who loads a model, and which class of transformers it asks for."""
+    """What loads a model, and which class of transformers it asks for."""
 
     name: str  # "sentence-transformers"
     asks: str  # a class, or an auto class: "CLIPTextModel", "AutoModelForMaskedLM"
-    spares: tuple[str, ...] = ()  # modules of the base model that it has no use for
+    spares: tuple[str, ...] = ()  # modules of the base model that it does not use
 
 
 # transformer_task of sentence_bert_config.json -> the auto class; of "retrieval" the config's own.

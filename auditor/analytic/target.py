@@ -13,7 +13,7 @@ _SHOWN = 5  # names that a note shows
 
 
 class Classes(Protocol):
-    """The classes that a source of expectations knows, as `catalogue` says which it knows."""
+    """The classes of a source of expectations; `catalogue` has functions of these names."""
 
     unknown: str  # "no closed form is known for"
 
@@ -49,7 +49,7 @@ class TargetChoice(NamedTuple):
     around: TypeAndConfig  # of the config as a whole, where it is one of several models
     notes: tuple[str, ...]  # decisions that the reader should know of
     contradiction: str | None = None  # what the config says of itself that cannot all be true
-    spares: tuple[str, ...] = ()  # modules of the base model that its loader has no use for
+    spares: tuple[str, ...] = ()  # modules of the base model that its loader does not use
 
     @property
     def model_type(self) -> str:
@@ -63,7 +63,7 @@ class TargetChoice(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why there is no class to audit for."""
+    """Why no class can be chosen as the target."""
 
     reason: Reason
     detail: str

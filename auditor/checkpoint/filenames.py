@@ -71,7 +71,7 @@ def dtype_of(variant: str) -> str | None:
 def checked_variant(variant: str) -> str:
     """The variant; UsageError for what can be none."""
     if not re.fullmatch(r"\w{1,64}", variant, re.ASCII):
-        raise UsageError(f"{quoted(variant)} is no variant: one is a word such as fp16")
+        raise UsageError(f"{quoted(variant)} is not a variant: a variant is a word such as fp16")
     return variant
 
 

@@ -18,7 +18,7 @@ _TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
 def components(
     names: Iterable[str], manifest: str, variant: str | None
 ) -> tuple[SelectedComponent, ...]:
-    """The folders that a manifest may name and that hold a model, as far as names tell."""
+    """The folders that a manifest may name and that hold a model, judged by names alone."""
     every = _parts(names, variant)
     if manifest == PIPELINE:
         return tuple(every)

@@ -222,7 +222,7 @@ def is_readable(name: str) -> bool:
 
 
 def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
-    """The weight files of the repository that are no part of the audited set, sorted."""
+    """The weight files of the repository that are not part of the audited set, sorted."""
     if snapshot.index is None and not snapshot.heads:
         return ()  # a bare config: no set to differ from
     audited = {head.name for head in snapshot.heads} | set(snapshot.unopened)

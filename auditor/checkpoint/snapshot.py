@@ -35,14 +35,14 @@ class RepoFile:
 class WeightHeader:
     """What is read of one weight file: its header, and nothing of the data.
 
-    Of a safetensors file `head` has the 8-byte length and the header. Where the declared length
+    Of a safetensors file `prefix` has the 8-byte length and the header. Where the declared length
     cannot be true (it passes the file's end or the format's limit), or the file is a Git LFS
     pointer, it holds only what shows it. Of another format `parts` has what its parser read.
     """
 
     name: str
     size: int | None  # of the whole file, in bytes
-    head: bytes = b""
+    prefix: bytes = b""
     parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
     # What `parsed` is, where the reader had to find it out; a torch file takes long to parse twice.
     known: Table | CheckpointError | None = field(default=None, compare=False, repr=False)
@@ -50,13 +50,13 @@ class WeightHeader:
     @property
     def length(self) -> int:
         """Bytes that are kept."""
-        return len(self.head) + sum(len(part.data) for part in self.parts)
+        return len(self.prefix) + sum(len(part.data) for part in self.parts)
 
     @property
     def pointed(self) -> int | None:
-        """The size of the file that this Git LFS pointer stands for; None: it is no pointer."""
+        """The size of the file that this Git LFS pointer stands for; None: it is not a pointer."""
         begins = self.parts and self.parts[0].start == 0
-        return lfs_pointer_size(self.parts[0].data if begins else self.head)
+        return lfs_pointer_size(self.parts[0].data if begins else self.prefix)
 
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:
@@ -66,7 +66,7 @@ class WeightHeader:
         try:
             parse = parser(self.name)
             if parse is None:
-                return parse_header(self.name, self.head)
+                return parse_header(self.name, self.prefix)
             return parse(self.name, PartialFile(self.size or 0, self.parts))
         except CheckpointError as error:
             return error

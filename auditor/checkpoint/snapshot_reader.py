@@ -27,11 +27,11 @@ from auditor.messages import described, listed, quoted
 FORMAT = "hf-audit-snapshot"
 VERSION = 1
 
-# Bytes, unpacked: what an audit reads at the most, headers (`heads.MODEL`), an index and a config.
+# Bytes, unpacked: the most that an audit reads: headers (`headers.MODEL`), an index and a config.
 MAX_SNAPSHOT = 96 * 1024 * 1024
 MAX_VALUES = 3_000_000  # in its JSON, six for each tensor
 # Packed, it is some fourteenth of that (Kimi K2 Thinking's: 50 MB and 3.7); beyond this size, what
-# unpacks to a hundred times as much is no snapshot.
+# unpacks to a hundred times as much is not a snapshot.
 _SURE = 32 * 1024 * 1024
 _RATIO = 100
 
@@ -189,12 +189,12 @@ def _file_head(entry: object) -> WeightHeader:
     fields = _object(entry, "heads", *_HEAD_KEYS)
     name, size = _name(fields["name"]), _size(fields["size"])
     if "base64" in fields:
-        return WeightHeader(name=name, size=size, head=_decoded(fields["base64"], "heads"))
+        return WeightHeader(name=name, size=size, prefix=_decoded(fields["base64"], "heads"))
     if "parts" in fields:
         return WeightHeader(name=name, size=size, parts=_parts(fields["parts"]))
     length = _number(fields["length"], "length").to_bytes(LENGTH, "little")
     return WeightHeader(
-        name=name, size=size, head=length + _string(fields["header"], "heads").encode()
+        name=name, size=size, prefix=length + _string(fields["header"], "heads").encode()
     )
 
 

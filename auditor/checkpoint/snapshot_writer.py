@@ -1,4 +1,4 @@
-"""Snapshot files, written: what stored.py reads. Pure; the same in, the same out."""
+"""Snapshot files, written: what snapshot_reader.py reads. Pure; the same in, the same out."""
 
 import base64
 import gzip
@@ -39,12 +39,12 @@ def dump_own(snapshot: Snapshot) -> bytes:
 
 
 def dump_shared(snapshot: Snapshot) -> bytes:
-    """The rest of what `dump` writes: `joined` puts the two together."""
+    """The rest of what `dump` writes: `load_own_and_shared` puts the two together."""
     return json.dumps(_shared(snapshot), sort_keys=True).encode()
 
 
 def fingerprint(snapshot: Snapshot) -> bytes | None:
-    """The same for two snapshots if and only if `dump_shared` is; None: only that can tell.
+    """The same for two snapshots if and only if `dump_shared` is; None: only the dump shows it.
 
     Of a usual checkpoint: 15 us for a header of 22 kB, where the text and its digest take 50.
     """
@@ -53,11 +53,11 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
         return None
     if any(head.parts for head in snapshot.heads):
         return None
-    heads = [(head.name, head.size, len(head.head)) for head in snapshot.heads]
+    heads = [(head.name, head.size, len(head.prefix)) for head in snapshot.heads]
     said = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
     digest = sha256(f"{said!r}\n".encode())
     for head in snapshot.heads:
-        digest.update(head.head)
+        digest.update(head.prefix)
     return digest.digest()
 
 
@@ -123,12 +123,12 @@ def _head(head: WeightHeader) -> dict[str, object]:
     if head.parts:
         return known | {"parts": [_part(part) for part in head.parts]}
     try:
-        text = head.head[LENGTH:].decode()
+        text = head.prefix[LENGTH:].decode()
     except UnicodeDecodeError:
         text = ""
     if not text:
-        return known | {"base64": base64.b64encode(head.head).decode()}
-    return known | {"length": int.from_bytes(head.head[:LENGTH], "little"), "header": text}
+        return known | {"base64": base64.b64encode(head.prefix).decode()}
+    return known | {"length": int.from_bytes(head.prefix[:LENGTH], "little"), "header": text}
 
 
 def _part(part: FilePart) -> dict[str, object]:

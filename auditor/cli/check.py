@@ -146,7 +146,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             hushed = quiet and form_now == TERMINAL
             outcomes.append(print_outcome(outcome, form_now, depth, quiet=hushed))
         if not outcomes:
-            raise UsageError("there is no model on standard input")
+            raise UsageError("standard input holds no model")
         if output is not None:
             outcomes = [*write_reports(outcomes, chosen, output, depth)]
     raise typer.Exit(max(exit_code(outcome, fail_on) for outcome in outcomes))

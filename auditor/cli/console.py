@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from auditor.downloader.waits import Wait
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
-_PIPE_WIDTH = 80  # columns where stdout is no terminal
+_PIPE_WIDTH = 80  # columns where stdout is not a terminal
 
 
 class FailOn(StrEnum):
@@ -68,7 +68,7 @@ def keep_quiet(_line: str) -> None:
 
 
 def talk(*, quiet: bool) -> Callable[[str], None]:
-    """Who says what there is to say while an audit goes on, and what it waits for."""
+    """The function that prints messages and waits while an audit goes on."""
     if quiet:
         return keep_quiet
     if not sys.stderr.isatty():

@@ -11,7 +11,7 @@ _INSISTS = 1.0  # seconds after which a second Ctrl-C is a person's, and not the
 
 
 class Stopped(BaseException):
-    """A signal has asked the program to end; not an error that anybody may handle."""
+    """A signal has asked the program to end; not an error to be handled."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

@@ -219,7 +219,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
     if source == "-":
         ids = settings.ids_of(sys.stdin)
         if not ids:
-            raise UsageError("there is no model on standard input")
+            raise UsageError("standard input holds no model")
     elif source:
         ids = settings.ids_in(Path(source))
     found = settings.selection_of(ids=ids, **asked)

@@ -100,17 +100,17 @@ def with_floats(value: object) -> object:
             return value
 
 
-def lfs_pointer_size(head: bytes) -> int | None:
+def lfs_pointer_size(prefix: bytes) -> int | None:
     """The size of the file that a Git LFS pointer stands for; None: this is not a pointer."""
-    if not head.startswith(_POINTER):
+    if not prefix.startswith(_POINTER):
         return None
-    size = _POINTER_SIZE.search(head, 0, 1024)  # the specification's limit for a pointer
+    size = _POINTER_SIZE.search(prefix, 0, 1024)  # the specification's limit for a pointer
     return int(size[1]) if size else None
 
 
-def lfs_fault(subject: str, head: bytes) -> str | None:
+def lfs_fault(subject: str, prefix: bytes) -> str | None:
     """The sentence for a Git LFS pointer where a file should be; None: it is not a pointer."""
-    size = lfs_pointer_size(head)
+    size = lfs_pointer_size(prefix)
     if size is None:
         return None
     return (

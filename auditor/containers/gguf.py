@@ -71,7 +71,7 @@ class GgufHeader(Table):
         return value if type(value) is int else None
 
     def length(self, key: str) -> int | None:
-        """How many items an array of the metadata has; None: there is no such array."""
+        """How many items an array of the metadata has; None: it has no such array."""
         value = self.metadata.get(key)
         if isinstance(value, Skipped):
             return value.length
@@ -127,14 +127,14 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
 
 
 def _begin(cursor: Cursor) -> int:
-    """The version; the byte order is told by which of its halves is zero."""
+    """The version; the byte order follows from which of its halves is zero."""
     if not cursor.size:
         raise CheckpointError("is empty: 0 bytes")
-    head = cursor.peek(min(cursor.size, 1024))
-    if fault := lfs_fault("", head):
+    prefix = cursor.peek(min(cursor.size, 1024))
+    if fault := lfs_fault("", prefix):
         raise CheckpointError(fault.strip())
-    if not head.startswith(MAGIC):
-        known = format_by_magic(head)
+    if not prefix.startswith(MAGIC):
+        known = format_by_magic(prefix)
         raise CheckpointError(f"is {known}, not GGUF" if known else "does not begin with 'GGUF'")
     cursor.take(len(MAGIC), "the magic")
     version = cursor.u32("the version")
@@ -218,7 +218,7 @@ def _entry(cursor: Cursor, number: int) -> _Entry:
     row = shape[-1] if shape else 1
     if row % kind.block:
         raise CheckpointError(
-            f"has tensor {shown}, {kind.name} {shape}: rows of {row:,} are no whole number of "
+            f"has tensor {shown}, {kind.name} {shape}: rows of {row:,} are not a whole number of "
             f"blocks of {kind.block}"
         )
     return _Entry(name, shape, kind, cursor.u64(f"the offset of {shown}"))
@@ -271,7 +271,7 @@ def _sizes(
 
 
 def _oddities(cursor: Cursor, entries: list[_Entry]) -> Iterator[str]:
-    """What is no fault of the file, and keeps programs from reading it all the same."""
+    """What keeps programs from reading the file, though the file is not at fault."""
     if cursor.big_endian:
         yield "is big-endian; most programs read little-endian alone"
     long = [entry.name for entry in entries if len(entry.name.encode()) > _LONGEST_NAME]

@@ -1,4 +1,4 @@
-"""Reads the values of a GGUF header one after another, and says which bytes it lacks for that."""
+"""Reads the values of a GGUF header one after another; NeedsBytes names what is missing."""
 
 import struct
 from collections.abc import Mapping

@@ -86,7 +86,7 @@ def shard_fault(shard: str) -> str | None:
 def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
     if "weight_map" not in index:
         keys = ", ".join(quoted(key) for key in list(index)[:_SHOWN]) or "no key at all"
-        raise CheckpointError(f"{subject} has no weight_map, so it is no index; it has {keys}")
+        raise CheckpointError(f"{subject} has no weight_map, so it is not an index; it has {keys}")
     weight_map = index["weight_map"]
     if not isinstance(weight_map, dict):
         raise CheckpointError(f"{subject}: weight_map is {described(weight_map)}, not an object")
@@ -129,7 +129,7 @@ def _metadata_faults(subject: str, metadata: object) -> Iterator[str]:
     for key in ("total_size", "total_parameters"):
         value = (metadata or {}).get(key)
         if value is not None and _count(value) is None:
-            yield f"{subject}: {key} is {described(value)}, which is no number of things"
+            yield f"{subject}: {key} is {described(value)}, which is not a count"
 
 
 def _repeated_faults(subject: str, repeated: tuple[str, ...]) -> Iterator[str]:

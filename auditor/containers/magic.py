@@ -28,16 +28,16 @@ _PREFIX = 8  # fewer letters than that prove nothing
 _PRINTABLE = string.printable.encode()
 
 
-def format_by_magic(head: bytes) -> str | None:
+def format_by_magic(prefix: bytes) -> str | None:
     """`a zip archive, as torch.save writes`; None: nothing that is known."""
     for signature, name in _SIGNATURES:
-        if head.startswith(signature):
+        if prefix.startswith(signature):
             return name
-    text = head.lstrip()[:64].lower()
+    text = prefix.lstrip()[:64].lower()
     if text.startswith((b"<!doctype", b"<html", b"<?xml")):
         return "an HTML or XML page: perhaps an error page saved in place of the file"
     if text.startswith((b"{", b"[")):
         return "bare JSON, without the eight bytes of length that come first"
-    if len(head) >= _PREFIX and not head[:64].translate(None, _PRINTABLE):
+    if len(prefix) >= _PREFIX and not prefix[:64].translate(None, _PRINTABLE):
         return "plain text"
     return None

@@ -70,7 +70,7 @@ def parse_manifest(file: str, content: bytes) -> Manifest:
 def _pipeline(file: str, content: bytes) -> Manifest:
     """`{"_class_name": ..., "vae": ["diffusers", "AutoencoderKL"], "requires_aesthetics": false}`.
 
-    [null, null] stands for a component that is left out; what is no such pair is an option.
+    [null, null] stands for a component that is left out; any other value is an option.
     """
     document = parse_object(content, file)
     target = document.get("_class_name")

@@ -1,8 +1,8 @@
-"""Some of the bytes of a file: parsers ask it for spans, and it says which ones it lacks.
+"""Some of the bytes of a file: parsers read spans of it, and NeedsBytes names what is missing.
 
 A parser of a format whose parts lie apart (a zip's directory at the end, a table of unknown
 length) is a pure function `parse(file, sparse)`. It reads with `sparse.read(span)`; where those
-bytes are not here, NeedsBytes says which are due, the reader fetches them and calls again. A
+bytes are not here, NeedsBytes names them, the reader fetches them and calls again. A
 snapshot keeps the same bytes, so that the same function reads it years later.
 """
 

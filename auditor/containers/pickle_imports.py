@@ -87,7 +87,7 @@ def unknown_imports(ran: Ran) -> tuple[str, ...]:
     ]
     lines += _changed(ran)
     if None in calls:
-        lines.append(f"what is no import is called or given state, {times[None]:,} times")
+        lines.append(f"what is not an import is called or given state, {times[None]:,} times")
     more = len(lines) - MAX_LINES
     return (*lines[:MAX_LINES], f"and {more:,} more") if more > 0 else tuple(lines)
 

@@ -71,34 +71,36 @@ class _Parsed(NamedTuple):
     data_length: int
 
 
-def header_span(file: str, head: bytes, size: int | None) -> Span:
+def header_span(file: str, prefix: bytes, size: int | None) -> Span:
     """The bytes of the JSON header, as the first bytes of the file and its size allow.
 
     Needs the first eight bytes; if more bytes are given, they must look like a header. So a file of
     another format is refused before anything is fetched or allocated for it.
     """
-    if fault := lfs_fault(named(file), head):
+    if fault := lfs_fault(named(file), prefix):
         raise CheckpointError(fault)
-    if len(head) < LENGTH_BYTES:
-        raise CheckpointError(_too_short(file, len(head)))
-    length = int.from_bytes(head[:LENGTH_BYTES], "little")
+    if len(prefix) < LENGTH_BYTES:
+        raise CheckpointError(_too_short(file, len(prefix)))
+    length = int.from_bytes(prefix[:LENGTH_BYTES], "little")
     span = Span(LENGTH_BYTES, LENGTH_BYTES + length)
     fault = _length_fault(length, size) or _start_fault(
-        head[span.start : min(span.stop, _LOOKED_AT)]
+        prefix[span.start : min(span.stop, _LOOKED_AT)]
     )
     if fault is None:
         return span
     # A length that can be true is one, whatever other format's signature its bytes spell.
-    known = None if _length_fault(length, size) and length <= MAX_HEADER else format_by_magic(head)
+    known = (
+        None if _length_fault(length, size) and length <= MAX_HEADER else format_by_magic(prefix)
+    )
     raise CheckpointError(f"{named(file)} {f'is {known}, not safetensors' if known else fault}")
 
 
-def parse_header(file: str, head: bytes) -> Header:
-    """The header that a file begins with; `head` may go on into the data."""
-    span = header_span(file, head, None)
-    view = memoryview(head)[span.start : span.stop]  # 100 MB are not copied once more
+def parse_header(file: str, prefix: bytes) -> Header:
+    """The header that a file begins with; `prefix` may go on into the data."""
+    span = header_span(file, prefix, None)
+    view = memoryview(prefix)[span.start : span.stop]  # 100 MB are not copied once more
     if len(view) < span.length:
-        raise CheckpointError(f"{named(file)} {_length_fault(span.length, len(head))}")
+        raise CheckpointError(f"{named(file)} {_length_fault(span.length, len(prefix))}")
     if len(view) > MAX_VALUES and (fault := bounds_fault(bytes(view), safetensors_json.MAX_DEPTH)):
         raise CheckpointError(f"the header of {named(file)} {fault}")
     parsed = _canonical(file, view) or _exact(file, bytes(view))
@@ -270,7 +272,7 @@ def _measured(file: str, name: str, dtype: str, shape: str) -> tuple[int, int, t
     if bits % 8:
         raise CheckpointError(
             f"{named(file)}: tensor {quoted(name)}, {_shaped(dtype, dimensions)}, takes "
-            f"{bits:,} bits, which is no whole number of bytes"
+            f"{bits:,} bits, which is not a whole number of bytes"
         )
     return elements, bits // 8, dimensions
 

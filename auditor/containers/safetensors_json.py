@@ -197,4 +197,4 @@ def _scaled(value: float, power: int) -> float:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _NumberError(f"{name} is no JSON number")
+    raise _NumberError(f"{name} is not a JSON number")

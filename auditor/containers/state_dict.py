@@ -190,7 +190,7 @@ class _Walk:
         return {key: one for part in held for key, one in part.items() if key not in unsaved}
 
     def _by_key(self, pairs: list[tuple[object, object]]) -> dict[str, object]:
-        """By the text of each key, as a name has it; a key that is no text or number has a place.
+        """By the text of each key, as a name has it; a key of another kind has a place instead.
 
         True and 1 are one key to Python, 1 and "1" are two that would read alike.
         """
@@ -251,7 +251,7 @@ def _given(call: Call) -> list[tuple[object, object]]:
         case (list() | tuple() as items,) if call.callee != _COUNTER:
             if all(isinstance(one, list | tuple) and len(one) == 2 for one in items):  # noqa: PLR2004 - key, value
                 return [(key, value) for key, value in items]
-            raise _SpentError("is a dict that is made of what are no pairs")
+            raise _SpentError("is a dict that is not made of pairs")
         case _:
             raise _SpentError("is a dict that is made of something that is not read")
 

@@ -24,7 +24,7 @@ _VERSIONS = (b"version", b".data/version")  # torch opens no archive without one
 
 @dataclass(frozen=True)
 class TorchArchive:
-    """An archive that torch's reader opens, as far as its directory tells."""
+    """An archive that torch's reader opens, judged by its directory."""
 
     zip: zip_directory.Archive
     folder: bytes  # with the slash
@@ -92,7 +92,7 @@ def _text(folder: bytes) -> str:
 
 
 def _data_start(entry: zip_directory.ZipEntry) -> int:
-    """Where torch's writer lets an entry's data begin, as far as the directory tells.
+    """Where torch's writer lets an entry's data begin, judged by the directory.
 
     Behind a field of padding, and 64-bit sizes where they are needed, at the next multiple of 64.
     Reading the local headers would take a request for each storage.

@@ -34,17 +34,17 @@ def parse(file: str, sparse: PartialFile) -> Table:
     """The tensors of a file of torch.save; raises CheckpointError for any other file."""
     if sparse.size == 0:
         raise CheckpointError(f"{named(file)} is empty: 0 bytes")
-    head = sparse.read(Span(0, min(sparse.size, 32)))
-    if head.startswith(b"PK\x03\x04"):
+    prefix = sparse.read(Span(0, min(sparse.size, 32)))
+    if prefix.startswith(b"PK\x03\x04"):
         return _zipped(file, sparse)
-    if head.startswith((b"\x80", b"L119547037146038801333356L")):
+    if prefix.startswith((b"\x80", b"L119547037146038801333356L")):
         return _legacy(file, sparse)
-    head = sparse.read(Span(0, min(sparse.size, 1024)))
-    if fault := lfs_fault(named(file), head):
+    prefix = sparse.read(Span(0, min(sparse.size, 1024)))
+    if fault := lfs_fault(named(file), prefix):
         raise CheckpointError(fault)
-    if follow_pickle(head).globals:  # a pickle of protocol 0 or 1 has no mark of its own
+    if follow_pickle(prefix).globals:  # a pickle of protocol 0 or 1 has no mark of its own
         return _legacy(file, sparse)
-    raise CheckpointError(f"{named(file)} {_other(head)}")
+    raise CheckpointError(f"{named(file)} {_other(prefix)}")
 
 
 def _zipped(file: str, sparse: PartialFile) -> Table:
@@ -61,11 +61,11 @@ def _legacy(file: str, sparse: PartialFile) -> Table:
     return _table(file, read.value, read.held, legacy=True)
 
 
-def _other(head: bytes) -> str:
+def _other(prefix: bytes) -> str:
     """What a file is that does not begin as files of torch.save do; the verb first."""
-    if head[_TAR] == b"ustar":
+    if prefix[_TAR] == b"ustar":
         return "is a tar archive, as torch wrote before 0.1.10; load it once and save it again"
-    known = "a safetensors file, perhaps" if head[8:9] == b"{" else format_by_magic(head)
+    known = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
     return f"is {known}, not a file of torch.save" if known else "is not a file of torch.save"
 
 

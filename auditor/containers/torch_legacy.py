@@ -106,7 +106,7 @@ def _fault(runs: list[Ran]) -> str | None:
     asked = asked_keys(runs[_VALUE])
     for key in keys:
         if not isinstance(key, str) or key not in asked:
-            shown = quoted(key) if isinstance(key, str) else "what is no string"
+            shown = quoted(key) if isinstance(key, str) else "what is not a string"
             return f": it says that it holds the storage {shown}, for which its value does not ask"
     return None
 

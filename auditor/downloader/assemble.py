@@ -28,7 +28,7 @@ class FileReader(Protocol):
 
     def text(self, file: RepoFile, limit: int) -> TextFile: ...
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader: ...
+    def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader: ...
 
     def stop(self) -> None:
         """Another read has failed for good: end the waits of those under way."""
@@ -72,7 +72,7 @@ def assemble(
         parts = _meant(selection.parts, manifest)
         begun += [_begin(reads, reader, listing, part.selection) for part in parts]
         for future in as_they_end([future for one in begun for future in one.first]):
-            future.result()  # the first to fail speaks, not the first in order
+            future.result()  # the first to fail is raised, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
         heads = as_they_end([future for one in models for future in one.heads])
         deque(within_bound(future.result() for future in heads), maxlen=0)
@@ -117,7 +117,7 @@ class _Begun:
     heads: tuple[Future[WeightHeader], ...]
     torch_copies: tuple[Future[WeightHeader | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
-    # Files of which nothing but their names in the index can tell that they are the model's.
+    # Files that only their names in the index show to be the model's.
     doubtful: tuple[Future[WeightHeader], ...] = ()
 
     @property
@@ -139,7 +139,7 @@ def _begin(
         index=reads.submit(_text, reader, listing, selection.index, MAX_INDEX),
         settings=reads.submit(_text, reader, listing, selection.settings, MAX_CONFIG),
         heads=(
-            *(reads.submit(reader.head, listing[name]) for name in weights),
+            *(reads.submit(reader.header, listing[name]) for name in weights),
             *(reads.submit(_head, reader, listing[name]) for name in selection.shards),
         ),
     )
@@ -180,7 +180,7 @@ def _with_shards(
 def _as_configured(
     reads: Executor, reader: FileReader, listing: dict[str, RepoFile], begun: _Begun
 ) -> _Begun:
-    """The file that the config itself names, in the place of the usual one."""
+    """The file that the config itself names, instead of the usual one."""
     found = named_weights(begun.config.result(), listing)
     chosen = {future.result().name for future in begun.heads}
     index = begun.index.result()
@@ -208,7 +208,7 @@ def _as_hinted(
             return replace(selection, **vars(found), hints=(), otherwise=None)
     if isinstance(selection.otherwise, FileSelection):
         return selection.otherwise
-    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "there are no weights")
+    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "no weights are there")
 
 
 class _Knowing:
@@ -217,7 +217,7 @@ class _Knowing:
     def __init__(self, reader: FileReader) -> None:
         self._reader = reader
         self._texts: dict[str, TextFile] = {}
-        self.head, self.stop = reader.head, reader.stop
+        self.header, self.stop = reader.header, reader.stop
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.name not in self._texts:
@@ -270,8 +270,8 @@ def _first_reads(index: TextFile) -> dict[str, int]:
 
 
 def _head(reader: FileReader, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
-    """A head, parsed while others are still on their way."""
-    [head] = within_bound([reader.head(file, first)])
+    """A header, parsed while others are still on their way."""
+    [head] = within_bound([reader.header(file, first)])
     _ = head.parsed
     return head
 

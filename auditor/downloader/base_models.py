@@ -51,7 +51,7 @@ def with_base_model(
 
 def _base(found: Snapshot) -> BaseModel:
     if found.config is None or found.config.name != CONFIG:
-        detail = f"{found.model} has no {CONFIG}: it is no whole model itself"
+        detail = f"{found.model} has no {CONFIG}: it is not a whole model itself"
         return BaseModel(model=found.model, reason=Reason.NO_CONFIG, detail=detail)
     return BaseModel(
         model=found.model, commit=found.commit, origin=found.origin, config=found.config

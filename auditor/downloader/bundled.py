@@ -23,7 +23,7 @@ def bundled_models() -> tuple[str, ...]:
 
 
 def _data() -> "Traversable":
-    from importlib import resources  # noqa: PLC0415 - 4 ms, for those who ask for the package
+    from importlib import resources  # noqa: PLC0415 - 4 ms, only where the package is read
 
     return resources.files("auditor.data")
 

@@ -1,4 +1,4 @@
-"""fetch: from what the user wrote to a Snapshot, whichever source speaks."""
+"""fetch: from what the user wrote to a Snapshot, whichever source has it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from auditor.messages import quoted
 SourceName = Literal["auto", "hub", "cache", "bundled"]
 Say = Callable[[str], None]
 
-# The Hub did not answer, or not well: a copy on this machine may speak in its place. Where it
+# The Hub did not answer, or not well: a copy on this machine may be read instead. Where it
 # answered ("gated", "not found"), it has spoken.
 _NO_ANSWER = frozenset(
     (
@@ -37,7 +37,7 @@ _WAYS_OUT = "without it, --source cache, --source bundled or --source auto may h
 
 
 def ignore_message(_: str) -> None:
-    """Says nothing: what a caller hears who does not ask to be told."""
+    """Drops a message: the default where the caller wants none."""
 
 
 def fetch(
@@ -53,13 +53,13 @@ def fetch(
     `requested` is a path, or a Hub id with an optional `@revision`; a path that exists wins.
     An adapter comes with the config of the base that it names, or with why that cannot be had.
     A model that only a paper describes is its config, whatever the source.
-    `source` says where an id is looked up, `say` hears, in one line each, of waits and of
+    `source` says where an id is looked up, `say` is called, with one line each, for waits and for
     stand-ins, `choose` picks the files of a listing that are read. Raises UsageError for a request
     that cannot be met anywhere, SourceError where the outside world did not give what it needs.
     """
     if source not in get_args(SourceName):
         known = ", ".join(get_args(SourceName))
-        raise UsageError(f"there is no source {quoted(source)}; there are {known}")
+        raise UsageError(f"the source {quoted(source)} does not exist; the sources are {known}")
     target = parse_model(requested)
     of_model = partial(_of_model, source=source, token=token, say=say)
     if isinstance(target, Path):

@@ -59,12 +59,12 @@ _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
 def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
-    """The heads, as long as all of them together can be read; else SourceError(too-large)."""
+    """The headers, as long as all of them together can be read; else SourceError(too-large)."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
-        inside = head.head.count(_TENSOR)
+        inside = head.prefix.count(_TENSOR)
         of = f"the header of {quoted(head.name)} has"
-        _require(FILE, of, len(head.head), inside)
+        _require(FILE, of, len(head.prefix), inside)
         size += head.length
         tensors += inside
         _require(MODEL, of if count == 1 else f"the headers of {count:,} files have", size, tensors)
@@ -119,19 +119,19 @@ def read_safetensors_header(
         return stop
 
     if size == 0:
-        return WeightHeader(name=name, size=0, head=b"")
+        return WeightHeader(name=name, size=0, prefix=b"")
     data, total = read(Span(0, first if size is None else min(size, first)), end)
     stop = end(data, total)
     if stop > len(data):
         data += read(Span(len(data), stop), end).data
-    return WeightHeader(name=name, size=total, head=data[:stop])
+    return WeightHeader(name=name, size=total, prefix=data[:stop])
 
 
 def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:
     """The bytes that `parse` reads of a file, fetched as it asks for them; and none of the others.
 
     Ends early where the file asks for more reads or bytes than any true one needs: then
-    `WeightHeader.parsed` says so. Raises SourceError where nothing tells the file's size.
+    `WeightHeader.parsed` says so. Raises SourceError where the file's size is not known.
     """
     parts: tuple[FilePart, ...] = ()
     if size is None:

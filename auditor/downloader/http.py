@@ -70,7 +70,7 @@ class Session:
         self._governor = governor
         self._headers = {
             "user-agent": _agent(),
-            "accept-encoding": "identity",  # a range of a packed body is no range of the file
+            "accept-encoding": "identity",  # a range of a packed body is not a range of the file
         }
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
         self._patience = Patience(Talk.of(say), governor.held, silence=silence, over=over)
@@ -121,7 +121,7 @@ class Session:
         headers = headers | self._authorization
         for _ in range(_MOST_REDIRECTS + 1):
             by_hub = address.origin == hub
-            if not by_hub:  # is not shown the token, nor is whoever it redirects to
+            if not by_hub:  # is not sent the token, nor is what it redirects to
                 headers.pop("authorization", None)
             with self._answered(address, headers, silence, by_hub=by_hub) as (reply, body):
                 trail.note(reply)
@@ -234,7 +234,7 @@ def _drain(reply: Reply, body: Body) -> None:
 def _redirected(reply: Reply) -> Address:
     """Where a redirect leads."""
     here = reply.address
-    detail = f"{here.host} redirects to what is no address"
+    detail = f"{here.host} redirects to what is not an address"
     try:
         there = here.joined(reply.headers["location"])
     except BadAddressError:

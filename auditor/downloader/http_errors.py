@@ -1,4 +1,4 @@
-"""What a server's refusal, or its silence, means: one table from errors to Reasons."""
+"""What an error, or a missing answer, of a server means: one table from errors to Reasons."""
 
 import socket
 import ssl
@@ -36,7 +36,7 @@ def refusal_error(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -
         return PassingError(Reason.BAD_RESPONSE, detail)
     if status == _LEGAL:
         return SourceError(Reason.DISABLED, f"{model.id} is not available for legal reasons")
-    from auditor.downloader.hub_errors import hub_refusal  # noqa: PLC0415 - 70 ms, for who is refused
+    from auditor.downloader.hub_errors import hub_refusal  # noqa: PLC0415 - 70 ms, only after a refusal
 
     if found := hub_refusal(model, reply, body):
         return found

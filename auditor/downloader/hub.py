@@ -121,7 +121,7 @@ class _HubFiles:
         content = self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
         return TextFile(name=file.name, content=content)
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
+    def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
             # The redirect's target is asked for anew: its signature holds for this range alone.
             return self._session.get(

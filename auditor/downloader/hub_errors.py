@@ -1,4 +1,4 @@
-"""What the Hub says with a refusal: huggingface_hub tells its kinds apart."""
+"""What a refusal of the Hub means: huggingface_hub distinguishes the kinds."""
 
 import json
 
@@ -58,7 +58,7 @@ def hub_refusal(model: HubModel, reply: Reply, body: bytes) -> SourceError | Non
 
 
 def _reduced(reply: Reply, body: bytes) -> httpx2.Response:
-    """The refusal with the little that tells one kind from another: a body can be anything."""
+    """The refusal, reduced to what distinguishes the kinds: a body can be anything."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):

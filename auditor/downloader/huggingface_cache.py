@@ -32,7 +32,7 @@ _KNOWN = (
 
 def read(model: HubModel, choose: Chooser = select) -> Snapshot:
     """The cached snapshot of a model; raises SourceError where the cache does not have it."""
-    from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, for those who ask for the cache
+    from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, only where the cache is read
 
     found = _snapshot_folder(model)
     if found is None:

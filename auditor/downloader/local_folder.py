@@ -97,7 +97,7 @@ def _file(path: Path) -> Snapshot:
         return load(content, str(path))
     if not name.endswith(".json"):
         kinds = "(.safetensors, .bin, .pt, .pth, .ckpt, .gguf)"
-        detail = f"is no config (.json), no weights {kinds}, no index and no snapshot"
+        detail = f"is not a config (.json), weights {kinds}, an index or a snapshot"
         raise UsageError(f"{quoted(str(path))} {detail}")
     return _alone(path, FileSelection(config=path.name))
 
@@ -150,7 +150,7 @@ class _Files:
     def text(self, file: RepoFile, limit: int) -> TextFile:
         return TextFile(name=file.name, content=read_all(self._folder / file.name, limit))
 
-    def head(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
+    def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with open_regular_file(self._folder / file.name) as part:
             return read_header(file.name, part.size, lambda span, _: part.read(span), first)
 

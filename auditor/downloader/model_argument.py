@@ -56,7 +56,9 @@ def parse_model(requested: str) -> Path | HubModel:
     if _is_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
         return Path(requested).expanduser()
     if requested.startswith(_PATH_STARTS) or requested.endswith(_FILE_ENDINGS):
-        raise UsageError(f"there is no file or folder {quoted(requested)}, or it may not be read")
+        raise UsageError(
+            f"the file or folder {quoted(requested)} does not exist, or may not be read"
+        )
     return parse_id(requested, "neither a path that exists nor a Hub id")
 
 
@@ -124,5 +126,5 @@ def _revision_fault(revision: str) -> str | None:
     if strange:
         return f"a revision holds no {quoted(strange[0])}"
     if revision[0] in "-/." or revision[-1] in "/.":
-        return f"{quoted(revision)} is no revision: see how it starts and ends"
+        return f"{quoted(revision)} is not a revision: check how it starts and ends"
     return None

@@ -30,7 +30,7 @@ _EMPTY = re.compile(rb"\s*\[\s*\]\s*")
 
 
 class ListWalk:
-    """What was seen of a list that is read page by page: enough to tell whether it ever ends.
+    """What was seen of a list that is read page by page: enough to notice that it never ends.
 
     Digests, 30,000 of addresses and as many of pages, and the ids of one page.
     """

@@ -23,7 +23,7 @@ _QUOTA = re.compile(r";\s*q\s*=\s*(\d+)(?!\w)", re.ASCII)
 
 
 class RateLimit(NamedTuple):
-    """One window of requests, as an answer tells of it."""
+    """One window of requests, as the headers of an answer describe it."""
 
     kind: str | None  # of requests: api, resolvers, pages; None: the answer names none
     remaining: int  # requests

@@ -25,7 +25,7 @@ class Body:
     def __init__(
         self, reply: Reply, count: Callable[[int], None], within: float, since: float
     ) -> None:
-        """`count` hears of bytes; the pace counts from `within` seconds after `since` on."""
+        """`count` gets numbers of bytes; the pace counts from `within` seconds after `since` on."""
         self._host = reply.address.host
         self._count = count
         self._pieces = reply.pieces()

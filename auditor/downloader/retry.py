@@ -41,7 +41,7 @@ class PassingError(SourceError):
 class Patience:
     """Tries again after passing faults, for all threads of one audit.
 
-    `held` hears before a wait that a server asked for; `silence` is how long a request may go
+    `held` is called before a wait that a server asked for; `silence` is how long a request may go
     unanswered in all. Once it is `over` nothing is waited for, and what is tried after that fails.
     """
 
@@ -65,7 +65,7 @@ class Patience:
     def call(self, attempt: Callable[[float], T]) -> T:
         """The result of the first attempt that has one; at most five are made.
 
-        Each is told the seconds for which it may go unanswered.
+        Each gets the seconds for which it may go unanswered.
         """
         tried, waited, silence = 0, 0.0, self._silence
         while not self._over.is_set():
@@ -93,7 +93,7 @@ def next_wait(fault: PassingError, tried: int, waited: float) -> float:
     What the server asks for, else twice as long as the last time; a little more than that, so that
     those who wait together do not come back together. No longer in all than a window.
     """
-    import random  # noqa: PLC0415 - 2 ms, for those who wait
+    import random  # noqa: PLC0415 - 2 ms, only where a wait is needed
 
     if tried >= ATTEMPTS:
         raise _given_up(fault, tried) from fault

@@ -20,7 +20,7 @@ _CLIMBS = "/."
 
 
 class TransportError(Exception):
-    """No answer, or a part of one: there is no connection, or none any more."""
+    """No answer, or a part of one: no connection was made, or it broke."""
 
 
 class TooLateError(TransportError):
@@ -28,7 +28,7 @@ class TooLateError(TransportError):
 
 
 class BrokenAnswerError(TransportError):
-    """It is no HTTP, or ends before its end."""
+    """It is not HTTP, or ends too early."""
 
 
 class BadAddressError(TransportError):
@@ -40,7 +40,7 @@ UPGRADE = "it changes to another protocol, which the request did not ask for"
 
 
 class Address(NamedTuple):
-    """Where a request goes, as it is put on the wire; a user or a fragment is no part of it."""
+    """Where a request goes, as it is put on the wire, without a user or a fragment."""
 
     scheme: str
     host: str
@@ -133,7 +133,7 @@ def grace() -> float:
 def framing_fault(headers: Mapping[str, str]) -> str | None:
     """What makes it doubtful where a body ends (RFC 9112, 6.3); None: nothing.
 
-    Parsers differ here, and whoever forges an answer makes use of that.
+    Parsers differ here, and a forged answer can make use of that.
     """
     encoding = headers.get("transfer-encoding")
     if encoding is None:

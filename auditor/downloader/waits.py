@@ -1,4 +1,4 @@
-"""Waits: what for, how long yet, and who hears of it. Whatever is long is shown as it passes."""
+"""Waits: what for, how long yet, and where that is shown. Long waits are shown as they pass."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from auditor.errors import Reason, SourceError
 
-LONG = 2.0  # seconds; what lasts no longer is not worth a word
+LONG = 2.0  # seconds; a shorter wait is not shown
 STEP = 1.0  # seconds between two looks at a wait
 _EVERY = 60.0  # seconds between two lines of one wait
 STOPPED = "stopped, because another request has failed"
@@ -25,7 +25,9 @@ class Wait(NamedTuple):
         return f"{self.why}; waiting {self.seconds:.0f} s"
 
 
-Show = Callable[[Wait | None], None]  # hears of a wait again and again, and None when it is over
+Show = Callable[
+    [Wait | None], None
+]  # called with a wait again and again, and with None when it is over
 
 
 class InLines:
@@ -76,7 +78,7 @@ class Waits:
 
 
 class Talk:
-    """Hears what is worth a word while an audit goes on, in lines; waits among them.
+    """Receives the messages of an audit that goes on, in lines; waits among them.
 
     Called from several threads. Where a line can be written over, waits are shown otherwise.
     """
@@ -90,7 +92,7 @@ class Talk:
 
     @classmethod
     def of(cls, say: Callable[[str], None]) -> "Talk":
-        """As it is, where it is one; a function that hears lines becomes one."""
+        """As it is, where it is one; a function that takes lines becomes one."""
         return say if isinstance(say, Talk) else cls(say)
 
 

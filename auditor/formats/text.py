@@ -1,4 +1,4 @@
-"""Text of reports: what comes from strangers made safe to show, and what is too long cut."""
+"""Text of reports: what is untrusted made safe to show, and what is too long cut."""
 
 from collections.abc import Iterable
 

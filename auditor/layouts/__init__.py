@@ -79,7 +79,7 @@ def unknown_quantization(declared: Declared) -> str | None:
 def unpack_tensors(
     tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
 ) -> Unpacked:
-    """What the packed tensors are; PLAIN where all are plain, as far as anybody says.
+    """What the packed tensors are; PLAIN where neither a config nor the tensors show any packing.
 
     The layout is the declared one, whose method has to be known; where its marks are not to be
     found, or none is declared, the one whose marks are there. Then the two disagree: a fault.
@@ -106,8 +106,8 @@ def written_tensors(
 ) -> Mapping[str, WrittenTensor]:
     """What the declared layout stores under the names that it packs, and those that serve them.
 
-    For tensors that only an index names. A name that is not in it is plain, or nothing tells what
-    it takes: `unpack_tensors` says which.
+    For tensors that only an index names. A name that is not in it is plain, or its size is not
+    known: `unpack_tensors` says which.
     """
     if declared is None or all(tensor.dtype is not None for tensor in tensors):
         return _NOTHING

@@ -30,7 +30,7 @@ def integer_setting(
 
 
 def string_list(declared: Declared | None, key: str) -> frozenset[str]:
-    """The strings of a list; empty where there is no list."""
+    """The strings of a list; empty where the value is not a list."""
     value = declared.settings.get(key) if declared else None
     items = value if isinstance(value, list) else []
     return frozenset(item for item in items if isinstance(item, str))

@@ -2,7 +2,7 @@
 
 Whether loading looks for packed weights there is what the config says: each layout reads that for
 itself, in the syntax that its loaders have. For lists that are read in other ways by every version
-of a loader, `unlisted` tells what no reading of the list covers.
+of a loader, `unlisted` finds what no reading of the list covers.
 """
 
 import re
@@ -48,7 +48,7 @@ def _is_plain(weight: StoredTensor) -> bool:
 
 
 def _layer(module: str) -> str:
-    """`model.layers.3.mlp.experts.5` -> `model.layers.3`; "" where there is no number."""
+    """`model.layers.3.mlp.experts.5` -> `model.layers.3`; "" for a name without a number."""
     found = _NUMBER.search(module)
     return module[: found.end()] if found else ""
 
@@ -57,7 +57,7 @@ def unlisted(plain: Mapping[str, StoredTensor], listed: frozenset[str]) -> tuple
     """Those that nothing in a list of modules to leave plain may be meant for.
 
     Whatever may be meant for one counts as said: a part of its name, or of its number's on. None
-    where the list is too long to tell.
+    where the list is too long to be matched.
     """
     characters = sum(len(item.name) for item in plain.values())
     if len(listed) > _LISTED or characters * len(listed) > _COMPARED:

@@ -52,7 +52,7 @@ def names_in_skip_lists(keys: Iterable[str], names: Iterable[str]) -> frozenset[
     """The names that transformers' skip lists (modules_to_not_convert) stand for.
 
     A key is an expression up to a dot or the end of the name, or the end itself, letter by letter.
-    None where it cannot be told.
+    None where it cannot be decided.
     """
     names, keys = tuple(names), frozenset(keys)
     plain = frozenset(filter(_PLAIN.fullmatch, keys))
@@ -67,7 +67,7 @@ def names_matching_globs(
 ) -> frozenset[str] | None:
     """The names that `model.layers.0*` and the like match: a star is any characters.
 
-    `below`: also what is below a match, `lm_head.x` for `lm_head`. None where it cannot be told.
+    `below`: also what is below a match, `lm_head.x` for `lm_head`. None where it cannot be decided.
     """
     names, patterns = tuple(names), frozenset(patterns)
     plain = frozenset(one for one in patterns if "*" not in one and "?" not in one)
@@ -103,7 +103,7 @@ def _ends(name: str, plain: frozenset[str], lengths: list[int]) -> bool:
 
 
 def matching_names(nodes: Iterable[Node | None], names: Iterable[str]) -> frozenset[str] | None:
-    """The names that one of the patterns matches; None where it takes too much to tell."""
+    """The names that one of the patterns matches; None where matching takes too long."""
     nodes = tuple(nodes)
     if not nodes:
         return frozenset()

@@ -56,7 +56,7 @@ def telling_modules(stored: Stored) -> Iterable[Members]:
 
 
 def lacks_headers(members: Members) -> bool:
-    """Whether only an index names some of what tells the form of a module."""
+    """Whether only an index names some of the tensors that show the form of a module."""
     told = (members.get(last) for last in (*_THREE, "scaled_zeros"))
     return any(one is not None and one.shape is None for one in told)
 
@@ -181,7 +181,7 @@ def marlin(parts: Parts, bits: int, group: int | None) -> Reading:
     inputs, outputs = rows * TILE, columns * parts.word // (TILE * bits)
     size, complaints = checked_group_size(parts.scales, "scales", (outputs, inputs), group)
     if columns * parts.word % (TILE * bits):
-        tiles = f"{columns:,} words hold no whole number of {TILE} * {bits} bits"
+        tiles = f"{columns:,} words do not hold a whole number of {TILE} * {bits} bits"
         complaints = (*complaints, ("qweight", f"qweight is {parts.qweight}: {tiles}"))
     zeros = (-(-inputs // size), outputs * bits // parts.word)
     beside = (("qzeros", parts.zeros, zeros), ("g_idx", parts.g_idx, (inputs,)))

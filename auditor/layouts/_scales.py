@@ -80,7 +80,7 @@ def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str 
 
 @lru_cache(maxsize=4096)
 def grain_of_shapes(weight: Shape, scales: Shape) -> Grain | None:
-    """The grain that a shape of scales speaks for, where no config says it; None: none does."""
+    """The grain that fits the shape of the scales, where no config says it; None: none fits."""
     block = Grain(_BLOCK, _BLOCK)
     for grain in (TENSOR, CHANNEL, block):
         if scales_fit(weight, grain, scales):

@@ -68,7 +68,7 @@ _FORMS = (GEMM, GEMV, GEMV_FAST, MARLIN)
 _OTHER_WORDS = {"llm-awq": GEMV_FAST, "gemvfast": GEMV_FAST}  # other names of a form
 _PARTS = ("qzeros", "scaled_zeros", "scales")  # beside a qweight
 _ZEROS = ("qzeros", "scaled_zeros")
-_PER_WORD = 8  # zero points in a word, whatever the bits: the kernels know 4 alone
+_PER_WORD = 8  # zero points in a word, whatever the bits: the kernels take only 4
 
 
 def recognises(stored: Stored) -> bool:
@@ -110,7 +110,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """All but the divisors of activations, whose number no linear tells. gemm is the usual form."""
+    """All but the divisors of activations, whose number does not follow. gemm is the usual form."""
     settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         one = packed_linear(module, implied, settings.bits, settings.group)
@@ -312,7 +312,7 @@ _READERS = {GEMM: columns_packed, GEMV: _gemv, GEMV_FAST: _gemv_fast, MARLIN: ma
 
 
 def _group(inputs: int, group: int | None) -> int:
-    """Padded zeros do not tell the group's size: 128 is what everybody takes."""
+    """Padded zeros do not show the group's size: 128 is usual."""
     size = 128 if group is None or group == 0 else group
     return inputs if size < 0 else min(size, inputs)
 

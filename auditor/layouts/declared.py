@@ -19,7 +19,7 @@ def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declar
     """The layout that the config's values name, else one of the `files`, by name; None: none does.
 
     Looked for in the config, in its text_config, and in MLX's own key. Raises CheckpointError
-    where it is there and is no object that names a method.
+    where it is there and is not an object that names a method.
     """
     for where, key, found in _declarations(values):
         if not isinstance(found, Mapping):

@@ -61,7 +61,7 @@ def _fault(piece: LogicalTensor, expected: Stacked) -> str | None:
     if stored > expected.experts:
         return too_many_experts(stored, expected.experts)
     if rows % len(expected.parts):
-        return f"has {rows:,} rows for each expert, which are no two halves"
+        return f"has {rows:,} rows for each expert, which cannot be two halves"
     return None
 
 

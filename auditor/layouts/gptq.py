@@ -118,7 +118,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Nothing is told of modules that have settings of their own (GPTQModel's `dynamic`)."""
+    """Without the modules that have settings of their own (GPTQModel's `dynamic`)."""
     settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     word = _WORDS.get(str(declared.settings.get("pack_dtype", "int32")) if declared else "")
     if settings.uneven or word is None:

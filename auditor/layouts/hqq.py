@@ -9,7 +9,7 @@ The n = out * in numbers of a linear are reshaped into groups of g, (n/g, g) for
     X.shape  I64 (2,), and more settings of the module, each in a tensor of its own
 
 With view_as_float the bytes are seen as the compute dtype: BF16 (R, C/2) for U8, (R, 2C) for I32.
-5 and 6 bits take a byte, 1.58 bits two bits. The shape is a value, which no header tells: the
+5 and 6 bits take a byte, 1.58 bits two bits. The shape is a value, which is not in a header: the
 architecture does. From hqq/core/quantize.py and bitpack.py of hqq 0.2.8.
 """
 

@@ -124,10 +124,10 @@ class Layout:
     stores_plain: Callable[[Declared], bool] = lambda _declared: False
     # What a declaration says that its weights are packed as, where that is not read here.
     unread: Callable[[Declared], str | None] = lambda _declared: None
-    # Whether its writer says so in the config; where not, silence is no contradiction.
+    # Whether its writer says so in the config; where it does not, no declaration is required.
     declares: bool = True
     # What stands under the names that it packs and those that serve them, of shapes that the
-    # architecture has: the inverse of `unpack`. Without a name: nothing tells what it takes.
+    # architecture has: the inverse of `unpack`. A name that is left out: its size is not known.
     writes: Callable[[Stored, Declared | None, Implied], Mapping[str, WrittenTensor]] = (
         lambda _stored, _declared, _implied: MappingProxyType({})
     )

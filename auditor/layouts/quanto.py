@@ -9,9 +9,9 @@ As `save_pretrained` of optimum-quanto writes a linear of (out, in):
     X.weight._scale       float (R, 1), X.weight._shift likewise
 
 and X.input_scale and X.output_scale, float (), for activations. (R, C) is (out * in/g, g), where g
-is 128, 96, 64 or 32 as it divides the inputs; up to 128 inputs are one group: (out, in). The
-numbers alone do not tell in from g: the architecture does. The config declares nothing; which
-modules are packed stands in quanto_qmap.json. From quanto/tensor and quanto/nn/qmodule.py of
+is 128, 96, 64 or 32 as it divides the inputs; up to 128 inputs are one group: (out, in). From
+the numbers alone in and g do not follow, only from the architecture. The config declares nothing;
+which modules are packed stands in quanto_qmap.json. From quanto/tensor and quanto/nn/qmodule.py of
 optimum-quanto 0.2.7.
 """
 

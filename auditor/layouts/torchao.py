@@ -16,7 +16,7 @@ was not packed. Of a weight (out, in), with any number of experts before both:
 
 zero_point is as scale is. N and K are out and in, rounded up to the tiles' 8 or 16 and 1,024. The
 scales of the last two may be swizzled: 32 x 16 for every 128 x 128 numbers, or 128 x 64 of NVFP4.
-Which class it is stands in the file's metadata; dtypes and shapes tell it as well. From
+Which class it is stands in the file's metadata, and follows from dtypes and shapes as well. From
 torchao/quantization/quantize_/workflows, prototype/mx_formats and prototype/safetensors of 0.18.
 """
 

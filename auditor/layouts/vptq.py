@@ -45,7 +45,7 @@ _CENTROIDS = {
     "res_centroids": "residual centroids, which are added to the others",
     "outlier_centroids": "centroids of outlier inputs",
 }
-_LIMIT = 2**31  # sizes above are no layer's
+_LIMIT = 2**31  # no layer has a larger size
 
 
 class _Sizes(NamedTuple):

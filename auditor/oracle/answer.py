@@ -85,13 +85,13 @@ def _loading(answer: Mapping[str, Any]) -> Loading:
 def _rule(  # noqa: PLR0913, PLR0917 - as a Rule has them
     sources: list[str],
     targets: list[str],
-    heads: list[str],
+    prefixes: list[str],
     operations: list[list[Any]],
     paired: bool,  # noqa: FBT001 - likewise
     offset: int,
 ) -> Rule:
     steps = tuple(_operation(*each) for each in operations)
-    return Rule(_texts(sources), _texts(targets), _texts(heads), steps, paired, offset)
+    return Rule(_texts(sources), _texts(targets), _texts(prefixes), steps, paired, offset)
 
 
 def _operation(name: str, axes: list[int], number: int | None, only: list[str] | None) -> Operation:

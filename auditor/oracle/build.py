@@ -1,8 +1,8 @@
 """The same expectation from transformers itself, on torch's meta device: shapes, and no weights.
 
-torch and transformers take seconds and 340 MB to import, so only who asks pays for them: an audit
-asks through `consult`, whose process runs `serving`. Nothing is downloaded, and no code runs but
-that of the installed library.
+torch and transformers take seconds and 340 MB to import, so only audits that need them load them:
+through `oracle.client`, whose process runs `oracle.server`. Nothing is downloaded, and no code runs
+but that of the installed library.
 """
 
 import re
@@ -37,7 +37,7 @@ _MOST = MappingProxyType(
 _OLDER = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
 # Worked out from the config: loading misses none that is called `rotary_emb.inv_freq`, and ESM's
-# `rotary_embeddings.inv_freq` is no other thing.
+# `rotary_embeddings.inv_freq` is the same thing.
 _FREQUENCIES = r"(^|\.)rotary_emb\w*\.inv_freq$"
 
 _HALF = 150  # characters from either end of a message of transformers

@@ -17,7 +17,7 @@ MOST_FILES = 4096
 
 def cache_folder() -> Path:
     """Where answers are kept: in Hugging Face's own folder on this machine, HF_HOME."""
-    from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, for those who ask the oracle
+    from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, only where the oracle is asked
 
     return Path(constants.HF_HOME) / "hf-audit" / "oracle"
 
@@ -37,7 +37,7 @@ def read_answer(folder: Path, key: str) -> Any | None:
 
 
 def keep_answer(folder: Path, key: str, answer: Any) -> None:
-    """Write an answer, and remove those not asked for the longest; a full disk is no matter."""
+    """Write an answer, and remove those not asked for the longest; a full disk is not an error."""
     content = json.dumps(answer, separators=(",", ":")).encode()
     if len(content) > MOST_BYTES_OF_ONE:
         return

@@ -22,7 +22,7 @@ from auditor.oracle.answer import from_json
 from auditor.oracle.server import MOST_SECONDS
 from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
 
-# What a config says of who wrote it, and for what: fine-tunes of one base ask one question.
+# Keys that say where a config comes from: fine-tunes of one base ask one question.
 _WRITERS = frozenset({"_name_or_path", "architectures"})
 
 
@@ -57,7 +57,7 @@ class Oracle:
         return model_type
 
     def inside(self, model_type: str, /) -> Mapping[str, str]:
-        del model_type  # it finds them by itself: see oracle/build.py
+        del model_type  # the process finds them: see oracle/build.py
         return {}
 
     def expect(self, config: Config, target: str, /, *, depth: int | None = None) -> Expectation:
@@ -127,7 +127,7 @@ class _Running(NamedTuple):
 
 
 class Process:
-    """What runs `serving`: started by the first question, and by the next one if it ended."""
+    """What runs `oracle.server`: started by the first question, and by the next one if it ended."""
 
     def __init__(self, command: tuple[str, ...] = _COMMAND) -> None:
         self._command = command
@@ -161,7 +161,7 @@ class Process:
             raise
 
     def end(self, *, patience: float = 0) -> int:
-        """End the process, unless it does so by itself in `patience` seconds; its exit code."""
+        """End the process, unless it ends within `patience` seconds; its exit code."""
         if self._running is None:
             return 0
         process, self._running = self._running.process, None
@@ -185,7 +185,7 @@ def _started(command: tuple[str, ...]) -> _Running:
 
 
 def _no_answer(code: int, target: str) -> SourceError:
-    """Why the process is no more: a negative code is the signal that ended it."""
+    """Why the process has ended: a negative code is the signal that ended it."""
     how = Signals(-code).name if code < 0 else f"exit code {code}"
     if how == "SIGALRM":
         detail = f"transformers took more than {MOST_SECONDS} seconds to build {target}"

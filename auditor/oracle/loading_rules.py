@@ -65,14 +65,14 @@ def rule_of(transform: Any, config: Any) -> Rule:
     return Rule(
         sources=tuple(transform.source_patterns),
         targets=tuple(transform.target_patterns),
-        heads=tuple(_heads(transform.scope_prefix, transform.base_model_prefix)),
+        prefixes=tuple(_prefixes(transform.scope_prefix, transform.base_model_prefix)),
         operations=tuple(_operation(operation, config) for operation in operations),
         paired=type(transform).__name__ == _PAIRED,
         offset=getattr(transform, "offset", 0),
     )
 
 
-def _heads(scope: str | None, prefix: str | None) -> Iterator[str]:
+def _prefixes(scope: str | None, prefix: str | None) -> Iterator[str]:
     """What a name that the rule is about begins with: the scope, behind the prefix or without."""
     below = f"{scope}." if scope else ""
     if scope is not None and prefix:

@@ -30,7 +30,7 @@ def serve() -> None:
     most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     with os.fdopen(os.dup(1), "w", encoding="ascii") as answers:
-        os.dup2(2, 1)  # whatever a library prints is no answer
+        os.dup2(2, 1)  # what a library prints is not an answer
         for line in sys.stdin:
             signal.alarm(MOST_SECONDS)
             target, config = json.loads(line)

@@ -24,16 +24,16 @@ _SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The stored tensors of a snapshot, and what kept us from seeing more."""
+    """The stored tensors of a snapshot, and what could not be read."""
 
     tensors: tuple[StoredTensor, ...]
     index: Index | None
     opened: frozenset[str]  # weight files with a readable header
     unread: tuple[Unread, ...]
-    unread_files: int  # those and the absent shards, of which one Unread tells
+    unread_files: int  # those and the absent shards, which have one Unread together
     findings: tuple[Finding, ...]  # files whose size is not what their header declares
     names_only: bool  # some shards are not at hand: their names come from the index, no shapes
-    unnamed: tuple[str, ...] = ()  # read in the place of absent shards, and not in the index
+    unnamed: tuple[str, ...] = ()  # read instead of absent shards, and not in the index
     variant: str | None = None  # "fp16": these are not the weights that are loaded by default
     notes: tuple[str, ...] = ()  # how files were read, where that needs saying
     # A stored name -> another in the same file that is stored as the very same bytes.
@@ -116,7 +116,7 @@ def _variant_note(snapshot: Snapshot) -> Iterator[str]:
 
 
 def table_findings(table: Table) -> Iterator[Finding]:
-    """What a file says of itself that is wrong, or that no file of weights should say."""
+    """What is wrong with a file, or should not be in a file of weights."""
     for names, reason in table.faults:
         yield BadHeader(file=table.file, reason=reason, tensors=names)
     if table.imports:
@@ -219,7 +219,9 @@ def _absent(
     instead = f"; {listed(unnamed)}, which it does not name, {verb} read instead" if unnamed else ""
     if len(shards) == 1:
         shard = shards[0]
-        reason = f"{index.file} places {len(names)} tensors in {shard}, and there is no such file"
+        reason = (
+            f"{index.file} places {len(names)} tensors in {shard}, and that file does not exist"
+        )
         return Unread(BadIndex, shard, f"{reason}{instead}", names)
     reason = (
         f"{len(shards)} of the {len(set(index.weight_map.values()))} shards that {index.file} "
@@ -229,15 +231,14 @@ def _absent(
 
 
 def _strange_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding]:
-    """Shards of another format than the index is for, as far as names tell."""
+    """Shards of another format than the index is for, judged by names."""
     if not index.file.endswith(".safetensors.index.json"):
         return
     strange = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
     placed = names_by_shard(index) if strange else {}
     for shard in strange:
-        reason = (
-            f"places {len(placed[shard])} tensors in {quoted(shard)}, which is no safetensors file"
-        )
+        where = f"{quoted(shard)}, which is not a safetensors file"
+        reason = f"places {len(placed[shard])} tensors in {where}"
         names = tuple(sorted(placed[shard], key=natural_key))
         yield BadIndex(file=index.file, reason=f"{named(index.file)} {reason}", tensors=names)
 

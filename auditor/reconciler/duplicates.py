@@ -71,7 +71,7 @@ def _why(copy: Copy) -> str:
     if copy.hit.expected.role is Role.TIED:
         return (
             "the config ties it to another tensor, yet the file stores both; "
-            "only their values could tell whether they are the same"
+            "only their values could show whether they are the same"
         )
     if copy.kept.name == copy.hit.stored.name:
         return f"the same name is stored in {copy.kept.file} as well"

@@ -70,13 +70,13 @@ def implied_rules(
     expected of some, the totals only have to leave them room; of the `parameters` that the config
     implies each takes a bit at the least, however it is packed.
     """
-    if held.strange or held.untold:
+    if held.unexpected or held.unsized:
         room = tuple(_room_rule(index, held, declared))
-        yield from room or (_bit_rule(index, parameters) if held.untold else ())
+        yield from room or (_bit_rule(index, parameters) if held.unsized else ())
         return
     if index.total_size is not None:
         yield from _size_rule(index, index.total_size, held, reconciled, declared)
-    groups = (*held.spare, *held.copies, *held.buffers)
+    groups = (*held.tied, *held.copies, *held.buffers)
     yield from _parameters_rule(index, held.parameters, "the expected shapes have", groups)
 
 
@@ -93,9 +93,9 @@ def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
 def implied_note(index: Index, held: index_totals.Holdings, declared: str | None) -> str | None:
     """How the total size comes about, where it does, or what it leaves for strangers."""
     total = index.total_size
-    if total is None or held.untold:
+    if total is None or held.unsized:
         return None
-    if held.strange:
+    if held.unexpected:
         return _room_note(held, total, declared)
     found = index_totals.find_sum(held, total, declared)
     return f"total_size {_shown(total)} = {found}" if found else None
@@ -109,7 +109,7 @@ def _room_note(held: index_totals.Holdings, total: float, declared: str | None) 
     copies = sum(one.elements for one in held.copies) * index_totals.WIDTHS[declared or ""] // 8
     left = _over(total, least + copies)
     and_buffers = " and the buffers" if held.buffers else ""
-    tensors = "tensor" if held.strange == 1 else f"{held.strange:,} tensors"
+    tensors = "tensor" if held.unexpected == 1 else f"{held.unexpected:,} tensors"
     what = f"for the {tensors} of which nothing is expected{and_buffers}"
     return f"total_size {_shown(total)} leaves {left:,} bytes {what}" if left >= 0 else None
 
@@ -181,7 +181,7 @@ def _unexplained(total: float, held: index_totals.Holdings, declared: str | None
     implied = index_totals.plain_sum(held, dtype)
     over = _over(total, implied)
     width = index_totals.WIDTHS[dtype] // 8
-    groups = (*held.spare, *held.copies, *held.buffers)
+    groups = (*held.tied, *held.copies, *held.buffers)
     why = _why(over / width, groups)
     packed = f", packed and the rest in {dtype}" if held.packed else f" in {dtype}"
     takes = f"the expected shapes take {implied:,} bytes{packed}"
@@ -189,12 +189,14 @@ def _unexplained(total: float, held: index_totals.Holdings, declared: str | None
 
 
 def _parameters_rule(
-    index: Index, stored: int, who: str, groups: tuple[index_totals.WidthGroup, ...]
+    index: Index, stored: int, counted_by: str, groups: tuple[index_totals.WidthGroup, ...]
 ) -> Iterator[Finding]:
     total = index.total_parameters
     if total is not None and total != stored:
         over = _over(total, stored)
-        reason = f"total_parameters is {_shown(total)}, {who} {stored:,} parameters: {over:+,}"
+        reason = (
+            f"total_parameters is {_shown(total)}, {counted_by} {stored:,} parameters: {over:+,}"
+        )
         yield WrongTotal(file=index.file, reason=reason + _why(over, groups))
 
 

@@ -32,7 +32,7 @@ def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[
 
 
 def _reason(dispute: DisputedTensor, whose: str) -> str | None:
-    """Both sides of it; None: there is no difference."""
+    """Both sides of it; None: they do not differ."""
     ours, theirs = dispute.closed_form, dispute.oracle
     if ours == theirs:
         return None

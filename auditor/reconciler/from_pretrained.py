@@ -87,10 +87,10 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
 # --- where a name leads to --------------------------------------------------------------------
 
 
-def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Destination:
-    """`awake` are the paired rules whose first source was seen, and grows; None: all of them."""
+def route(stored: str, target: Target, active: set[Rule] | None = None) -> Destination:
+    """`active` are the paired rules whose first source was seen, and grows; None: all of them."""
     loading, shapes = target.loading, target.shapes
-    name = _renamed(stored, loading, awake)
+    name = _renamed(stored, loading, active)
     rule, source = None, stored
     for each in loading.converters:
         found = rewritten_name(each, name)
@@ -104,15 +104,15 @@ def route(stored: str, target: Target, awake: set[Rule] | None = None) -> Destin
     return Destination(name, rule, source)
 
 
-def _renamed(name: str, loading: Loading, awake: set[Rule] | None) -> str:
+def _renamed(name: str, loading: Loading, active: set[Rule] | None) -> str:
     for rule in loading.renames:
         found = rewritten_name(rule, name)
         if found is None:
             continue
-        if rule.paired and awake is not None:
+        if rule.paired and active is not None:
             if found.source == 0:
-                awake.add(rule)
-            if rule not in awake:
+                active.add(rule)
+            if rule not in active:
                 continue
         name = found.name
     return loading.of_old(name)[0]
@@ -140,11 +140,11 @@ def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[
     """The stored tensors of each parameter that the model has; the others' names are unexpected."""
     found: dict[str, list[_Found]] = {}
     stored: Iterable[tuple[str, _Shape]] = load.stored.items()
-    awake: set[Rule] = set()
+    active: set[Rule] = set()
     if any(rule.paired for rule in load.target.loading.renames):
         stored = sorted(stored, key=_order)  # else only those that meet need an order
     for name, shape in stored:
-        first, rule, source = route(name, load.target, awake)
+        first, rule, source = route(name, load.target, active)
         if first in load.target.shapes:
             found.setdefault(first, []).append(_Found(name, shape, rule, source))
         elif rule is None:

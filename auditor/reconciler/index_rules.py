@@ -1,7 +1,7 @@
-"""An index held to its files, and to the expectation: of its totals who knows most speaks alone.
+"""An index compared with its files and with the expectation.
 
-That is the headers, where every shard has one; else the expected shapes, to the byte; else the
-sizes of the files.
+Its totals are compared with the best source only: the headers, where every shard has one; else the
+expected shapes, to the byte; else the sizes of the files.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class IndexJudgement(NamedTuple):
 
 
 def by_files(found: Contents, snapshot: Snapshot, whole: Tally) -> Iterator[Finding]:
-    """What files alone tell: the index names what its shards hold, and states their bytes.
+    """What follows from files alone: the index names what its shards hold, and states their bytes.
 
     `whole` is the tally of all tensors.
     """
@@ -52,7 +52,7 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     declared: str | None,
     parameters: int,
 ) -> IndexJudgement:
-    """The same, and what the expectation tells of the totals.
+    """The same, and what follows for the totals from the expectation.
 
     `written` is what the layout stores under names of packed tensors, `declared` the dtype of the
     config, `parameters` the number that it implies.
@@ -72,7 +72,7 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
         implied = tuple(implied_rules(index, held, reconciled, declared, parameters=parameters))
     wrong = any(isinstance(one, BadIndex) for one in implied)
     beyond = () if wrong else tuple(stated_size_rule(index, found, snapshot))
-    if beyond:  # then it is no dtype that explains the total
+    if beyond:  # then no dtype explains the total
         implied = tuple(one for one in implied if not isinstance(one, WrongDtype))
     note = None if beyond or held is None else implied_note(index, held, declared)
     return IndexJudgement(
@@ -127,16 +127,16 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _unchecked(index: Index, held: index_totals.Holdings | None, found: Contents) -> Iterator[str]:
-    """Where headers do not tell the total size, and expected shapes do not either."""
+    """Where the total size follows neither from headers nor from expected shapes."""
     if found.unnamed:
         yield "the totals of the index: it is of other files than those that were read"
     elif index.total_size is None:
         yield "the total size: the index does not say it"
     elif held is None:
         yield "the total size to the byte: not every name of the index is in a shard"
-    elif held.untold:
-        what = f"{held.untold:,} of the packed tensors"
-        yield f"the total size to the byte: what {what} take, only their headers tell"
+    elif held.unsized:
+        what = f"{held.unsized:,} of the packed tensors"
+        yield f"the total size to the byte: only their headers say what {what} take"
     elif held.fewer:
         what = f"{held.fewer:,} bytes of what is packed"
         yield f"the total size to the byte: {what} have no fixed length"

@@ -56,7 +56,7 @@ def stated_size_rule(index: Index, found: Contents, snapshot: Snapshot) -> Itera
 
 
 def _known_by(index: Index, found: Contents, sizes: Mapping[str, int]) -> str:
-    """What tells how much the shards hold."""
+    """Where the number of bytes in the shards is known from."""
     read = sum(shard in found.opened for shard in index.shards)
     sized = sum(shard in sizes and shard not in found.opened for shard in index.shards)
     ways = ((read, "the headers of {}"), (sized, "the sizes of {}"))

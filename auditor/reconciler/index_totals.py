@@ -75,13 +75,13 @@ class Holdings:
     copies: tuple[WidthGroup, ...]  # of parameters that are stored elsewhere too, by name
     read: int  # bytes of the tensors whose header is at hand
     parameters: int  # of all, packed ones too
-    spare: tuple[WidthGroup, ...]  # tied and not stored, by name
-    strange: int  # tensors of which nothing is expected; the rest leaves them out
+    tied: tuple[WidthGroup, ...]  # tied and not stored, by name
+    unexpected: int  # tensors of which nothing is expected; the other fields leave them out
     wide: tuple[WidthGroup, ...] = ()  # of the learned ones, kinds that may be kept in 32 bits
     packed: int = 0  # bytes of packed tensors, and of those that serve them in a dtype of their own
     fewer: int = 0  # bytes that these may be fewer
     scales: tuple[Scales, ...] = ()  # by the last part of their names, sorted
-    untold: int = 0  # packed tensors of which nothing tells the bytes; the rest leaves them out
+    unsized: int = 0  # packed tensors whose bytes are not known; the other fields leave them out
 
 
 def holdings(
@@ -91,13 +91,13 @@ def holdings(
 
     `written` is what the layout stores under names of packed tensors without a header.
     """
-    headless = _headless(reconciled)
+    without_header = _without_header(reconciled)
     with_header = sum(one.span is not None for one, _, _ in reconciled.counted)
-    if with_header + len(headless) != names:
+    if with_header + len(without_header) != names:
         return None
     read = [(one, parameters) for one, parameters, _ in reconciled.counted if one.span]
     found = _Sums()
-    for name, item in headless.items():
+    for name, item in without_header.items():
         found.add(name, item, written.get(name))
     return Holdings(
         learned=found.learned,
@@ -105,8 +105,8 @@ def holdings(
         copies=tuple(found.copies),
         read=sum(one.span.length for one, _ in read if one.span),
         parameters=found.parameters + sum(parameters for _, parameters in read),
-        spare=tied_not_stored(reconciled),
-        strange=found.strange,
+        tied=tied_not_stored(reconciled),
+        unexpected=found.unexpected,
         wide=tuple(WidthGroup(named(last), count) for last, count in sorted(found.wide.items())),
         packed=found.packed,
         fewer=found.fewer,
@@ -114,7 +114,7 @@ def holdings(
             Scales(named(last), count, widths)
             for (last, widths), count in sorted(found.scales.items())
         ),
-        untold=found.untold,
+        unsized=found.unsized,
     )
 
 
@@ -125,7 +125,8 @@ class _Sums:
     """Adds up names without a header, by what is known of them."""
 
     def __init__(self) -> None:
-        self.learned = self.parameters = self.packed = self.fewer = self.strange = self.untold = 0
+        self.learned = self.parameters = self.packed = self.fewer = 0
+        self.unexpected = self.unsized = 0
         self.wide: dict[str, int] = {}
         self.scales: dict[tuple[str, tuple[int, ...]], int] = {}
         self.buffers: list[WidthGroup] = []
@@ -137,9 +138,9 @@ class _Sums:
         if written is not None:
             self._add_written(name, written)
         elif item.packed:
-            self.untold += 1
+            self.unsized += 1
         elif item.elements is None:
-            self.strange += 1
+            self.unexpected += 1
         elif item.fate == Fate.BUFFER:
             self.buffers.append(WidthGroup(name, item.elements))
         elif item.fate == Fate.DUPLICATE:
@@ -169,10 +170,10 @@ def _kind(name: str) -> str:
     return ".".join(name.rsplit(".", 2)[-2:])
 
 
-def _headless(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
+def _without_header(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
     """Every stored name whose header is not at hand; of several pieces in one, their sum."""
     found: dict[str, NameWithoutHeader] = {}
-    for name, item in chain(_named(reconciled), reconciled.unseen):
+    for name, item in chain(_named(reconciled), reconciled.without_header):
         before = found.get(name)
         both = before is not None and None not in {before.elements, item.elements}
         added = (before.elements or 0) + (item.elements or 0) if before and both else item.elements

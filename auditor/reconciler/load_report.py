@@ -1,4 +1,4 @@
-"""LoadReport: what from_pretrained says with output_loading_info=True, as far as it can be told."""
+"""LoadReport: what from_pretrained returns with output_loading_info=True, as far as it is known."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class Mismatch(NamedTuple):
 
 
 class LoadReport(NamedTuple):
-    """The library's word on a checkpoint: sorted, under the names in memory."""
+    """What the library reports of a checkpoint: sorted, under the names in memory."""
 
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class LoadReport(NamedTuple):
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that it tells."""
+        """Every name in it."""
         return frozenset((*self.missing, *self.unexpected, *(one.name for one in self.mismatched)))
 
 

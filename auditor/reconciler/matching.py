@@ -48,12 +48,12 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Matching:
-    """Each stored tensor stands once: plain, in hits, in copies or in strangers."""
+    """Each stored tensor once: in plain, in hits, in copies or in unmatched."""
 
     plain: Mapping[str, StoredTensor]  # by expected name: as expected, in name, shape and role
     hits: tuple[Hit, ...]  # answer an expected tensor in any other way
     copies: tuple[Hit, ...]  # answer an expected tensor that another stored one answers already
-    strangers: tuple["Candidate", ...]  # answer nothing
+    unmatched: tuple["Candidate", ...]  # answer nothing
     parameters: int  # how many are expected
     shift: Step | None  # STRIPPED, ADDED: how the file's names stand to the target's, if they do
 
@@ -110,7 +110,7 @@ class Places:
         return name, self.names.get(name), None
 
     def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
-        """Whether more than the prefix tells two names of one tensor apart."""
+        """Whether two names of one tensor differ in more than the prefix."""
         if not self.loading.renames or stored == expected:
             return False
         shifted = {f"{self.prefix}.{expected}", expected.removeprefix(f"{self.prefix}.")}
@@ -172,15 +172,15 @@ def match(
             plain[name] = tensor
         else:
             rest.append(Candidate(tensor, name))
-    claims, copies, strangers = _Claims({}, (), ())
+    claims, copies, unmatched = _Claims({}, (), ())
     if rest:
         where = places(expectation, chain(plain, (candidate.name for candidate in rest)))
-        claims, copies, strangers = _claims(rest, plain, where, indexed)
+        claims, copies, unmatched = _claims(rest, plain, where, indexed)
     return Matching(
         plain=plain,
         hits=tuple(claims.values()),
         copies=copies,
-        strangers=strangers,
+        unmatched=unmatched,
         parameters=len(shapes),
         shift=_shift(claims, plain, expectation.prefix),
     )
@@ -189,7 +189,7 @@ def match(
 class _Claims(NamedTuple):
     claims: dict[str, Hit]
     copies: tuple[Hit, ...]
-    strangers: tuple[Candidate, ...]
+    unmatched: tuple[Candidate, ...]
 
 
 def _claims(
@@ -198,17 +198,17 @@ def _claims(
     places: Places,
     indexed: Mapping[str, str],
 ) -> _Claims:
-    """Who answers what, of the tensors that are not plainly as expected.
+    """Which tensor answers which, of those that are not plainly as expected.
 
     Two that answer the same are rivals; a plain one that has a rival is plain no more.
     """
     claims: dict[str, Hit] = {}
     copies: list[Hit] = []
-    strangers: list[Candidate] = []
+    unmatched: list[Candidate] = []
     for candidate in candidates:
         _, expected, steps = places.of(candidate.name)
         if expected is None:
-            strangers.append(candidate)
+            unmatched.append(candidate)
             continue
         hit, name = Hit(candidate.tensor, expected, steps), expected.name
         if name in plain:
@@ -219,7 +219,7 @@ def _claims(
         else:
             claims[name], copy = sorted((rival, hit), key=_precedence(indexed))
             copies.append(copy)
-    return _Claims(claims, tuple(copies), tuple(strangers))
+    return _Claims(claims, tuple(copies), tuple(unmatched))
 
 
 def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...]]:

@@ -70,7 +70,7 @@ def compared_rows(
 
 
 def stored_rows(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
-    """Rows of what is stored, where there is no expectation to compare with."""
+    """Rows of what is stored, without an expectation to compare with."""
     tallies = walked.by_prefix()
     whole = tallies[""].parameters if shapes else None
     return tuple(
@@ -79,7 +79,7 @@ def stored_rows(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
 
 
 def expected_rows(expectation: Expectation, *, depth: int | None) -> tuple[ModuleRow, ...]:
-    """Rows of what a config implies, where there are no weights."""
+    """Rows of what a config implies, without any weights."""
     formulas = _on_disk(expectation, None, depth)
     return tuple(
         ModuleRow(

@@ -1,4 +1,4 @@
-"""What the config claims, held against names and sizes alone."""
+"""What the config claims, compared with names and sizes alone."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ _NEXT_TO_NOTHING = 100
 def other_names_note(
     reconciled: Reconciled, expectation: Expectation, total: float | None
 ) -> str | None:
-    """That the weights are the config's under other names, where sizes tell.
+    """That the weights are the config's under other names, where sizes show it.
 
     What is missing is there in every shape, and next to nothing else is: masks and frequencies. Of
     shards that are not all here the index's `total` has to be the size of what is missing.

@@ -1,6 +1,6 @@
 """Weights that are no part of the audited set, by kind: variants, other frameworks, older formats.
 
-All of it is told by names alone: such a file is not opened, and counts for nothing.
+All of it follows from names alone: such a file is not opened, and counts for nothing.
 """
 
 import re
@@ -33,7 +33,7 @@ _ORIGINAL = "the original format, of which the audited files were made"
 
 
 def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights]:
-    """One finding for each kind of what is no part of the audited set."""
+    """One finding for each kind of what is not part of the audited set."""
     audited = [head.name for head in snapshot.heads]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
@@ -59,7 +59,7 @@ def other_weights_by_kind(
 
 
 def _kind(name: str, *, lacking: bool) -> str:
-    """What a file is, as far as its name tells, seen from the folder of the audited set."""
+    """What a file is, judged by its name, seen from the folder of the audited set."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
     framework = next((one for ending, one in _FRAMEWORKS if last.endswith(ending)), None)
@@ -78,7 +78,7 @@ def _kind(name: str, *, lacking: bool) -> str:
         (re.fullmatch(_TORCH, last), "by its name the same weights once more, as a torch file"),
         (re.fullmatch(_SHARDS, last), "by its name the same weights once more, in shards"),
         (last.endswith(".index.json"), _INDEX),
-        (True, "a weight file that is no part of the audited set"),
+        (True, "a weight file that is not part of the audited set"),
     )
-    how = "it is no part of the audited set" if lacking else "it was not opened"
+    how = "it is not part of the audited set" if lacking else "it was not opened"
     return next(f"{kind}; {how}" for holds, kind in kinds if holds)

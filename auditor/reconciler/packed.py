@@ -1,4 +1,4 @@
-"""Packed tensors in the books: their pieces are matched, they themselves are counted."""
+"""Packed tensors: the tensors in them are matched, the stored ones are counted."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""What loading could have a word about: what is not plainly as expected, and what goes with it.
+"""What loading could report: what is not plainly as expected, and what is converted with it.
 
 Of ninety thousand tensors hardly any differs, and all others are known to load. With a tensor go
 those that are converted together with it: one expert of a layer with all the others.

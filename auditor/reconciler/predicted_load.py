@@ -1,4 +1,4 @@
-"""What from_pretrained would say of the tensors that were reconciled, and under which names."""
+"""What from_pretrained would report of the tensors that were reconciled, and under which names."""
 
 from collections.abc import Iterable, Mapping
 
@@ -23,7 +23,7 @@ def predict(
     findings: Iterable[Finding],
     packed: str | None,
 ) -> Predicted:
-    """`packed` is by what the weights are packed, if they are: who loads those decides on them."""
+    """`packed` names the method by which weights are packed, if they are: its loader decides."""
     if not expectation.loading.reports:
         return Predicted()
     if packed is not None:
@@ -75,10 +75,10 @@ def _unloadable(finding: Finding) -> bool:
 
 
 def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
-    """Whether all is there, once, in the right shape, and nothing else: then there is no word.
+    """Whether all is there, once, in the right shape, and nothing else: then nothing is reported.
 
     Of ninety thousand tensors that are as expected no name has to be looked at once more. What
-    save_pretrained writes loads without a word where a closed form says what that is.
+    save_pretrained writes loads without a report where a closed form says what that is.
     """
     ties = Fate.TIED.value
     return (

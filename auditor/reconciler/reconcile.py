@@ -49,7 +49,7 @@ class FamilyExpectations:
 
     declared: Expectation  # of the class that the config declares
     siblings: Callable[[], tuple[Sibling, ...]]  # every class of the family; on demand
-    spares: tuple[str, ...] = ()  # modules of the target that its own loader has no use for
+    spares: tuple[str, ...] = ()  # modules of the target that its own loader does not use
 
 
 _LEARNED = Role.PARAMETER
@@ -85,7 +85,7 @@ class Reconciled:
     findings: tuple[Finding, ...]
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
-    unseen: tuple[
+    without_header: tuple[
         tuple[str, NameWithoutHeader], ...
     ]  # what an index places in files that were not read
     moved: bool  # some pieces belong to another module than the stored tensor's name says
@@ -130,7 +130,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     ]
     where = file_that_may_hold(unread, expectation, behind) if left else (lambda _name: None)
     absent, hidden = _judge_absent(left, expectation, family, unread, where)
-    unknown = _identified(matching.strangers, loading, family) if matching.strangers else ()
+    unknown = _identified(matching.unmatched, loading, family) if matching.unmatched else ()
     strangers = (*unknown, *extras)
     copied = copied_of(copies, ties.answered, plain, shared)
     fates = ((one.hit, Fate.TIED if one.same else Fate.DUPLICATE) for one in copied)
@@ -161,7 +161,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         findings=findings,
         shift=matching.shift,
         packed=packed.packed_dtypes(unpacked),
-        unseen=tuple(names_without_header(unread, expectation, behind, family.siblings)),
+        without_header=tuple(names_without_header(unread, expectation, behind, family.siblings)),
         moved=any(parent(piece.name) != parent(piece.stored.name) for piece in unpacked.pieces),
     )
 
@@ -303,7 +303,7 @@ def _counted(answered: tuple[Hit, ...]) -> Iterator[Counted]:
 
 
 def _misses(hit: Hit) -> bool:
-    """The stored shape is not the expected one; that of a buffer of old is no matter."""
+    """The stored shape is not the expected one; that of a legacy buffer does not count."""
     stored, expected, _ = hit
     return stored.shape not in {None, expected.shape} and not expected.role.optional
 

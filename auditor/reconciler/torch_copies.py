@@ -17,7 +17,7 @@ from auditor.tensors import StoredTensor, natural_key
 def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
     """What torch files that were read say of themselves, and where they differ from the audited.
 
-    A tensor that only they have is no difference where it shares its bytes with one that both
+    A tensor that only they have is not a difference where it shares its bytes with one that both
     have, for safetensors stores those once, or where nothing of it is learned.
     """
     if not snapshot.torch_copies:

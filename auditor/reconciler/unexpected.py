@@ -24,7 +24,7 @@ BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
-_UNSAID = "; from_pretrained leaves it out without a word"
+_UNSAID = "; from_pretrained leaves it out and does not report it"
 
 
 class UnexpectedTensor(NamedTuple):
@@ -34,8 +34,8 @@ class UnexpectedTensor(NamedTuple):
     parameters: int
     fate: int
     used_by: tuple[str, ...] = ()  # sibling classes that use it, in the family's order
-    reason: str | None = None  # what a sibling that knows the name says of it, if it uses it not
-    implied: int | None = None  # the elements that a sibling which knows the name expects of it
+    reason: str | None = None  # why a sibling that has the name does not use the tensor
+    implied: int | None = None  # the elements that a sibling with that name expects
     silent: bool = False  # from_pretrained does not report it
 
 
@@ -128,7 +128,7 @@ def _extra(tensor: StoredTensor, known: ExpectedTensor) -> UnexpectedTensor:
 
 
 def unexpected_findings(strangers: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
-    """One finding for each answer that the family gave."""
+    """One finding for each use that the family has for such tensors."""
     groups: dict[tuple[int, tuple[str, ...], bool, str | None, bool], list[StoredTensor]] = {}
     for item in strangers:
         copies = item.parameters != learned(item.tensor)

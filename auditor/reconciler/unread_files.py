@@ -1,4 +1,4 @@
-"""Weight files that could not be read: what an index says that is in them."""
+"""Weight files that could not be read, and what an index places in them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -15,7 +15,7 @@ from auditor.tensors import StoredTensor
 
 
 class Unread(NamedTuple):
-    """A weight file that could not be read, and the stored names that it keeps from us."""
+    """A weight file that could not be read, and the stored names in it."""
 
     finding: type[BadHeader | BadIndex | BadSize]
     file: str
@@ -61,7 +61,7 @@ def names_without_header(
     strange: list[str] = []
     for name in names:
         held = behind.get(name, HiddenContent((name,), packed=False))
-        item = found and _headless(held, found)
+        item = found and _without_header(held, found)
         if item:
             yield name, item
         else:
@@ -75,7 +75,7 @@ def _pieces(name: str, behind: Mapping[str, HiddenContent]) -> tuple[str, ...]:
     return behind[name].pieces if name in behind else (name,)
 
 
-def _headless(held: HiddenContent, places: Places) -> NameWithoutHeader | None:
+def _without_header(held: HiddenContent, places: Places) -> NameWithoutHeader | None:
     """None: the class has nothing of what is in it, if anything is."""
     if not held.pieces:
         return NameWithoutHeader(None, Fate.QUANTIZATION_DATA.value, packed=True)

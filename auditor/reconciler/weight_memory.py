@@ -1,4 +1,4 @@
-"""What the weights take, by what a number is stored in: a 4-bit weight is no I32."""
+"""The memory of the weights by the dtype of a parameter: a 4-bit weight is not an I32."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -28,8 +28,8 @@ QUOTAS = (
 )
 
 # Bytes that each thing takes. An entry of the list: a model of twenty files. A text: the mean of
-# 54 real config.json. A head: the first read of a weight file, and the redirect to it.
-_ENTRY, _TEXT, _HEAD = 1_000, 1_500, FIRST_READ + 1_000
+# 54 real config.json. A header: the first read of a weight file, and the redirect to it.
+_ENTRY, _TEXT, _HEADER = 1_000, 1_500, FIRST_READ + 1_000
 
 # Bytes of a store for each model, its first night included: of 50 fine-tunes each of 19 usual types
 # (ALBERT to Whisper), and of ten sizes of each, none like another; and of one night more.
@@ -51,13 +51,13 @@ class SweepLoad:
     stored: int = 0  # their headers are: they are audited anew, and cost the Hub nothing
     listing: int = 0  # API requests: pages of lists, and models that are asked for one by one
     texts: int = 0  # configs and indexes to read, one resolver request each
-    heads: int = 0  # weight files to open, likewise
+    headers: int = 0  # weight files to open, likewise
     notes: tuple[str, ...] = ()  # how it was counted
 
     @property
     def resolvers(self) -> int:
         """Resolver requests."""
-        return self.texts + self.heads
+        return self.texts + self.headers
 
     @property
     def fetched(self) -> int:
@@ -83,7 +83,7 @@ def _sums(load: SweepLoad) -> Iterator[str]:
     yield f"models      {load.models:,}{known}{stored}; {load.fetched:,} to fetch"
     files = f"{load.resolvers:,} resolver (files)"
     yield f"requests    {load.listing:,} API, {files}"
-    received = load.models * _ENTRY + load.texts * _TEXT + load.heads * _HEAD
+    received = load.models * _ENTRY + load.texts * _TEXT + load.headers * _HEADER
     yield f"bytes       {_size(received)} from the Hub"
     seconds = (load.fetched + load.stored) * _PROCESSOR
     yield f"processor   {_hours(seconds / _HOUR)} hours of one core"

@@ -25,9 +25,9 @@ _BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # any module 
 
 @cache
 def current_versions() -> Versions:
-    """The package's version, and what it knows: a digest of its rules, and the oracle's version.
+    """The package's version, a digest of its rules, and the oracle's version.
 
-    The digest is of source files, so that whoever changes a family or a rule between releases
+    The digest is of source files, so that a change of a family or a rule between releases
     gets new outcomes without having to remember a number.
     """
     catalogue = _digest(_PACKAGE)
@@ -85,7 +85,7 @@ def _digest(package: Path) -> str:
 
 
 def _oracle() -> str | None:
-    """What answers where there is no closed form; None: such models stay unaudited."""
+    """The version of the oracle; None: models without a closed form stay unaudited."""
     if find_spec("torch") is None or find_spec("transformers") is None:
         return None
     try:

@@ -84,14 +84,14 @@ def _load(
         new = len(ids) - there
         notes = (_AS_ONE_FILE, _BY_ID)
         return SweepLoad(
-            models=len(ids), known=there, listing=len(ids), texts=new, heads=new, notes=notes
+            models=len(ids), known=there, listing=len(ids), texts=new, headers=new, notes=notes
         )
     whole_hub = not (selection.author or selection.filters or selection.search)
     if whole_hub and selection.top and known is None:
         top = selection.top
         pages = -(-top // PAGE)
         return SweepLoad(
-            models=top, listing=pages, texts=top, heads=top, notes=(_AS_ONE_FILE, _LISTED)
+            models=top, listing=pages, texts=top, headers=top, notes=(_AS_ONE_FILE, _LISTED)
         )
     load = SweepLoad(models=0, notes=(_LISTED,))
     for page in selector.pages(selection):
@@ -125,16 +125,18 @@ def _names(siblings: object) -> frozenset[str]:
 def _reads(files: Files, names: Collection[str]) -> SweepLoad:
     """The requests for one model, if each file takes one; an adapter's base is two more."""
     if files.hints:  # of which one names a file, as likely as not
-        return SweepLoad(models=1, texts=len(files.hints), heads=1)
+        return SweepLoad(models=1, texts=len(files.hints), headers=1)
     models = (files, *(part.selection for part in files.parts))
     texts = sum(
         bool(text)
         for one in models
         for text in (one.config, one.index, one.packing, one.settings, one.manifest)
     )
-    heads = sum(bool(one.weights) + len(one.shards) + _indexed(one.index, names) for one in models)
+    headers = sum(
+        bool(one.weights) + len(one.shards) + _indexed(one.index, names) for one in models
+    )
     bases = int(files.config == ADAPTER_CONFIG)
-    return SweepLoad(models=1, listing=bases, texts=texts + bases, heads=heads)
+    return SweepLoad(models=1, listing=bases, texts=texts + bases, headers=headers)
 
 
 def _indexed(index: str | None, names: Collection[str]) -> int:
@@ -155,6 +157,6 @@ def _added(one: SweepLoad, other: SweepLoad) -> SweepLoad:
         stored=one.stored + other.stored,
         listing=one.listing + other.listing,
         texts=one.texts + other.texts,
-        heads=one.heads + other.heads,
+        headers=one.headers + other.headers,
         notes=tuple(dict.fromkeys((*one.notes, *other.notes))),
     )

@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar on a terminal, a line now and then elsewhere, and the last word."""
+"""How far a sweep is: a bar on a terminal, a line now and then elsewhere, and a line at the end."""
 
 import time
 from collections import Counter
@@ -16,7 +16,7 @@ _VERDICTS = ("clean", "findings", "unaudited")
 
 
 class Progress(Protocol):
-    """Hears what a sweep does; a context manager."""
+    """Receives the progress of a sweep; a context manager."""
 
     def __enter__(self) -> Self: ...
 
@@ -101,7 +101,7 @@ class Terminal(Quiet):
     """A bar on stderr: how many, how fast, how long yet, and what came of them."""
 
     def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415 - 40 ms, for those who watch
+        from rich.console import Console  # noqa: PLC0415 - 40 ms, only on a terminal
         from rich.progress import (  # noqa: PLC0415 - the same
             BarColumn,
             MofNCompleteColumn,

@@ -42,7 +42,7 @@ class Swept:
 
 
 class Auditors(Protocol):
-    """Those who audit what is submitted: the processes of a Crew, or the workers of a Cluster."""
+    """What audits the models that are submitted: the processes of a Crew, or a Cluster."""
 
     def __enter__(self) -> Self: ...
 
@@ -79,7 +79,7 @@ def sweep(
     """Sweep the selected models once; goes on where an earlier run of the same night stopped.
 
     `night` is the name to keep it under, today's date (UTC) if None; `scheduler` the address of a
-    Dask cluster whose workers audit in the place of processes here. Raises UsageError for settings
+    Dask cluster whose workers audit instead of processes here. Raises UsageError for settings
     that cannot be met, SourceError where the Hub does not say which models there are, or where the
     cluster is lost, StoreError where the store cannot be written; what goes wrong with one model is
     that model's outcome.
@@ -177,7 +177,7 @@ def _keep(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> N
         ledger.refuse(night, plan, planned, recorded(outcome), passing=passing)
 
 
-def _audit(  # noqa: PLR0913, PLR0917 - who gives, who takes, and who hears of it
+def _audit(  # noqa: PLR0913, PLR0917 - the source, the target, and the progress
     ledger: StoreWriter, night: Night, first: str, crew: Auditors, shown: Progress, waits: Waits
 ) -> int:
     """Audit what waits; the number of outcomes that came of it."""
@@ -229,7 +229,7 @@ def _done(crew: Auditors, waiting: Iterator[Waiting], waits: Waits) -> Iterator[
 
 
 def crash_notice(swept: Swept) -> str | None:
-    """What to say of models whose audit failed by a fault of our own; None: no such model."""
+    """The line about models whose audit failed by a bug of ours; None: no such model."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
     if not count:
         return None
@@ -241,7 +241,7 @@ def crash_notice(swept: Swept) -> str | None:
 
 
 def summary_line(swept: Swept) -> str:
-    """The last word, in one line."""
+    """What came of the night, in one line."""
     parts = [
         f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally
     ]

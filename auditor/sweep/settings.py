@@ -75,7 +75,7 @@ def ids_in(path: Path) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{quoted(str(path))}, a list of ids, cannot be read: {error}") from None
     if not ids:
-        raise UsageError(f"there is no model in {quoted(str(path))}")
+        raise UsageError(f"{quoted(str(path))} holds no model")
     return ids
 
 
@@ -111,7 +111,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{quoted(str(path))} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{quoted(str(path))} is no TOML: {error}") from None
+        raise UsageError(f"{quoted(str(path))} is not TOML: {error}") from None
 
 
 def _known(path: Path, table: Mapping[str, Any], names: Iterable[str], what: str) -> None:

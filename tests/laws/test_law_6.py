@@ -53,7 +53,7 @@ def test_a_header_of_any_length_survives(length, data, kind):
     content = file_with_header(length, data)
     source = kind(content)
     head = read_safetensors_header("model.safetensors", len(content), source.read)
-    assert head.head == content[: 8 + length]
+    assert head.prefix == content[: 8 + length]
     assert head.size == len(content)
     assert len(source.asked) <= 2
 
@@ -77,12 +77,12 @@ def test_a_header_that_fits_is_read_at_once(length):
 def test_a_file_of_unknown_size_is_read_too():
     source = Ranges(file_with_header(LEAST))
     head = read_safetensors_header("model.safetensors", None, source.read)
-    assert (head.head, head.size) == (source.content, len(source.content))
+    assert (head.prefix, head.size) == (source.content, len(source.content))
 
 
 def test_an_empty_file_is_not_read():
     source = Ranges(b"")
-    assert read_safetensors_header("model.safetensors", 0, source.read).head == b""
+    assert read_safetensors_header("model.safetensors", 0, source.read).prefix == b""
     assert source.asked == []
 
 
@@ -102,4 +102,4 @@ def test_of_a_length_that_cannot_be_only_what_shows_it_is_read(content):
     source = Ranges(content)
     head = read_safetensors_header("model.safetensors", len(content), source.read)
     assert source.asked == [Span(0, min(FIRST_READ, len(content)))]
-    assert head.head == content[:FIRST_READ]
+    assert head.prefix == content[:FIRST_READ]

@@ -39,7 +39,7 @@ def _zeros_after(head: WeightHeader) -> Sparse:
     if head.size is None:
         message = f"the snapshot does not know the size of {head.name}"
         raise ValueError(message)
-    return Sparse(head.head, head.size)
+    return Sparse(head.prefix, head.size)
 
 
 def sharded(layers: int, shards: int) -> Files:

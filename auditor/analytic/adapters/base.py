@@ -118,7 +118,7 @@ class AdaptedModel:
 def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
     """The base under the names on disk, and under those in memory, with its experts fused or not.
 
-    `tree` is the closed form; without one what a layer is is told by its name.
+    `tree` is the closed form; without one the kind of a layer follows from its name.
     """
     layers = None if tree is None else dict(_layers(tree, ""))
     found: dict[tuple[str, ...], AdaptedModel] = {}
@@ -160,7 +160,7 @@ def _named_as_table(weight: ExpectedTensor) -> bool:
 
 
 def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
-    """The weights of which the shape does not tell the layer."""
+    """The weights whose layer does not follow from their shape."""
     match block:
         case Param(_, layer):
             if layer is not None:

@@ -133,7 +133,7 @@ class _Parameter(NamedTuple):
 
 
 def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Parameter]:
-    """target_parameters: tensors that are no layer's weight, as the fused experts of a layer are.
+    """target_parameters: tensors that are not the weight of a layer, as fused experts are.
 
     The wrappers of several in one module stand in each other, the last one outermost.
     """
@@ -161,7 +161,9 @@ def _low(base: AdaptedModel, parameter: _Parameter, rank: int) -> LowRankPair:
             transposed = base.expectation.model_type in _TRANSPOSED
             inputs, outputs = (first, second) if transposed else (second, first)
             return LowRankPair(rank * count, inputs, outputs)
-    raise unchecked_adapter(f"target_parameters chooses {quoted(parameter.name)}: it is no matrix")
+    raise unchecked_adapter(
+        f"target_parameters chooses {quoted(parameter.name)}: it is not a matrix"
+    )
 
 
 # --- AdaLoRA ----------------------------------------------------------------------------------

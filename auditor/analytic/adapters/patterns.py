@@ -1,4 +1,4 @@
-"""Regular expressions from strangers, matched in polynomial time, or not at all.
+"""Regular expressions from untrusted configs, matched in polynomial time, or not at all.
 
 Adapters choose modules by expressions that anyone may have written, and Python's own matcher can
 take forever over one: it tries every way to match. Here a part of the expression is asked once at
@@ -42,7 +42,7 @@ class _One:
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """A place and no character: the start, the end, the edge of a word."""
+    """A place between characters: the start, the end, the edge of a word."""
 
     pattern: re.Pattern[str]
 
@@ -151,7 +151,7 @@ class _Parser:
         try:
             return _One(re.compile(text))
         except re.error as error:
-            raise UnsafeError(f"{text} is no class: {error}") from None
+            raise UnsafeError(f"{text} is not a class: {error}") from None
 
     def escaped(self, text: str) -> _Node:
         if text in {"\\b", "\\B"}:
@@ -203,7 +203,7 @@ class _Parser:
         least = int(braces[1] or 0)
         most = least if braces[2] is None else int(braces[3]) if braces[3] else None
         if max(least, most or 0) > _MOST_REPEATS or (most is not None and most < least):
-            raise UnsafeError(f"{braces[0]} is no number of repeats that is read here")
+            raise UnsafeError(f"{braces[0]} is not a number of repeats that is read here")
         return least, most
 
 

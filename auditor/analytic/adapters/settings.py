@@ -155,7 +155,7 @@ class AdapterSettings:
         return found or None
 
     def states(self, key: str) -> bool:
-        """Whether a key that is no part of what is known here is set to anything."""
+        """Whether a key that is not known here is set to anything."""
         return bool(self.config.values.get(key))
 
 
@@ -169,7 +169,7 @@ def safe_expression(key: str, source: str) -> Pattern:
 
 
 def unchecked_adapter(what: str) -> SourceError:
-    """The refusal of an adapter that may be right and is not understood here."""
+    """The error for an adapter that may be right and is not understood here."""
     return SourceError(Reason.UNKNOWN_LAYOUT, f"not checked: {what}")
 
 

@@ -57,7 +57,9 @@ class Targets:
         found = [self._base.parts.get(path) for path in self.chosen]
         for path, part in zip(self.chosen, found, strict=True):
             if part is None or "weight" not in part.tensors:
-                raise unchecked_adapter(f"target_modules chooses {quoted(path)}, which is no layer")
+                raise unchecked_adapter(
+                    f"target_modules chooses {quoted(path)}, which is not a layer"
+                )
         return tuple(part for part in found if part is not None)
 
     def _matching(self, key: str, names: ModuleNames) -> tuple[str, ...]:

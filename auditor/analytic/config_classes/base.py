@@ -57,7 +57,7 @@ def config_rules(  # noqa: PLR0913 - one keyword for each step that a class can 
 
     `first` and `last`: before and after it; `rotation`: with the keys of the rotation;
     `architecture` and `layer_types`: in the validators of these names; `last_rotation`: at the end
-    of `validate_rope`. `uneven`: the family knows what to make of layers that differ by
+    of `validate_rope`. `uneven`: the family handles layers that differ by
     `per_layer_config`.
     """
     for name in names:

@@ -9,7 +9,7 @@ from auditor.analytic.config_classes.faults import Blame, ConfigFault
 from auditor.analytic.config_classes.field_types import is_of_kind, kind_in_words
 from auditor.messages import described, named
 
-Hook = Callable[["Settled", dict[str, Any]], None]  # the config, and the keys that are no fields
+Hook = Callable[["Settled", dict[str, Any]], None]  # the config, and the keys that are not fields
 
 # What Python raises at a value of the wrong kind or size: transformers looks at few before it
 # works with them.

@@ -1,7 +1,7 @@
 """What transformers' config classes declare: fields, types, defaults, other names.
 
 Read from auditor/data/config_classes.jsonl, which tests/rebuild_config_classes.py writes and a
-test holds to the installed library. The file is read when somebody asks for a class, and of it the
+test holds to the installed library. The file is read when a class is needed, and of it only the
 lines of that class and the first one.
 """
 
@@ -46,7 +46,7 @@ class ConfigClass(NamedTuple):
     checks: Mapping[str, Mapping[str, float]]  # of single fields, beside their types
     theta: Any  # the default base of the rotation: a number, or one for each kind of layer
     rope_type: str
-    unchecked_rope: frozenset[str]  # keys of rope_parameters that are no business of the checks
+    unchecked_rope: frozenset[str]  # keys of rope_parameters that the checks leave out
 
 
 class ConfigClassLibrary(NamedTuple):
@@ -69,7 +69,7 @@ class ConfigClassLibrary(NamedTuple):
 
 
 def fault_sentence(fault: ConfigFault, target: str) -> str:
-    """The fault in a sentence, with who refuses what."""
+    """The fault in a sentence: which class or library refuses what."""
     match fault.blame:
         case Blame.LIBRARY:
             return f"{library().short} refuses it: {fault.reason}"

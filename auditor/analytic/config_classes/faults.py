@@ -10,7 +10,7 @@ _MOST = 32  # of one config: a reader needs no more, and a hostile one may have 
 
 
 class Blame(StrEnum):
-    """Who says that a config will not do."""
+    """Where a config is refused."""
 
     LIBRARY = "library"  # checks of this version of it alone; a model could be built
     MODEL = "model"  # a part of the model cannot be as the config asks for it

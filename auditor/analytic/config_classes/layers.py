@@ -1,4 +1,4 @@
-"""Kinds of layers, and what is said of single ones."""
+"""Kinds of layers, and settings of single layers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

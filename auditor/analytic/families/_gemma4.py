@@ -1,4 +1,4 @@
-"""In what the layers of Gemma 4 differ: their heads, and who has keys and values of its own."""
+"""How the layers of Gemma 4 differ: in their heads, and in having keys and values of their own."""
 
 from typing import NamedTuple
 

@@ -7,7 +7,7 @@ from auditor.analytic.parts import refused
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 
-# No published model has more than 5. Widths may double from stage to stage, and 2**32 is no width.
+# No published model has more than 5. Widths may double at each stage, and 2**32 is not a width.
 _MOST_STAGES = 32
 
 

@@ -86,7 +86,7 @@ def embeddings(c: Config) -> Module:
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
         word_embeddings=Embedding(V, E, padding=padding(c, V)),
-        # Stored all the same by some: the class tells loading to pass over them.
+        # Stored by some all the same; the class lists them as keys that loading ignores.
         position_embeddings=places if c.flag("position_biased_input") else Extra(places),
         token_type_embeddings=Embedding(T, E) if T.value > 0 else None,
         embed_proj=Linear(E, D, bias=False) if E.value != D.value else None,

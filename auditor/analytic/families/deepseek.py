@@ -135,7 +135,7 @@ def queries(c: Config) -> dict[str, Module]:
 
 
 def sparse_mlp(c: Config, *, bias: bool, correction: bool) -> Module:
-    """`correction`: the router keeps a balance of its own, which is no gradient's work."""
+    """`correction`: a buffer that balances the experts; no gradient changes it."""
     D, E, width = c.dim("hidden_size"), c.dim("n_routed_experts"), c.dim("moe_intermediate_size")
     experts = repeat(E, partial(gated_mlp, c, width=width, act=None))
     active = c.optional("num_experts_per_tok") if E.value > 0 else None

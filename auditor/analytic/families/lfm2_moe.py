@@ -40,7 +40,7 @@ LFM2_MOE = Family(
 
 
 def sparse_mlp(c: Config) -> Module:
-    """`expert_bias` is the router's own balance, which is no gradient's work."""
+    """`expert_bias` is a buffer that balances the experts; no gradient changes it."""
     E = c.dim("num_experts")
     return module(
         experts=experts(c, E, partial(gated_mlp, c, c.dim("moe_intermediate_size"))),

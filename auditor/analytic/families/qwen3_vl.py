@@ -1,4 +1,4 @@
-"""Qwen3-VL, https://arxiv.org/abs/2511.21631: a vision tower, of which some layers speak to Qwen 3.
+"""Qwen3-VL, https://arxiv.org/abs/2511.21631: a vision tower, some of whose layers feed Qwen 3.
 
 Each of these layers has a merger of its own; one more stands at the end.
 """

@@ -102,7 +102,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of the modules whose settings the config tells."""
+    """Of the modules whose settings are in the config."""
     ledger, found = PackingLedger(), dict[str, WrittenTensor]()
     schemes, (form, _) = AutoRoundSchemes(declared, stored, ledger), declared_form(declared, ledger)
     for module, members in stored.modules.items():
@@ -123,7 +123,7 @@ def _title(packed: Mapping[str, Reading | None]) -> str:
 
 
 def _asked(plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes) -> list[StoredTensor]:
-    """Those that the config wants packed; what extra_config names has a fault of its own."""
+    """Those that the config lists as packed; what extra_config names has a fault of its own."""
     return [
         weight
         for module, weight in plain.items()
@@ -132,7 +132,7 @@ def _asked(plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes) -> list
 
 
 def _plain_by_name(stored: Stored, schemes: AutoRoundSchemes, ledger: PackingLedger) -> None:
-    """Modules that extra_config wants packed, and that are not."""
+    """Modules that extra_config lists as packed, and that are not."""
     for module, scheme in schemes.own.items():
         members = stored.members(module)
         if scheme.bits in BITS and "qweight" not in members and "weight" in members:

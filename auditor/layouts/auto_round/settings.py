@@ -3,8 +3,8 @@
 `packing_format` names the packing; up to 0.4 `backend` did, with a kernel behind it, as in
 auto_round:gptq:exllamav2. Packed are the linears below `block_name_to_quantize` (up to 0.4
 `to_quant_block_names`, or `quant_block_list`), and what `extra_config` names: its values take the
-place of bits and group_size, and more than 8 bits mean plain. A key of it that is no module's name
-is an expression to search for; of several the first counts. From auto_round/inference/
+place of bits and group_size, and more than 8 bits mean plain. A key of it that is not the name of
+a module is an expression to search for; of several the first counts. From auto_round/inference/
 convert_model.py of auto-round 0.16.1, and auto_round/export of 0.2, 0.3.1, 0.4.7 and 0.6.0.
 """
 
@@ -37,7 +37,7 @@ _NUMBERED = re.compile(r"\w+\.[0-9].*")
 
 
 class AutoRoundScheme(NamedTuple):
-    """What the config says of a module; None: it is not told."""
+    """What the config says of a module; None: it does not say."""
 
     bits: int | None  # one of PLAIN: the module is not packed
     group: int | None  # -1: all inputs together
@@ -63,7 +63,7 @@ def unread(declared: Declared) -> str | None:
 
 
 def declared_form(declared: Declared | None, ledger: PackingLedger) -> tuple[str | None, str]:
-    """GPTQ or GEMM, None where none is told, and the words of the config for it."""
+    """GPTQ or GEMM, None where none is declared, and the words of the config for it."""
     if declared is None:
         return None, ""
     key, packing = _packing(declared)

@@ -61,7 +61,7 @@ def companion_kinds(form: str) -> Mapping[str, str]:
 
 
 def fixed_grain(form: str) -> Grain | None:
-    """The grain of the scales that a format has by itself."""
+    """The grain of the scales that belongs to a format."""
     if form in _FLOATS:
         return group_grain(_FLOATS[form][1])
     return _BYTE_SCALES if form == "mxfp8-quantized" else None
@@ -206,7 +206,7 @@ def check_zeros(
 def _bytes(packed: StoredTensor, bits: int, ledger: PackingLedger) -> Shape:
     *rows, count = packed.shape or ()
     if count * 8 % bits:
-        ledger.fault(f"{packed.shape}: {count} bytes are no whole number of {bits} bits", packed)
+        ledger.fault(f"{packed.shape}: {count} bytes are not a whole number of {bits} bits", packed)
     return (*rows, count * 8 // bits)
 
 
@@ -223,7 +223,7 @@ def _marlin(
     bits = scheme.bits or (given or _BITS)[0]
     shape = (2 * words // bits, 2 * _HALVES * tiles)
     if len(packed.shape or ()) != _MATRIX or 2 * words % bits:
-        reason = f"weight_packed {packed.shape} is no tiles of 16 x 16 of {bits} bits"
+        reason = f"weight_packed {packed.shape} cannot be tiles of 16 x 16 of {bits} bits"
         ledger.fault(reason, packed)
     meta, scale = parts.get("meta"), parts.get("scale_packed")
     if meta is not None and meta.shape not in {None, (tiles, 2 * shape[0])}:

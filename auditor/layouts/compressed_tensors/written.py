@@ -31,7 +31,7 @@ _CACHE = dict.fromkeys(("k_scale", "v_scale", "q_scale"), _ONE)
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of modules whose scheme the config tells; nothing of sparse weights and of 2:4 tiles."""
+    """Of modules whose scheme is in the config; nothing of sparse weights and of 2:4 tiles."""
     found: dict[str, WrittenTensor] = {}
     schemes = read_schemes(flat_settings(declared), stored.modules, PackingLedger())
     for module, parts in stored.modules.items():
@@ -47,7 +47,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 
 def _form_kept(parts: Members, scheme: CompressedScheme) -> str | None:
-    """Of a weight of 8 bits; by names alone the scheme tells which."""
+    """Of a weight of 8 bits; where only names are known the scheme says which."""
     if not packs.keeps_shape(parts):
         return None
     if scheme.form == "mxfp8-quantized":

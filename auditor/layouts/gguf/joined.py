@@ -91,12 +91,12 @@ class Pair:
         half = self.second.name.rpartition(".")[0].rpartition(".")[2]
         ledger.note(f"{half}: the other part of a tensor that the model has as one", self.second)
         if self.shape is None:
-            said = f"{self.first.shape} and {self.second.shape} are no two parts of one tensor"
+            said = f"{self.first.shape} and {self.second.shape} cannot be two parts of one tensor"
             ledger.fault(said, self.first, self.second)
 
 
 def joined_pairs(stored: Stored, model_type: str) -> Iterator[Pair]:
-    """The pairs among the stored tensors; one without the other is no pair."""
+    """The pairs among the stored tensors; one without the other is not a pair."""
     for join in _JOINS.get(model_type, ()):
         first, _, ending = join.first.partition(".")
         second = join.second.partition(".")[0]

@@ -69,7 +69,7 @@ def add_unpacked(
         ledger.pieces.extend(LogicalTensor(tensor, name, shape[1:], dtype) for name in names)
     else:
         higher = len(shape) > 1 and shape[0] > len(names)
-        none = f"{shape} are no stacked experts of {where.expected}"
+        none = f"{shape} cannot be stacked experts of {where.expected}"
         ledger.fault(too_many_experts(shape[0], len(names)) if higher else none, tensor)
         ledger.pieces.append(LogicalTensor(tensor, tensor.name, shape, dtype))
 

@@ -106,7 +106,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of the weights whose algorithm the config tells; a low-rank part is not among them."""
+    """Of the weights whose algorithm is in the config; a low-rank part is not among them."""
     settings, found = read_modelopt_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, parts in stored.modules.items():
         for weight in _weights(module, parts):
@@ -123,7 +123,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 
 def _weights(module: str, parts: Members) -> list[_Weight]:
-    """The weights of a module that are packed and have a scale; an index alone tells no dtype."""
+    """The weights of a module that are packed and have a scale; an index alone has no dtypes."""
     found = []
     for key, scale in parts.items():
         if key.endswith("weight_scale"):
@@ -208,7 +208,7 @@ def _grain(scale: StoredTensor, kind: str, group: int | None, shape: Shape) -> G
 
 
 def _small_groups(shape: Shape, scales: Shape | None) -> Grain:
-    """Of 16, and of 32 where activations are of 8 bits: config.json does not always tell."""
+    """Of 16, and of 32 where activations are of 8 bits: config.json does not always say."""
     wide = scales is not None and 0 not in shape and prod(shape) == _WIDE * prod(scales)
     return group_grain(_WIDE if wide else 16)
 

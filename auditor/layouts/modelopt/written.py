@@ -12,7 +12,7 @@ _NUMBERS = ("F32", "BF16", "F16")
 
 
 def tensors_of_weight(said: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
-    """By what they are to a weight, "" the weight itself; {} where the config does not tell."""
+    """By what they are to a weight, "" the weight itself; {} where the config does not say."""
     *experts, rows, inputs = shape
     number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _NUMBERS)
     beside = {

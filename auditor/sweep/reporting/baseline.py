@@ -1,4 +1,4 @@
-"""The baseline: findings, and reasons why a model is not audited, that somebody has accepted.
+"""The baseline: findings, and reasons why a model is not audited, that were accepted.
 
 A TOML or JSON file. Each entry accepts one kind of finding (or one reason of `unaudited`) for the
 models and the tensor or file names that two globs cover, until a date:
@@ -37,7 +37,7 @@ _KEYS = ("kind", "model", "name", "reason", "expires")
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineEntry:
-    """What somebody accepts, and why."""
+    """What is accepted, and why."""
 
     kind: str
     model: str  # glob

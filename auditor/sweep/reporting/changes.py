@@ -131,7 +131,7 @@ def _change(same: Finding | None, known: Finding | None) -> Change:
 
 
 def of_finding(match: Matched) -> Row:
-    """A row of changes.csv, but for the model's cells and who accepted it."""
+    """A row of changes.csv, but for the model's cells and why it is accepted."""
     finding = match.finding
     known = match.change is Change.CHANGED and match.before is not None
     return {

@@ -1,4 +1,4 @@
-"""One model of a night, with all that its reports say of it."""
+"""One model of a night, with all that reports show of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ ALARMING = ("error", "warning")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
-    """A model tonight, what changed since the night before, and what somebody accepts of it."""
+    """A model tonight, what changed since the night before, and what is accepted of it."""
 
     model: str
     outcome: Outcome | None  # None: no longer selected
@@ -95,7 +95,7 @@ class ModelEntry:
 
 
 def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
-    """What there is to say of one model; `first`: no night before knew any."""
+    """The entry of one model; `first`: no night before has any model."""
     model = compared.model
     outcome = _outcome(compared.tonight) if compared.tonight else None
     before = _before(compared, outcome)

@@ -1,4 +1,4 @@
-"""Writes all that there is to say of a night, in one pass over the store."""
+"""Writes all reports of a night in one pass over the store."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +66,7 @@ def write_night(
 def _folder(night: Night) -> Path:
     """The folder of a night's name; a name that would lead elsewhere needs one to be named."""
     if not night.night.strip(".") or any(char in night.night for char in "/\\\0"):
-        raise UsageError(f"the night {quoted(night.night)} is no name for a folder: say -o")
+        raise UsageError(f"the night {quoted(night.night)} cannot be the name of a folder: use -o")
     return REPORTS / night.night
 
 

@@ -1,4 +1,4 @@
-"""What SQLite says of a store that cannot be read or written, as a line that helps."""
+"""Errors of SQLite and of a damaged store, as one line with what to do."""
 
 import json
 import os

@@ -147,7 +147,7 @@ class StoreWriter(Tallies):
             return int(frozen or 0)
 
     def unresolved(self, night: Night) -> tuple[str, ...]:
-        """The requested ids whose commit the Hub did not tell, for a reason that may pass."""
+        """The requested ids whose commit the Hub did not give, for a reason that may pass."""
         rows = self._database.execute(
             "SELECT requested FROM planned JOIN failures f"
             " ON f.night = ? AND f.model = planned.model AND f.passing = 1"

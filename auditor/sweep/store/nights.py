@@ -1,4 +1,4 @@
-"""What reports ask of a store: a night beside what was known before it. Reads, and never writes."""
+"""What reports read from a store: a night, and what was known before it. Never writes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,9 +41,9 @@ class Nights(Store):
                 f"there is nothing to report of the night {quoted(nights[-1].night)}, {detail}"
             )
         if name is None:
-            raise UsageError("there is no night in this store: `audit sweep` makes one")
+            raise UsageError("this store has no night: `audit sweep` makes one")
         known = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
-        raise UsageError(f"there is no night {quoted(name)} in this store; its last: {known}")
+        raise UsageError(f"this store has no night {quoted(name)}; its last: {known}")
 
     def count(self, night: Night) -> int:
         """How many models the night's plan has."""

@@ -19,7 +19,7 @@ from auditor.sweep.store.packing import decompress_text
 from auditor.sweep.store.schema import APPLICATION, TABLES, UPGRADES, VERSION
 
 _BUSY = 60.0  # seconds that a writer waits for another one
-_STEP = 0.2  # of these at a time: SQLite hears no signal while it waits
+_STEP = 0.2  # of these at a time: SQLite handles no signal while it waits
 _NAMED = re.compile(r"^CREATE (?:TABLE|VIEW) (\w+)", re.MULTILINE)
 _TABLES = frozenset(_NAMED.findall(TABLES))
 _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM))
@@ -123,7 +123,9 @@ def prepare_tables(database: sqlite3.Connection, path: Path) -> None:
     if not tables and not application and not version:
         _run(database, TABLES)
     elif application != APPLICATION:
-        raise UsageError(f"{quoted(str(path))} is a database of something else, no store of ours")
+        raise UsageError(
+            f"{quoted(str(path))} is a database of another program, not a store of a sweep"
+        )
     elif version > VERSION:
         detail = f"of version {version}, and this auditor reads up to {VERSION}: update it"
         raise UsageError(f"the store {quoted(str(path))} is {detail}")
@@ -159,4 +161,4 @@ def _blind_parts(content: bytes) -> int:
             return 0
         return sum(part["verdict"] == "unaudited" for part in json.loads(text)["parts"])
     except (zlib.error, ValueError, KeyError, TypeError):
-        return 0  # who reads the outcome says so; the other models are as good as before
+        return 0  # reading the outcome reports it; the other models are as good as before

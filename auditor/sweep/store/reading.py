@@ -1,4 +1,4 @@
-"""An open store as it is read: its nights, and what each knows of each model."""
+"""An open store as it is read: its nights, and the outcome of each model."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -70,11 +70,11 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one night knows of one model. `verdict` None: it was planned and not audited yet."""
+    """The outcome of one model in one night. `verdict` None: it was planned and not audited yet."""
 
     night: str
     model: str
-    commit_sha: str  # "": the Hub did not tell one
+    commit_sha: str  # "": the Hub did not give one
     requested: str
     auditor: str
     catalogue: str
@@ -131,7 +131,9 @@ class Store:
         Raises StoreError for one that is damaged, or that cannot be had as it has to be.
         """
         if not create and not path.exists():
-            raise UsageError(f"there is no store {quoted(str(path))}: `audit sweep` makes one")
+            raise UsageError(
+                f"the store {quoted(str(path))} does not exist: `audit sweep` makes one"
+            )
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The tables of a store, as SQL; what they mean, the package says."""
+"""The tables of a store, as SQL; the docstring of the package says what they mean."""
 
 APPLICATION = 0x48664175  # "HfAu": what `file` and SQLite show of a store's first page
 VERSION = 3

@@ -1,4 +1,4 @@
-"""A night in numbers: what its last word and its exit code are made of."""
+"""A night in numbers, from which its last line and its exit code are made."""
 
 from typing import NamedTuple
 

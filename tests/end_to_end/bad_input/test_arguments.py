@@ -39,7 +39,7 @@ def ids(*pairs: tuple[str, str]) -> list:
         ("bert@", "nothing follows the '@'"),
         ("bert@a b", "a revision holds no ' '"),
         ("bert@../../etc", r"a revision holds no '\.\.'"),
-        ("bert@/main", "is no revision"),
+        ("bert@/main", "is not a revision"),
         ("bert@\x07", r"a revision holds no '\\x07'"),
         ("bert@" + "x" * 300, "a revision has 255 bytes at most"),
     ),

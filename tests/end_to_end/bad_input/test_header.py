@@ -111,7 +111,7 @@ SPELT = (
     top("a field twice", "has dtype twice", inserted('"a":{"dtype":"F32",' + NOTHING[1:])),
     top("no shape", "'a' has no shape", inserted('"a":{"dtype":"F32","data_offsets":[0,0]}')),
     top("5,000 digits", r"number '9+\.\.\.9+' is out", inserted(f'"a":{{"shape":[{"9" * 5000}]}}')),
-    top("NaN", "NaN is no JSON number", inserted('"a":{"shape":[NaN]}')),
+    top("NaN", "NaN is not a JSON number", inserted('"a":{"shape":[NaN]}')),
 )
 TRIED = (
     entry("an unknown dtype", f"tensor '{WORDS}': the format has no dtype 'F33'", dtype="F33"),

@@ -201,7 +201,7 @@ FOUND = (
     Case(
         name="a shard that is not there",
         code=FINDINGS,
-        says=("bad-index", f"in {SHARDS[1]}, and there is no such file"),
+        says=("bad-index", f"in {SHARDS[1]}, and that file does not exist"),
         set_up=repo({name: data for name, data in IN_SHARDS.items() if name != SHARDS[1]}),
     ),
     Case(

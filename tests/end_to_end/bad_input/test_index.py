@@ -104,7 +104,10 @@ INDEXES = (
 )
 LIES = (
     found(
-        "no such shard", holding(index({WORDS: "gone.safetensors"})), "bad-index", "no such file"
+        "no such shard",
+        holding(index({WORDS: "gone.safetensors"})),
+        "bad-index",
+        "that file does not exist",
     ),
     found("another shard", holding(index({WORDS: SHARDS[2]})), "bad-index", f"in {SHARDS[0]}"),
     found("a tensor of no shard", holding(index({"a": SHARDS[0]})), "bad-index", "no shard holds"),
@@ -141,7 +144,7 @@ SHARDED = (
         "a byte too few", shortened, "bad-size", f"^{SHARDS[1]} is truncated: its header implies"
     ),
     shard(
-        "gone", Path.unlink, "bad-index", f"13 tensors in {SHARDS[1]}, and there is no such file"
+        "gone", Path.unlink, "bad-index", f"13 tensors in {SHARDS[1]}, and that file does not exist"
     ),
 )
 HUGE = Row(

@@ -98,7 +98,7 @@ def zeros(path: Path) -> None:
 
 PLACES = (
     Place(name="no such folder", make=nothing, path="m/", code=USAGE, says="no file or folder"),
-    Place(name="no such file", make=nothing, path=WEIGHTS, code=USAGE, says="no file or folder"),
+    Place(name="no such file", make=nothing, path=WEIGHTS, code=USAGE, says="does not exist"),
     Place(
         name="no such index",
         make=files(config__json=GOOD_CONFIG),
@@ -164,8 +164,10 @@ PLACES = (
         code=FINDINGS,
         says=("bad-index", f"no index names '{SHARDS[0]}'"),
     ),
-    Place(name="an image", make=file("a.png", PNG), path="a.png", code=USAGE, says="is no config"),
-    Place(name="noise", make=file("a", b"\xff" * 99), path="a", code=USAGE, says="is no config"),
+    Place(
+        name="an image", make=file("a.png", PNG), path="a.png", code=USAGE, says="is not a config"
+    ),
+    Place(name="noise", make=file("a", b"\xff" * 99), path="a", code=USAGE, says="is not a config"),
     Place(
         name="a script", make=file("a.py", b"pass\n"), path="a.py", code=USAGE, says="is no conf"
     ),

@@ -132,8 +132,8 @@ def test_65_folders_are_more_than_are_read(audit, tmp_path):
     [
         ("fp16", CLEAN, ""),
         ("bf16", UNAUDITED, "no weights of the variant 'bf16'"),
-        ("../fp16", USAGE, "is no variant: one is a word such as fp16"),
-        ("", USAGE, "'' is no variant"),
+        ("../fp16", USAGE, "is not a variant: a variant is a word such as fp16"),
+        ("", USAGE, "'' is not a variant"),
     ],
 )
 def test_a_variant_is_a_word_and_has_to_be_there(variant, code, says, audit, tmp_path):

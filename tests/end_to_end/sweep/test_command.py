@@ -87,7 +87,7 @@ def test_the_nights_that_are_dropped_are_in_the_last_line(at_hub, sweep, tmp_pat
 
 WRONG = {
     (): "say which models",
-    ("-",): "there is no model on standard input",
+    ("-",): "standard input holds no model",
     ("none.txt",): "'none.txt', a list of ids, cannot be read",
     ("none.toml",): "'none.toml' cannot be read",
     ("--top", "0"): "invalid value for '--top'",

@@ -43,8 +43,8 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
 
 
 WRONG = {
-    ("none.sqlite",): "there is no store 'none.sqlite'",
-    ("--night", "x"): "there is no night 'x' in this store",
+    ("none.sqlite",): "the store 'none.sqlite' does not exist",
+    ("--night", "x"): "this store has no night 'x'",
     ("--baseline", "none.toml"): "'none.toml', a baseline, cannot be read",
     ("--depth", "-1"): "invalid value for '--depth'",
 }

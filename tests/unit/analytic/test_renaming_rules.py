@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from auditor.analytic.renaming_rules import Rule, rewritten_name, words_of
 
-LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), heads=("vit.", ""))
+LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), prefixes=("vit.", ""))
 EXPERTS = Rule(("experts.*.gate.weight", "experts.*.up.weight"), ("experts.gate_up",))
 MOVED = Rule(("norm0", "norm1"), ("norm1", "norm2"), paired=True)
 SHIFTED = Rule((r"queries\.(\d+)",), (r"layers.\1.query",), offset=1)

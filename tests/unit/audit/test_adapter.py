@@ -366,7 +366,7 @@ def test_another_base_than_the_right_one_is_found(at_hub, tmp_path):
     [
         ("org/absent", Reason.NOT_FOUND, "org/absent"),
         ("org/gated", Reason.GATED, "org/gated"),
-        ("org/adapter", Reason.NO_CONFIG, "it is no whole model itself"),
+        ("org/adapter", Reason.NO_CONFIG, "it is not a whole model itself"),
         ("../../etc/passwd", Reason.NOT_FOUND, "no Hub id"),
         ("/etc/passwd", Reason.NOT_FOUND, "no Hub id"),
         ("~/model", Reason.NOT_FOUND, "no Hub id"),
@@ -473,7 +473,7 @@ def test_wrong_settings_are_a_finding_that_names_the_key(at_hub, tmp_path, chang
         ({"rank_pattern": {"(?<=a)b": 2}}, "rank_pattern is the expression"),
         ({"modules_to_save": ["(a|b)*"]}, "modules_to_save names '(a|b)*'"),
         ({"layers_to_transform": [0], "layers_pattern": ["(a*)*"]}, "layers_pattern"),
-        ({"target_modules": ["attn"]}, "which is no layer"),
+        ({"target_modules": ["attn"]}, "which is not a layer"),
         ({"target_modules": ["ln_1"]}, "of a kind that is not known"),
         ({"target_modules": None}, "target_modules is null"),
         ({"layer_replication": [[0, 1]]}, "layer_replication"),

@@ -235,7 +235,7 @@ def test_a_variant_that_is_not_there_is_said(tmp_path: Path) -> None:
     assert "no weights of the variant 'fp8'; its variants are 'fp16'" in outcome.detail
     outcome = auditor.audit(written(tmp_path / "two", encoders()), variant="fp16")
     assert "no weights of the variant 'fp16'" in outcome.detail
-    with pytest.raises(UsageError, match="is no variant"):
+    with pytest.raises(UsageError, match="is not a variant"):
         auditor.audit(folder, variant="../fp16")
 
 
@@ -260,7 +260,7 @@ def test_nothing_is_counted_twice_and_all_of_it_is_said(tmp_path: Path) -> None:
         "model-Q4_0.gguf": "llama.cpp",
         "checkpoint-5/model.safetensors": "in a folder of its own",
         "second.safetensors.index.json": "an index of other weights",
-        "other.safetensors": "no part of the audited set",
+        "other.safetensors": "not part of the audited set",
     }
     report = auditor.audit(written(tmp_path, {**model(BERT), **dict.fromkeys(copies, weights)}))
     assert (report.verdict, report.observed.parameters) == ("clean", 448)

@@ -41,7 +41,7 @@ def shared_of(snapshot):
     return {name: getattr(snapshot, name) for name in names}
 
 
-HEADS = in_order(st.builds(WeightHeader, name=NAMES, size=SIZES, head=CONTENT))
+HEADS = in_order(st.builds(WeightHeader, name=NAMES, size=SIZES, prefix=CONTENT))
 UNOPENED = st.lists(NAMES, max_size=3, unique=True).map(lambda names: tuple(sorted(names)))
 COMPONENTS = st.builds(
     Component,
@@ -90,7 +90,7 @@ def test_as_many_tensors_as_are_audited_are_loaded():
     head = safetensors_bytes(
         {f"layers.{n}.w": ("F8_E4M3", (1, 2)) for n in range(90_000)}, data=False
     )
-    whole = replace(SMALL, heads=(WeightHeader(name="m.safetensors", size=None, head=head),))
+    whole = replace(SMALL, heads=(WeightHeader(name="m.safetensors", size=None, prefix=head),))
     assert load(dump(whole), "x.json").heads == whole.heads
 
 
@@ -129,7 +129,7 @@ def test_a_usual_checkpoint_has_a_fingerprint_that_any_change_of_a_header_change
     usual = replace(snapshot, index=None, manifest=None, components=())
     assert fingerprint(usual) is not None
     for at, head in enumerate(usual.heads):
-        other = replace(head, head=head.head + b" ")
+        other = replace(head, prefix=head.prefix + b" ")
         heads = (*usual.heads[:at], other, *usual.heads[at + 1 :])
         assert fingerprint(replace(usual, heads=heads)) != fingerprint(usual)
 
@@ -154,7 +154,7 @@ SMALL = Snapshot(
     origin="a test",
     files=(RepoFile(name="a", size=1), RepoFile(name="b", size=2)),
     config=TextFile(name="config.json", content=b"{}"),
-    heads=(WeightHeader(name="b", size=2, head=safetensors_bytes({"é": ("U8", (1,))})),),
+    heads=(WeightHeader(name="b", size=2, prefix=safetensors_bytes({"é": ("U8", (1,))})),),
 )
 
 
@@ -191,7 +191,7 @@ def test_two_parts_that_are_none_of_a_snapshot_are_a_usage_error(own, shared, fa
 def test_a_header_stands_in_the_file_as_text():
     head = json.loads(dump(SMALL))["heads"][0]
     assert head["header"].startswith('{"é":{"dtype":"U8"')
-    assert head["length"] == len(SMALL.heads[0].head) - 8 - 1  # 1: the byte of data behind it
+    assert head["length"] == len(SMALL.heads[0].prefix) - 8 - 1  # 1: the byte of data behind it
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,7 @@ REFUSED = {
     "an unknown type": (gguf_bytes([], [Tensor("t", type=999)]), "ggml type 999, which is not"),
     "a row of half a block": (
         gguf_bytes([], [Tensor("t", (4, 16), type=2)]),
-        r"Q4_0 \(4, 16\): rows of 16 are no whole number of blocks of 32",
+        r"Q4_0 \(4, 16\): rows of 16 are not a whole number of blocks of 32",
     ),
     "a gap": (
         gguf_bytes([], [Tensor("t"), Tensor("u", offset=512)]),

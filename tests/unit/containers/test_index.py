@@ -163,10 +163,10 @@ FAILS = {
     ),
     " holds a git merge conflict": b'{\n<<<<<<< HEAD\n"weight_map": {}\n=======\n}',
     " is empty": b"",
-    " has no weight_map, so it is no index; it has '_class_name', 'unet'": (
+    " has no weight_map, so it is not an index; it has '_class_name', 'unet'": (
         b'{"_class_name": "StableDiffusion3Pipeline", "unet": []}'
     ),
-    " has no weight_map, so it is no index; it has no key at all": b"{}",
+    " has no weight_map, so it is not an index; it has no key at all": b"{}",
     ": weight_map is a list, not an object": b'{"weight_map": []}',
     ": weight_map is null, not an object": b'{"weight_map": null}',
     ": weight_map is empty": b'{"weight_map": {}}',

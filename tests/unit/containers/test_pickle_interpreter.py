@@ -172,7 +172,7 @@ def test_an_object_is_a_record_of_how_it_would_be_made(protocol):
             "os.system, imported and handed to torch._tensor._rebuild_from_type_v2",
         ),
         (b"ctorch\nSize\n]b.", "torch.Size: its attributes are set"),
-        (b"ctorch\nSize\n)R)R.", "what is no import is called or given state, 1 times"),
+        (b"ctorch\nSize\n)R)R.", "what is not an import is called or given state, 1 times"),
         (b"c\x1b[2J\n\x07\n(tR.", "'\\x1b[2J.\\x07'()"),
         (b"ccollections\nOrderedDict.fromkeys\n)R.", "collections.OrderedDict.fromkeys()"),
         (b"cos\nsystem\n(tR0cos\nsystem\n(I1\ntR.", "os.system(), 2 times"),

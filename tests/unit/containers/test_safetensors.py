@@ -153,7 +153,7 @@ BROKEN = {
     "tensor 'a', F32 \\[2, 3\\], takes 24 bytes, but its data_offsets \\[0, 20\\] span 20": tensor(
         "F32", "[2,3]", "[0,20]"
     ),
-    "tensor 'a', F4 \\[3\\], takes 12 bits, which is no whole number of bytes": tensor(
+    "tensor 'a', F4 \\[3\\], takes 12 bits, which is not a whole number of bytes": tensor(
         "F4", "[3]", "[0,2]"
     ),
     "tensor 'a', U8 \\[0\\], has data_offsets \\[2, 0\\], which end before they begin": tensor(
@@ -206,7 +206,7 @@ NOT_JSON = {
     "is cut off: its JSON has not ended at line 1 column 6": '{"a":',
     "goes on after its JSON has ended: 'x' at line 1 column 4": "{} x",
     "is not UTF-8: byte 0xff at line 2 column 3": b'{\n "\xff":1}',
-    "is not JSON as the format has it: NaN is no JSON number": one('{"x":NaN}'),
+    "is not JSON as the format has it: NaN is not a JSON number": one('{"x":NaN}'),
     "is not JSON as the format has it: the number '1e999' is out of range": one('{"x":1e999}'),
     r"has the escape \\ud800, half a character": '{"\\ud800":1}',
     "is nested 128 levels deep; 127 are the most": one("[" * 127 + "]" * 127),

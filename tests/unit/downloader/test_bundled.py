@@ -35,7 +35,7 @@ CONFIGS = [
 @pytest.mark.parametrize(("model", "header", "tensors", "elements", "size"), FACTS)
 def test_a_shipped_header_agrees_with_the_published_file(model, header, tensors, elements, size):
     head = fetch(model, source="bundled").heads[0]
-    parsed = parse_header(head.name, head.head)
+    parsed = parse_header(head.name, head.prefix)
     counted: dict[str, int] = {}
     for tensor in parsed.tensors:
         counted[tensor.dtype] = counted.get(tensor.dtype, 0) + tensor.elements

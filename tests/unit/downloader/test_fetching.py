@@ -40,7 +40,9 @@ def cache(tmp_path):
 
 
 def test_an_unknown_source_is_refused_with_the_known_ones():
-    with pytest.raises(UsageError, match="no source 'disk'; there are auto, hub, cache, bundled"):
+    with pytest.raises(
+        UsageError, match="'disk' does not exist; the sources are auto, hub, cache, bundled"
+    ):
         fetch("org/name", source="disk")
 
 

@@ -65,7 +65,7 @@ def whole(requested: str = "org/name", **options) -> None:
     """Fetches the model and holds it to be whole."""
     snapshot = fetch(requested, **options)
     assert snapshot.config.content == b'{"a": 1}'
-    assert snapshot.heads[0].head == large().head
+    assert snapshot.heads[0].prefix == large().head
     assert snapshot.heads[0].size == large().size
 
 
@@ -142,7 +142,7 @@ def test_a_hub_that_fails_now_and_then_is_read_all_the_same(at_hub, seed):
     at_hub.misbehave_at_random(rate=0.1, seed=seed, faults=kinds)
     snapshot = fetch("org/name")
     assert [head.name for head in snapshot.heads] == shards
-    assert {head.head for head in snapshot.heads} == {large().head}
+    assert {head.prefix for head in snapshot.heads} == {large().head}
     assert snapshot.fetched.requests == len(at_hub.log)
 
 
@@ -204,13 +204,13 @@ def test_a_server_that_ignores_only_the_second_range_is_borne(model):
 def test_a_whole_file_is_cut_where_the_header_ends(at_hub, length):
     at_hub.add("org/name", {ONE: large(length)})
     at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
-    assert fetch("org/name").heads[0].head == large(length).head
+    assert fetch("org/name").heads[0].prefix == large(length).head
 
 
 def test_a_whole_file_that_is_no_header_is_left_at_once(at_hub):
     at_hub.add("org/name", {ONE: Sparse(b"PK\x03\x04" * 9, GIGABYTES)})
     at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
-    assert len(fetch("org/name").heads[0].head) == FIRST_READ
+    assert len(fetch("org/name").heads[0].prefix) == FIRST_READ
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_loop_of_redirects_ends(model, path):
         ("file:///etc/passwd", "redirects from http to 'file'"),
         ("ftp://127.0.0.1/x", "redirects from http to 'ftp'"),
         ("javascript:alert(1)", "redirects from http to 'javascript'"),
-        ("http://[::1", "redirects to what is no address"),
+        ("http://[::1", "redirects to what is not an address"),
     ],
 )
 def test_a_redirect_leads_to_http_or_nowhere(model, location, said):
@@ -309,7 +309,7 @@ def test_a_redirect_leads_to_http_or_nowhere(model, location, said):
 def test_a_redirect_with_a_huge_body_is_followed_and_the_body_left(model):
     model.misbehave(path="*resolve*model.safetensors", fault=RedirectTo(size=10**9))
     snapshot = fetch("org/name")
-    assert snapshot.heads[0].head == large().head
+    assert snapshot.heads[0].prefix == large().head
     assert snapshot.fetched.bytes < 2 * LENGTH
     assert all(record.sent < ENOUGH for record in model.log)
 
@@ -359,7 +359,7 @@ def test_a_config_without_end_is_left(model, machine, chunked):
 def test_a_range_without_end_is_read_as_far_as_it_goes(model, chunked):
     model.misbehave(origin=Origin.STORAGE, fault=EndlessBody(chunked=chunked), times=2)
     head = fetch("org/name").heads[0]
-    assert head.head == b" " * FIRST_READ  # what the server says is what is audited
+    assert head.prefix == b" " * FIRST_READ  # what the server says is what is audited
     assert all(record.sent < ENOUGH for record in model.log)
 
 

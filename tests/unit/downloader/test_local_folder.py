@@ -51,7 +51,7 @@ def test_a_folder_is_read_by_its_heads(folder):
     assert snapshot.model == str(folder)
     assert (snapshot.source, snapshot.commit) == (Source.FOLDER, None)
     assert snapshot.config == TextFile(name=CONFIG, content=b"{}")
-    assert [(head.name, head.size, head.head) for head in snapshot.heads] == [
+    assert [(head.name, head.size, head.prefix) for head in snapshot.heads] == [
         (ONE, len(WEIGHTS), HEAD)
     ]
     assert [file.name for file in snapshot.files] == ["README.md", CONFIG, ONE]
@@ -129,20 +129,20 @@ def test_a_folder_without_safetensors_says_so(tmp_path, files, reason):
 def test_a_file_that_has_no_header_is_handed_on_as_it_is(folder, content):
     fill(folder, {ONE: content})
     head = fetch(str(folder)).heads[0]
-    assert (head.head, head.size) == (content, len(content))
+    assert (head.prefix, head.size) == (content, len(content))
 
 
 def test_a_long_header_is_read_whole(folder):
     long = framed(b"{}".ljust(3 * FIRST_READ), bytes(9))
     fill(folder, {ONE: long})
-    assert fetch(str(folder)).heads[0].head == long[:-9]
+    assert fetch(str(folder)).heads[0].prefix == long[:-9]
 
 
 def test_only_the_head_of_a_large_file_is_read(folder):
     with (folder / ONE).open("r+b") as file:
         file.truncate(10**12)  # sparse: a terabyte that takes no room
     head = fetch(str(folder)).heads[0]
-    assert (head.size, head.head) == (10**12, HEAD)
+    assert (head.size, head.prefix) == (10**12, HEAD)
 
 
 # One file
@@ -151,7 +151,7 @@ def test_only_the_head_of_a_large_file_is_read(folder):
 def test_a_weight_file_is_read_with_the_config_beside_it(folder):
     snapshot = fetch(str(folder / ONE))
     assert snapshot.source is Source.FILE
-    assert (snapshot.config.content, snapshot.heads[0].head) == (b"{}", HEAD)
+    assert (snapshot.config.content, snapshot.heads[0].prefix) == (b"{}", HEAD)
     assert [file.name for file in snapshot.files] == [CONFIG, ONE]
     assert other_weight_files(snapshot) == ()
 
@@ -188,7 +188,7 @@ def test_a_snapshot_file_is_known_by_its_content(folder, tmp_path):
     ("name", "error", "said"),
     [
         ("model-00002-of-00003.safetensors", UsageError, "one shard of 3: give the folder"),
-        ("notes.txt", UsageError, "is no config .*, no weights .* and no snapshot"),
+        ("notes.txt", UsageError, "is not a config .*, weights .* or a snapshot"),
         ("tf_model.h5", SourceError, "is of a kind that is not read"),
         ("model.onnx", SourceError, "is of a kind that is not read"),
     ],
@@ -201,7 +201,7 @@ def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):
 
 def test_the_only_shard_of_one_is_a_whole_model(tmp_path):
     fill(tmp_path, {"model-00001-of-00001.safetensors": WEIGHTS})
-    assert fetch(str(tmp_path / "model-00001-of-00001.safetensors")).heads[0].head == HEAD
+    assert fetch(str(tmp_path / "model-00001-of-00001.safetensors")).heads[0].prefix == HEAD
 
 
 def test_a_config_beyond_all_bounds_is_not_read(folder):
@@ -338,7 +338,7 @@ def test_a_place_in_the_cache_knows_model_and_commit(cached, below):
     snapshot = fetch(str(cached / below))
     assert (snapshot.model, snapshot.commit) == ("org/name", SHA)
     assert snapshot.source is Source.CACHE
-    assert (snapshot.config.content, snapshot.heads[0].head) == (b"{}", HEAD)
+    assert (snapshot.config.content, snapshot.heads[0].prefix) == (b"{}", HEAD)
     assert snapshot.files == (
         RepoFile(name=CONFIG, size=2),
         RepoFile(name=ONE, size=len(WEIGHTS)),

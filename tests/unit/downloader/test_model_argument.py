@@ -87,7 +87,7 @@ def test_what_is_neither_is_refused_by_name(text, fault):
     "text", ["./none", "../none", "/none/at/all", "~/none", "none.json", "a/none.safetensors"]
 )
 def test_what_looks_like_a_path_and_is_not_there_is_no_id(text):
-    with pytest.raises(UsageError, match="there is no file or folder"):
+    with pytest.raises(UsageError, match=r"the file or folder .* does not exist"):
         parse_model(text)
 
 

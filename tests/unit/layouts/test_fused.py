@@ -90,7 +90,7 @@ def examined(config: dict[str, Any], shapes: Shapes, dtype: str = "F32") -> Repo
         files=(RepoFile(name="model.safetensors", size=size),),
         config=TextFile(name="config.json", content=json.dumps(config).encode()),
         index=None,
-        heads=(WeightHeader(name="model.safetensors", size=size, head=head),),
+        heads=(WeightHeader(name="model.safetensors", size=size, prefix=head),),
     )
     report = examine(snapshot, Options(requested="fused"))
     assert isinstance(report, Report)
@@ -162,7 +162,7 @@ def test_of_fewer_experts_than_there_should_be_the_others_are_missing():
     [
         ("gate_up_proj", (4, 10, 6), "holds 4 experts, the architecture has 3"),
         ("gate_up_proj", (2**40, 0, 6), "holds 1,099,511,627,776 experts, the architecture has 3"),
-        ("gate_up_proj", (3, 9, 6), "has 9 rows for each expert, which are no two halves"),
+        ("gate_up_proj", (3, 9, 6), "has 9 rows for each expert, which cannot be two halves"),
         ("down_proj", (18, 5), r"is (18, 5); experts in one tensor have three axes"),
         ("down_proj", (), r"is (); experts in one tensor have three axes"),
     ],

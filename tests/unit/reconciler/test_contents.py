@@ -18,7 +18,7 @@ def copy_of(weight_map, *, opened=(), unopened=(), partial=True) -> Snapshot:
     for shard in opened:
         names = [name for name, where in weight_map.items() if where == shard]
         head = safetensors_bytes(dict.fromkeys(names, ("F32", (2,))), data=False)
-        heads.append(WeightHeader(name=shard, size=len(head) + 8 * len(names), head=head))
+        heads.append(WeightHeader(name=shard, size=len(head) + 8 * len(names), prefix=head))
     return Snapshot(
         model="model",
         commit=None,
@@ -67,4 +67,4 @@ def test_a_shard_that_is_no_safetensors_file_is_named():
     found = contents(copy_of({**MAP, "d": "gene.pt"}))
     (finding,) = found.findings
     assert finding.names == ("d",)
-    assert "1 tensors in 'gene.pt', which is no safetensors file" in finding.reason
+    assert "1 tensors in 'gene.pt', which is not a safetensors file" in finding.reason

@@ -31,7 +31,7 @@ def held(tensors) -> int:
 
 def pointer(name: str, size: int) -> WeightHeader:
     text = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize {size}\n"
-    return WeightHeader(name=name, size=len(text), head=text.encode())
+    return WeightHeader(name=name, size=len(text), prefix=text.encode())
 
 
 def snapshot(shards, total, ending="safetensors") -> Snapshot:
@@ -42,7 +42,7 @@ def snapshot(shards, total, ending="safetensors") -> Snapshot:
         weight_map |= dict.fromkeys(tensors, name)
         if way == "read":
             head = safetensors_bytes(tensors, data=False)
-            heads.append(WeightHeader(name=name, size=size, head=head))
+            heads.append(WeightHeader(name=name, size=size, prefix=head))
         elif way == "pointer":
             heads.append(pointer(name, size))
         files.append(RepoFile(name=name, size={"listed": size, "unknown": None}.get(way, 134)))
@@ -146,12 +146,12 @@ def test_a_total_may_count_twice_what_torch_stores_once(tmp_path):
 
 def test_a_broken_shard_tells_nothing_of_its_size():
     shot = snapshot([(GIGABYTES, SIZE, "pointer")], 2 * DATA)
-    broken = WeightHeader(name=shot.heads[0].name, size=SIZE, head=b"\0" * 8)
+    broken = WeightHeader(name=shot.heads[0].name, size=SIZE, prefix=b"\0" * 8)
     assert said(Snapshot(**{**vars(shot), "heads": (broken,), "files": ()})) == []
 
 
 def test_a_pointer_says_what_it_stands_for_in_every_format():
     for name in ("model.safetensors", "pytorch_model.bin", "model.gguf"):
         assert pointer(name, 4_976_698_672).pointed == 4_976_698_672
-    assert WeightHeader(name="m.safetensors", size=9, head=safetensors_bytes({})).pointed is None
+    assert WeightHeader(name="m.safetensors", size=9, prefix=safetensors_bytes({})).pointed is None
     assert not isinstance(pointer("m.safetensors", 1).parsed, Table)

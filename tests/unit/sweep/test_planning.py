@@ -169,11 +169,13 @@ def test_the_hours_are_those_that_the_budget_takes(windows, plan):
 @given(
     models=st.integers(0, 10**7),
     known=st.integers(0, 10**7),
-    heads=st.integers(0, 10**8),
+    headers=st.integers(0, 10**8),
     most=st.none() | st.integers(1, 10**6),
 )
-def test_any_load_is_printed_in_80_columns_with_a_row_for_each_plan(models, known, heads, most):
-    load = SweepLoad(models=models + known, known=known, listing=models, texts=models, heads=heads)
+def test_any_load_is_printed_in_80_columns_with_a_row_for_each_plan(models, known, headers, most):
+    load = SweepLoad(
+        models=models + known, known=known, listing=models, texts=models, headers=headers
+    )
     lines = costs.cost_estimate(load, most).splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line for line in lines if line.startswith(tuple(quota.plan for quota in QUOTAS))]

@@ -65,7 +65,7 @@ WRONG = {
     "[[selection]]\ntop = true": f"selection.top: {NUMBER}, found true",
     "[[selection]]\nids = 'none.txt'": "'.*none.txt', a list of ids, cannot be read",
     "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are taken as they are",
-    "[policy\n": "is no TOML",
+    "[policy\n": "is not TOML",
     "surprise = 1": "a sweep.toml has no 'surprise'; it has output, policy, selection",
     f"{SELECTION}[policy]\nprocesses = 0": "policy.processes: expected a number above 0, found 0",
     f"{SELECTION}[policy]\nat_once = 1.5": "policy.at_once: expected a whole number, found 1.5",
@@ -100,7 +100,7 @@ def test_ids_are_lines_without_blanks_and_comments_each_once():
 
 def test_a_list_without_ids_is_no_list(tmp_path):
     (tmp_path / "empty.txt").write_text("# none\n")
-    with pytest.raises(UsageError, match=r"there is no model in '.*empty.txt'"):
+    with pytest.raises(UsageError, match=r"'.*empty.txt' holds no model"):
         ids_in(tmp_path / "empty.txt")
 
 

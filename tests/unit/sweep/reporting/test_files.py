@@ -337,13 +337,13 @@ def test_the_latest_night_is_the_default(tmp_path):
 
 
 def test_a_night_that_is_not_there_is_said_with_those_that_are(tmp_path):
-    told = rf"there is no night '2026-01-01' in this store; its last: '{SECOND}', '{THIRD}'"
+    told = rf"this store has no night '2026-01-01'; its last: '{SECOND}', '{THIRD}'"
     with pytest.raises(UsageError, match=told):
         written(tmp_path, NIGHTS, night="2026-01-01")
 
 
 def test_a_store_without_a_night_is_said(tmp_path):
-    with pytest.raises(UsageError, match="there is no night in this store"):
+    with pytest.raises(UsageError, match="this store has no night"):
         written(tmp_path, {})
 
 
@@ -382,6 +382,6 @@ def test_a_store_of_torn_pages_is_said_in_one_line(tmp_path):
 def test_a_night_whose_name_leads_elsewhere_needs_a_folder(night, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = store_of(tmp_path / "sweep.sqlite", {night: [plain("o/a")]})
-    with pytest.raises(UsageError, match=r"the night '.*' is no name for a folder: say -o"):
+    with pytest.raises(UsageError, match=r"the night '.*' cannot be the name of a folder: use -o"):
         write_night(store)
     write_night(store, wanted=Wanted(folder=tmp_path / "out"))

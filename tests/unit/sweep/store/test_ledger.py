@@ -225,7 +225,7 @@ def test_a_database_of_something_else_is_refused(tmp_path):
     path = tmp_path / "other.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE notes (text)")
-    with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of something else"):
+    with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of another program"):
         StoreWriter.open(path, create=True)
 
 
@@ -239,7 +239,7 @@ def test_a_file_that_is_no_database_is_refused(content, tmp_path):
 
 
 def test_a_store_that_is_not_there_is_not_made_by_who_reads(tmp_path):
-    with pytest.raises(UsageError, match=r"there is no store '.*none.sqlite'"):
+    with pytest.raises(UsageError, match=r"the store '.*none.sqlite' does not exist"):
         Store.open(tmp_path / "none.sqlite")
     assert not list(tmp_path.iterdir())
 

@@ -20,7 +20,7 @@ from auditor.sweep.workers.same_headers import UNREAD, Alike, recorded, summary
 
 def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen
     heads = [
-        WeightHeader(name=name, size=len(content), head=_head(content))
+        WeightHeader(name=name, size=len(content), prefix=_head(content))
         for name, content in files.items()
         if name.endswith(".safetensors")
     ]
