@@ -181,10 +181,10 @@ def _own(family: Family) -> Rules:
 
 
 def _below(path: str, rules: Rules, prefix: str) -> Iterator[Rule]:
-    return _scoped(rules, _heads(path, prefix))
+    return _scoped(rules, _prefixes(path, prefix))
 
 
-def _scoped(rules: Rules, heads: tuple[str, ...]) -> Iterator[Rule]:
+def _scoped(rules: Rules, prefixes: tuple[str, ...]) -> Iterator[Rule]:
     for rule in rules:
         if isinstance(rule, Rule):
             yield rule._replace(prefixes=prefixes)
