@@ -23,7 +23,7 @@ from auditor.analytic.adapters import (
 from auditor.analytic.adapters.settings import HEADS
 from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.target import Refusal, TargetChoice
-from auditor.audit.expected import Implied, implied, siblings
+from auditor.audit.expected import Implied, classes_of_type, implied
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import named, quoted
@@ -127,7 +127,7 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
     if target is not None:
         yield target
         return
-    known, ends = siblings(config.model_type or ""), HEADS.get(settings.task or "", ())
+    known, ends = classes_of_type(config.model_type or ""), HEADS.get(settings.task or "", ())
     written = tuple(name for name in known if name == settings.base_class)
     likely = written or tuple(name for name in known if ends and name.endswith(ends))
     yield from likely

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from auditor.analytic import Expectation, Role
-from auditor.audit.outcome import ModelAudit, unaudited
+from auditor.audit.outcome import ModelAudit, unaudited_outcome
 from auditor.errors import Reason
 from auditor.messages import named, quoted
 from auditor.reconciler.findings import Finding, Missing, Unexpected
@@ -41,7 +41,7 @@ def custom_code(
     target = custom.rpartition(".")[2]
     case.known = replace(case.known, target=target, expected=None, kv_cache=None)
     detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
-    return unaudited(case, reason, f"{detail} run; {why}")
+    return unaudited_outcome(case, reason, f"{detail} run; {why}")
 
 
 def _misfit(outcome: Report, expectation: Expectation) -> str | None:

@@ -64,7 +64,7 @@ def _oracle() -> "Oracle | None":
     return client.available_oracle()
 
 
-def siblings(model_type: str) -> tuple[str, ...]:
+def classes_of_type(model_type: str) -> tuple[str, ...]:
     """The classes of a model type, as whoever knows it lists them."""
     oracle = _oracle() if not catalogue.siblings(model_type) else None
     return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)

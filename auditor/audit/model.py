@@ -25,9 +25,9 @@ from auditor.audit.outcome import (
     ModelAudit,
     PackedWeights,
     begun,
+    compared_outcome,
     no_weights,
-    report,
-    unaudited,
+    unaudited_outcome,
     without_expectation,
 )
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
@@ -95,7 +95,7 @@ def _without_expected(
     if isinstance(error, SourceError):
         if custom is not None:
             return custom_code(case, custom, str(error), error.reason)
-        return unaudited(case, error.reason, str(error))
+        return unaudited_outcome(case, error.reason, str(error))
     if custom is not None:
         return custom_code(case, custom, str(error))
     bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in reasons(error))
@@ -181,7 +181,7 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
     packer = unknown_quantization(quantization) if quantization is not None else None
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
-        return unaudited(case, Reason.UNKNOWN_LAYOUT, detail)
+        return unaudited_outcome(case, Reason.UNKNOWN_LAYOUT, detail)
     unseen, shapes = case.found.unseen, shapes_of(expected)
     tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
     try:
@@ -199,7 +199,7 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
     )
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
     implied = found.implied if packed else _as_stored(case, found.implied, names)
-    return report(case, config.dtype, implied, packing, found.opinion)
+    return compared_outcome(case, config.dtype, implied, packing, found.opinion)
 
 
 def _as_stored(case: ModelAudit, implied: Implied, names: Collection[str]) -> Implied:
@@ -224,7 +224,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     except CheckpointError as error:
         return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
     if isinstance(found, Refusal):
-        return unaudited(case, found.reason, found.detail)
+        return unaudited_outcome(case, found.reason, found.detail)
     expectation = found.implied.expectation
     case.known = replace(
         case.known,
@@ -236,7 +236,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     if case.found.empty:
         detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
         return no_weights(case, expectation, detail)
-    return report(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
+    return compared_outcome(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
@@ -246,8 +246,8 @@ def _undeclared(case: ModelAudit) -> Report | Unaudited:
     model = case.snapshot.model
     if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
-        return unaudited(
+        return unaudited_outcome(
             case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"
         )
     detail = f"{model} has no config.json: nothing says what its tensors should be"
-    return unaudited(case, Reason.NO_CONFIG, detail)
+    return unaudited_outcome(case, Reason.NO_CONFIG, detail)

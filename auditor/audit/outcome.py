@@ -116,7 +116,7 @@ def begun(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudi
 # --- it is compared ---------------------------------------------------------------------------
 
 
-def report(
+def compared_outcome(
     case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
 ) -> Report:
     found, (expectation, family), packed = case.found, implied, packing.apart
@@ -266,7 +266,7 @@ def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
     return replace(known, unchecked=unchecked).as_report(None)
 
 
-def unaudited(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
+def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
     """Nothing can be expected; what is stored is tallied all the same."""
     walked = _add_stored(case)
     known = _with_findings(case, *contradictions(case), *_of_files(case, walked))

@@ -25,7 +25,7 @@ from auditor.sweep.store.ledger import FoundModel
 from auditor.sweep.store.reading import Planned
 from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.one_model import require_online, unaudited
+from auditor.sweep.workers.one_model import require_online, unaudited_model
 
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
@@ -192,7 +192,9 @@ def _found(entry: Entry) -> FoundModel | RefusedId | str:
 
 
 def _refused(requested: str, reason: Reason, detail: str) -> RefusedId:
-    return RefusedId(Planned(requested, "", requested), unaudited(requested, "", reason, detail))
+    return RefusedId(
+        Planned(requested, "", requested), unaudited_model(requested, "", reason, detail)
+    )
 
 
 def _page_of(one: FoundModel | RefusedId) -> SelectedPage:

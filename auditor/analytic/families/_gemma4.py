@@ -79,7 +79,7 @@ def attention(c: Config, kind: Kind) -> Module:
 _MOST_UNREAD = 1024  # layers whose unused tensors loading leaves out; the largest model has 60
 
 
-def unread(c: Config) -> tuple[str, ...]:
+def unread_patterns(c: Config) -> tuple[str, ...]:
     """What loading leaves out of a layer that has no keys and values of its own."""
     shared = [number for number, kind in enumerate(kinds(c)) if kind.shared]
     names = ("k_proj", "v_proj", "k_norm", "v_norm")

@@ -26,7 +26,7 @@ from auditor.analytic.config_classes.completed import WRONG, error_text
 from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import decoder, gated_mlp, headed
-from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread
+from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread_patterns
 from auditor.analytic.families.gemma2 import NORMS
 from auditor.analytic.parts import activation, padding, refused, scaled
 from auditor.analytic.rotation import plain_frequencies, work_out
@@ -67,7 +67,7 @@ TEXT = Family(
             "hidden_size_per_layer_input": "D_layer",
         }
     ),
-    unread=unread,
+    unread=unread_patterns,
 )
 
 

@@ -106,7 +106,7 @@ def kinds(c: Config) -> Unbuildable | None:
     return None
 
 
-def expand(config: Settled, others: dict[str, Any]) -> None:
+def expanded_kinds(config: Settled, others: dict[str, Any]) -> None:
     """`attention_types` says how many times each list of kinds is repeated."""
     if config[_TYPES] is None:
         config.set(_TYPES, [[["global", "local"], 12]])
@@ -131,7 +131,7 @@ def one_a_layer(config: Settled, others: dict[str, Any]) -> None:
         config.refuse(f"{implied}, and {config.shown('num_layers')}", _TYPES, "num_layers")
 
 
-config_rules("GPTNeoConfig", first=expand, architecture=one_a_layer)
+config_rules("GPTNeoConfig", first=expanded_kinds, architecture=one_a_layer)
 
 heads(
     GPT_NEO,

@@ -26,7 +26,7 @@ from auditor.messages import quoted
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers.cluster_waits import ClusterWaits, News
-from auditor.sweep.workers.cluster_worker import Batch, RefusedBatch, audit, terms
+from auditor.sweep.workers.cluster_worker import Batch, RefusedBatch, audit_batch, terms
 from auditor.sweep.workers.one_model import Done, failed
 
 # Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
@@ -210,7 +210,7 @@ def _work(batch: Batch, sweep: str) -> tuple[Done, ...] | RefusedBatch:
         if news.is_due(seconds):
             worker.log_event(_TOPIC, {"sweep": sweep, "seconds": seconds})  # Dask adds the address
 
-    return audit(batch, tell)
+    return audit_batch(batch, tell)
 
 
 @lru_cache(_SWEEPS)

@@ -59,7 +59,7 @@ def terms(token: str | None) -> Terms:
     return Terms(versions=current_versions(), endpoint=endpoint(), token=digest)
 
 
-def audit(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | RefusedBatch:
+def audit_batch(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | RefusedBatch:
     """What came of the models, in no order; those that are absent had no turn.
 
     A model that is stuck is given up, as the process would be that a sweep without a cluster had

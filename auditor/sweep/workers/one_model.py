@@ -153,7 +153,7 @@ def require_online() -> None:
 
 def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:
     """The outcome of a model that could not be fetched, or of whose audit nothing was left."""
-    outcome = unaudited(waiting.model, waiting.commit_sha, reason, detail)
+    outcome = unaudited_model(waiting.model, waiting.commit_sha, reason, detail)
     return Done(
         model=waiting.model,
         commit_sha=waiting.commit_sha,
@@ -162,7 +162,7 @@ def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:
     )
 
 
-def unaudited(model: str, commit: str, reason: Reason, detail: str) -> Unaudited:
+def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Unaudited:
     return Unaudited(
         requested=model,
         model=model if commit else None,

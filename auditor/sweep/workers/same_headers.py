@@ -69,14 +69,14 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
     names the model, and parts name it too.
     """
     if isinstance(outcome, Unaudited) or outcome.parts:
-        return Recorded(summary(outcome), Kept(compress_text(as_json.render(outcome).encode())))
+        return Recorded(summary_of(outcome), Kept(compress_text(as_json.render(outcome).encode())))
     nobodys = replace(outcome, requested="", model=None, commit=None, fetched=Fetched())
     text = as_json.render(nobodys).encode()
     own = _own(outcome.requested, outcome.model, outcome.commit, outcome.fetched)
-    return Recorded(summary(outcome), Kept(own, Shared(digest_of(text), compress_text(text))))
+    return Recorded(summary_of(outcome), Kept(own, Shared(digest_of(text), compress_text(text))))
 
 
-def summary(outcome: Report | Unaudited) -> StoredNight:
+def summary_of(outcome: Report | Unaudited) -> StoredNight:
     """The columns of an outcome."""
     severities = [finding.severity for one in outcome.every for finding in one.findings]
     observed, expected = outcome.observed, outcome.expected

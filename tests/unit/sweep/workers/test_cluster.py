@@ -231,7 +231,7 @@ def ignored(_seconds):
 @pytest.mark.parametrize(("changes", "said"), UNLIKE.values(), ids=UNLIKE)
 def test_a_worker_that_is_set_up_otherwise_says_how_in_one_line(changes, said, at_hub):
     del at_hub
-    refused = cluster_worker.audit(batch("o/a", **changes), ignored)
+    refused = cluster_worker.audit_batch(batch("o/a", **changes), ignored)
     assert isinstance(refused, cluster_worker.RefusedBatch)
     assert said in refused.detail
     assert "\n" not in refused.detail
@@ -245,7 +245,7 @@ def test_a_worker_with_a_token_of_its_own_is_refused_and_the_token_not_shown(
 ):
     del at_hub
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    refused = cluster_worker.audit(batch("o/a", token=due), ignored)
+    refused = cluster_worker.audit_batch(batch("o/a", token=due), ignored)
     assert said in refused.detail
     assert TOKEN not in refused.detail
     assert TOKEN not in repr(cluster_worker.terms(TOKEN))
@@ -265,14 +265,14 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_asked_for_aga
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
     monkeypatch.setattr(cluster_worker, "_LOOK", 0.05)
     one_at_a_time = dataclasses.replace(batch("o/a", "o/stuck", "o/b"), policy=POLICY)
-    done = cluster_worker.audit(one_at_a_time, ignored)
+    done = cluster_worker.audit_batch(one_at_a_time, ignored)
     freed.set()
     assert {one.model: one.recorded.summary.reason for one in done} == {
         "o/a": "gated",
         "o/stuck": "crashed",
     }
     again = dataclasses.replace(one_at_a_time, models=one_at_a_time.models[2:])
-    assert [one.model for one in cluster_worker.audit(again, ignored)] == ["o/b"]
+    assert [one.model for one in cluster_worker.audit_batch(again, ignored)] == ["o/b"]
 
 
 POLICY = Policy(deadline=0.05, at_once=1)
@@ -298,7 +298,7 @@ def test_a_station_tells_that_its_budget_lets_nobody_through_and_that_it_does(at
     monkeypatch.setattr(cluster_worker, "_LOOK", 0.01)
     told = []
     policy = Policy(at_once=2)
-    cluster_worker.audit(dataclasses.replace(batch("o/a"), policy=policy), told.append)
+    cluster_worker.audit_batch(dataclasses.replace(batch("o/a"), policy=policy), told.append)
     assert told[:3] == [250.0, 249.0, 0.0]
 
 

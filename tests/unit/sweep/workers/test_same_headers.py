@@ -15,7 +15,7 @@ from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, Tex
 from auditor.checkpoint.snapshot_writer import dump_shared
 from auditor.formats import as_json
 from auditor.sweep.store.packing import digest_of, merged_object
-from auditor.sweep.workers.same_headers import UNREAD, Alike, recorded, summary
+from auditor.sweep.workers.same_headers import UNREAD, Alike, recorded, summary_of
 
 
 def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen
@@ -43,7 +43,7 @@ def _head(content):
 def said(snapshot):
     """What an audit without any memory says."""
     outcome = examine(snapshot, Options(requested=snapshot.model))
-    return as_json.render(outcome), summary(outcome)
+    return as_json.render(outcome), summary_of(outcome)
 
 
 def examined(alike, snapshot):

@@ -1,0 +1,50 @@
+"""One name, one thing: what a stranger finds under a name is what it stands for everywhere."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import auditor
+
+PACKAGE = Path(auditor.__file__).parent
+# One role behind one protocol, which says so.
+ROLES = {
+    "files": "formats/registry.py",  # of each format
+    "parse": "containers/weight_formats.py",  # of each container
+    "read": "downloader/__init__.py",  # of each source
+    "recognises": "layouts/packing.py",  # these three of each layout
+    "unpack": "layouts/packing.py",
+    "unread": "layouts/packing.py",
+    "writes": "layouts/packing.py",
+}
+RENDER = "render"  # what each format for people calls its text
+MAIN = "main"
+
+
+def definitions(kind: type[ast.AST], *, families: bool) -> dict[str, list[str]]:
+    """Public name -> the files that define it at their top; a command is named after itself."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        file = path.relative_to(PACKAGE).as_posix()
+        if file.startswith("cli/") or ("families/" in file and not families):
+            continue
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, kind) and not node.name.startswith("_"):  # type: ignore[attr-defined]
+                found[node.name].append(file)  # type: ignore[attr-defined]
+    return found
+
+
+def test_a_class_has_a_name_of_its_own():
+    twice = {n: files for n, files in definitions(ast.ClassDef, families=True).items() if files[1:]}
+    assert twice == {}
+
+
+def test_a_function_has_a_name_of_its_own_or_a_role():
+    found = definitions(ast.FunctionDef, families=False)
+    twice = {name: files for name, files in found.items() if files[1:]}
+    assert twice.keys() <= {*ROLES, RENDER, MAIN}, twice
+
+
+def test_the_protocol_of_a_role_names_it():
+    for role, protocol in ROLES.items():
+        assert f"{role}" in (PACKAGE / protocol).read_text("utf-8"), (role, protocol)
