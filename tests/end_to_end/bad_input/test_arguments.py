@@ -22,7 +22,7 @@ def ids(*pairs: tuple[str, str]) -> list:
         (" ", "' ' is not a letter"),
         ("a/b/c", r"an id has one '/' at most \(namespace/name\), this one has 2"),
         ("a/", "a part of it is empty"),
-        ("../..//nowhere", "no file or folder"),
+        ("../..//nowhere", "does not exist"),
         ("...", "'...' starts or ends with"),
         ("a b", "' ' is not a letter, a digit"),
         ("bert-base-chinese/", "a part of it is empty"),
@@ -209,7 +209,7 @@ def test_csv_tables_cannot_go_where_a_file_is(audit, tmp_path):
 @pytest.mark.parametrize(
     ("model", "code", "says"),
     [
-        ("nowhere.json", USAGE, "no file or folder"),
+        ("nowhere.json", USAGE, "does not exist"),
         ("a/b/c", USAGE, "an id has one '/' at most"),
         (".", UNAUDITED, "empty-repo"),
     ],

@@ -97,16 +97,16 @@ def zeros(path: Path) -> None:
 
 
 PLACES = (
-    Place(name="no such folder", make=nothing, path="m/", code=USAGE, says="no file or folder"),
+    Place(name="no such folder", make=nothing, path="m/", code=USAGE, says="does not exist"),
     Place(name="no such file", make=nothing, path=WEIGHTS, code=USAGE, says="does not exist"),
     Place(
         name="no such index",
         make=files(config__json=GOOD_CONFIG),
         path=f"m/{INDEX}",
         code=USAGE,
-        says="no file or folder",
+        says="does not exist",
     ),
-    Place(name="a long name", make=nothing, path="x" * 5000, code=USAGE, says="no file or folder"),
+    Place(name="a long name", make=nothing, path="x" * 5000, code=USAGE, says="does not exist"),
     Place(name="an empty folder", make=files(), path="m", code=UNAUDITED, says="empty-repo: .*'"),
     Place(
         name="a folder of paperwork",
@@ -169,7 +169,11 @@ PLACES = (
     ),
     Place(name="noise", make=file("a", b"\xff" * 99), path="a", code=USAGE, says="is not a config"),
     Place(
-        name="a script", make=file("a.py", b"pass\n"), path="a.py", code=USAGE, says="is no conf"
+        name="a script",
+        make=file("a.py", b"pass\n"),
+        path="a.py",
+        code=USAGE,
+        says="is not a config",
     ),
     Place(
         name="JSON that is a page",
@@ -277,7 +281,7 @@ PLACES = (
         make=file("m", b""),
         path="m/config.json",
         code=USAGE,
-        says="no file or folder",
+        says="does not exist",
     ),
 )
 
