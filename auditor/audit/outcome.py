@@ -1,4 +1,4 @@
-"""One model under examination, and the ways in which that ends."""
+"""One model under audit, and the outcomes in which that ends."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
