@@ -18,7 +18,7 @@ class _Paper(NamedTuple):
 
 
 # Vaswani et al. 2017, table 3; vocabulary: section 5.1. No number of words makes both counts good:
-# the arithmetic is in tests/analytic/test_transformer_2017.py.
+# the arithmetic is in tests/unit/analytic/families/test_transformer_2017.py.
 _VASWANI = "https://arxiv.org/abs/1706.03762, table 3"
 _BASE = _Paper(
     {"vocab_size": 37000, "d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8},

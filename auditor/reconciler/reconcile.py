@@ -352,5 +352,10 @@ def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
 
 
 def _pairs(hits: list[Hit]) -> tuple[MatchedPair, ...]:
-    ordered = sorted(hits, key=lambda hit: natural_key(hit.stored.name))
+    """In an order of their own: several may be in one packed tensor."""
+
+    def place(hit: Hit) -> tuple[tuple[str, str], ...]:
+        return natural_key(hit.stored.name), natural_key(hit.expected.name)
+
+    ordered = sorted(hits, key=place)
     return tuple(MatchedPair(stored=hit.stored, expected=hit.expected) for hit in ordered)

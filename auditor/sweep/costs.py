@@ -33,7 +33,7 @@ _ENTRY, _TEXT, _HEADER = 1_000, 1_500, FIRST_READ + 1_000
 
 # Bytes of a store for each model, its first night included: of 50 fine-tunes each of 19 usual types
 # (ALBERT to Whisper), and of ten sizes of each, none like another; and of one night more.
-# `python tests/measure_store.py` measures them anew.
+# `PYTHONPATH=tests python tools/measure_store.py` measures them anew.
 ALIKE, UNLIKE, NIGHT = 1_980, 11_700, 121
 
 # Seconds of one core for a model that is like no other: the bench of sweeps took 8.0 s for 2,000.

@@ -1,6 +1,6 @@
 """What transformers' config classes declare: fields, types, defaults, other names.
 
-Read from auditor/data/config_classes.jsonl, which tests/rebuild_config_classes.py writes and a
+Read from auditor/data/config_classes.jsonl, which tools/rebuild_config_classes.py writes and a
 test holds to the installed library. The file is read when a class is needed, and of it only the
 lines of that class and the first one.
 """
