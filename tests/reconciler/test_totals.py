@@ -20,8 +20,8 @@ def holding(learned: int, buffers=(), copies=()) -> Holdings:
         copies=tuple(WidthGroup(*one) for one in copies),
         read=0,
         parameters=learned,
-        spare=(),
-        strange=0,
+        tied=(),
+        unexpected=0,
     )
 
 
