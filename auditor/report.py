@@ -171,7 +171,7 @@ def observed_side(
     """The report's summary of what is stored; without `shapes` every count but names is None."""
     everything = walked.total
     return Observed(
-        files=len(snapshot.heads),
+        files=len(snapshot.headers),
         bytes=everything.bytes if shapes else None,
         tensors=everything.tensors,
         elements=everything.elements if shapes else None,
@@ -194,7 +194,7 @@ def _file_tallies(walked: Walk, snapshot: Snapshot) -> tuple[FileTally, ...]:
             elements=tallies[head.name].elements if head.name in tallies else None,
             parameters=tallies[head.name].parameters if head.name in tallies else None,
         )
-        for head in snapshot.heads
+        for head in snapshot.headers
     )
 
 

@@ -147,7 +147,7 @@ def snapshot(folder: Path) -> Snapshot:
         files=tuple(RepoFile(name=name, size=sizes[name]) for name in sorted(sizes)),
         config=None if config is None else TextFile(name=name, content=config),
         index=index,
-        heads=heads,
+        headers=heads,
         base=_base(config) if config and name == ADAPTER_CONFIG else None,
         unopened=_absent(index, sizes) if heads else (),
         partial=True,

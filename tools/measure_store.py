@@ -112,7 +112,7 @@ def snapshot(name: str, config: dict[str, Any], head: WeightHeader) -> Snapshot:
         origin=ORIGIN,
         files=tuple(RepoFile(name=file, size=None) for file in sorted((*BESIDE, log))),
         config=TextFile(name="config.json", content=json.dumps(own, indent=2).encode()),
-        heads=(WeightHeader(name=head.name, size=head.size, prefix=head.prefix),),
+        headers=(WeightHeader(name=head.name, size=head.size, prefix=head.prefix),),
     )
 
 

@@ -152,7 +152,7 @@ def rebuilt(bert: Bert) -> Snapshot:
             RepoFile(name="model.safetensors", size=size),
         ),
         config=TextFile(name="config.json", content=published),
-        heads=(WeightHeader(name="model.safetensors", size=size, prefix=start),),
+        headers=(WeightHeader(name="model.safetensors", size=size, prefix=start),),
     )
 
 

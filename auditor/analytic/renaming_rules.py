@@ -16,7 +16,7 @@ class Operation(NamedTuple):
 
     name: str  # as transformers calls it: "Concatenate"
     axes: tuple[int, ...] = (0,)  # that it works on; of Transpose and of experts in two halves two
-    number: int | None = None  # of chunks, of attention heads; 1: Transpose only where it has to
+    number: int | None = None  # of chunks, of attention prefixes; 1: Transpose only where it has to
     only: tuple[str, ...] | None = None  # parts of the names that it is for; None: for all
 
 

@@ -59,7 +59,7 @@ def pieces(snapshot: Snapshot) -> ComponentAudits:
     manifest, bad = _manifest(snapshot)
     entries = {entry.folder: entry for entry in manifest.entries} if manifest else {}
     read = {component.folder: component for component in snapshot.components}
-    if snapshot.heads or snapshot.index:
+    if snapshot.headers or snapshot.index:
         read[""] = _at_the_top(snapshot)
     found = [
         ComponentAudit(folder, entries.get(folder), _own(snapshot, read.get(folder), folder, read))
@@ -91,7 +91,7 @@ def _at_the_top(snapshot: Snapshot) -> Component:
         folder="",
         config=snapshot.config,
         index=snapshot.index,
-        heads=snapshot.heads,
+        headers=snapshot.headers,
         torch_copies=snapshot.torch_copies,
         unopened=snapshot.unopened,
         settings=snapshot.settings,
@@ -112,7 +112,7 @@ def _own(
         files=tuple(file for file in inside if is_in_folder(file.name, folder)),
         config=of.config,
         index=of.index,
-        heads=of.heads,
+        headers=of.headers,
         torch_copies=of.torch_copies,
         unopened=of.unopened,
         settings=of.settings,

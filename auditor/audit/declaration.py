@@ -31,14 +31,14 @@ class Declaration(NamedTuple):
 
 def is_gguf(snapshot: Snapshot) -> bool:
     """Whether the weight files that were opened are GGUF files."""
-    return any(head.name.lower().endswith(".gguf") for head in snapshot.heads)
+    return any(head.name.lower().endswith(".gguf") for head in snapshot.headers)
 
 
 def where(snapshot: Snapshot) -> str:
     """The file that says it, or should."""
     if snapshot.config is not None and not is_gguf(snapshot):
         return snapshot.config.name
-    return min((head.name for head in snapshot.heads), default="config.json")
+    return min((head.name for head in snapshot.headers), default="config.json")
 
 
 def module_of(entry: ManifestEntry | None) -> str | None:

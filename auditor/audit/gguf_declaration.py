@@ -27,11 +27,11 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
 
     Raises CheckpointError and SourceError as `reconstructed` does.
     """
-    headers = [head.parsed for head in snapshot.heads if isinstance(head.parsed, GgufHeader)]
+    headers = [head.parsed for head in snapshot.headers if isinstance(head.parsed, GgufHeader)]
     if not headers:
         return None
     first = min(headers, key=lambda header: (header.integer("split.no") or 0, header.file))
-    if len(headers) < len(snapshot.heads) and first.text("general.architecture") is None:
+    if len(headers) < len(snapshot.headers) and first.text("general.architecture") is None:
         return None  # it is in one of those that cannot be read
     shapes = {one.name: one.shape or () for header in headers for one in header.tensors}
     values, target = reconstructed_config(first, shapes)
@@ -44,7 +44,7 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
         target=target,
         quantization=Declared(method=_METHOD, settings=settings, where=where),
         notes=(note,),
-        findings=tuple(_shard_findings(headers, len(snapshot.heads))),
+        findings=tuple(_shard_findings(headers, len(snapshot.headers))),
     )
 
 

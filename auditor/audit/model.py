@@ -143,7 +143,7 @@ def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _E
 
 def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
     """That several files have no index; asked of the few models of which it may be true."""
-    if snapshot.index is not None or len(snapshot.heads) == 1:
+    if snapshot.index is not None or len(snapshot.headers) == 1:
         return ()
     quantization = declared.quantization or _quantization(declared.config, snapshot)
     return tuple(unindexed_files(snapshot, quantization))
@@ -182,8 +182,8 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited_outcome(case, Reason.UNKNOWN_LAYOUT, detail)
-    unseen, shapes = case.found.unseen, shapes_of(expected)
-    tensors = (*case.found.tensors, *unseen) if unseen else case.found.tensors
+    without_header, shapes = case.found.without_header, shapes_of(expected)
+    tensors = (*case.found.tensors, *without_header) if without_header else case.found.tensors
     try:
         unpacked = unpack_tensors(tensors, quantization, shapes)
         packed = quantization.method if quantization else None
@@ -193,11 +193,17 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
     except CheckpointError as error:
         file = quantization.where if quantization else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    told = written_tensors(tensors, quantization, shapes) if unseen or case.found.names_only else {}
-    packing = PackedWeights(
-        split_off_unread(unpacked, unseen, blind=case.found.blind), told, packed
+    told = (
+        written_tensors(tensors, quantization, shapes)
+        if without_header or case.found.names_only
+        else {}
     )
-    names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.pieces}
+    packing = PackedWeights(
+        split_off_unread(unpacked, without_header, holds_unknown=case.found.holds_unknown),
+        told,
+        packed,
+    )
+    names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.tensors}
     implied = found.implied if packed else _as_stored(case, found.implied, names)
     return compared_outcome(case, config.dtype, implied, packing, found.opinion)
 

@@ -98,7 +98,7 @@ class ModelAudit:
 
 def begun(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
     """What is known of a snapshot before its config is read."""
-    without = replace(snapshot, heads=(), index=None, unopened=())
+    without = replace(snapshot, headers=(), index=None, unopened=())
     found = contents(snapshot if options.weights else without)
     known = Outcome(
         requested=options.requested,
@@ -133,7 +133,7 @@ def compared_outcome(
         shared=found.shared,
     )
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
-    names = (one.tensor.name for one in reconciled.strangers if one.fate & foreign)
+    names = (one.tensor.name for one in reconciled.unexpected if one.fate & foreign)
     shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)
     walked = walk(reconciled.counted, depth=case.options.depth, shallow=shallow)
     index = index_judgement(
@@ -234,7 +234,7 @@ def _unchecked(
         yield "the dtype: the config declares none for the whole model"
     if found.unread:
         yield f"{found.unread_files} weight file(s) that could not be read"
-    if found.blind and unpacked is not PLAIN:
+    if found.holds_unknown and unpacked is not PLAIN:
         yield "what packed tensors lack: a file that could not be read may hold it"
 
 

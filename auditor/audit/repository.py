@@ -45,7 +45,7 @@ def _guarded_part(piece: ComponentAudit, options: Options) -> Report | Unaudited
 
 def _part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
     snapshot, entry = piece.snapshot, piece.entry
-    if not (snapshot.heads or snapshot.index) and (unread := piece.weights):
+    if not (snapshot.headers or snapshot.index) and (unread := piece.weights):
         detail = f"{piece.component} has no weights under a name that is looked for, "
         detail += f"such as model.safetensors; it has {listed(unread)}"
         known = replace(_known(snapshot, options), target=entry.kind if entry else None)

@@ -223,9 +223,9 @@ def is_readable(name: str) -> bool:
 
 def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
     """The weight files of the repository that are not part of the audited set, sorted."""
-    if snapshot.index is None and not snapshot.heads:
+    if snapshot.index is None and not snapshot.headers:
         return ()  # a bare config: no set to differ from
-    audited = {head.name for head in snapshot.heads} | set(snapshot.unopened)
+    audited = {head.name for head in snapshot.headers} | set(snapshot.unopened)
     audited |= {head.name for head in snapshot.torch_copies}  # which are compared, see torch_copies
     if snapshot.index is not None:
         audited.add(snapshot.index.name)

@@ -113,7 +113,7 @@ class Component:
     folder: str
     config: TextFile | None = None
     index: TextFile | None = None
-    heads: tuple[WeightHeader, ...] = ()
+    headers: tuple[WeightHeader, ...] = ()
     torch_copies: tuple[WeightHeader, ...] = ()
     unopened: tuple[str, ...] = ()
     settings: TextFile | None = None
@@ -132,7 +132,7 @@ class Snapshot:
     index: TextFile | None = None
     packing: TextFile | None = None  # says how the weights are packed: quantize_config.json
     settings: TextFile | None = None  # says how it is loaded: sentence_bert_config.json
-    heads: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
+    headers: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
     torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
     base: BaseModel | None = None  # of an adapter

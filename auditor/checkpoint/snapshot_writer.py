@@ -51,12 +51,12 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
     parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
     if any(parts) or snapshot.torch_copies or snapshot.components:
         return None
-    if any(head.parts for head in snapshot.heads):
+    if any(head.parts for head in snapshot.headers):
         return None
-    heads = [(head.name, head.size, len(head.prefix)) for head in snapshot.heads]
+    heads = [(head.name, head.size, len(head.prefix)) for head in snapshot.headers]
     said = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
     digest = sha256(f"{said!r}\n".encode())
-    for head in snapshot.heads:
+    for head in snapshot.headers:
         digest.update(head.prefix)
     return digest.digest()
 
@@ -76,7 +76,7 @@ def _shared(snapshot: Snapshot) -> dict[str, object]:
         "version": VERSION,
         "origin": snapshot.origin,
         "index": _text(snapshot.index),
-        "heads": [_head(head) for head in snapshot.heads],
+        "heads": [_head(head) for head in snapshot.headers],
         "unopened": list(snapshot.unopened),
         "partial": snapshot.partial,
     }
@@ -102,7 +102,7 @@ def _component(component: Component) -> dict[str, object]:
         "name": component.folder,
         "config": _text(component.config),
         "index": _text(component.index),
-        "heads": [_head(head) for head in component.heads],
+        "heads": [_head(head) for head in component.headers],
         "torch_copies": [_head(head) for head in component.torch_copies],
         "unopened": list(component.unopened),
     }

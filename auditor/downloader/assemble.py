@@ -40,7 +40,7 @@ class ReadFiles:
 
     config: TextFile | None
     index: TextFile | None = None
-    heads: tuple[WeightHeader, ...] = ()
+    headers: tuple[WeightHeader, ...] = ()
     torch_copies: tuple[WeightHeader, ...] = ()
     unopened: tuple[str, ...] = ()
     packing: TextFile | None = None
@@ -74,7 +74,7 @@ def assemble(
         for future in as_they_end([future for one in begun for future in one.first]):
             future.result()  # the first to fail is raised, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
-        heads = as_they_end([future for one in models for future in one.heads])
+        heads = as_they_end([future for one in models for future in one.headers])
         deque(within_bound(future.result() for future in heads), maxlen=0)
         found = [_contents(one) for one in models]
         components = (
@@ -114,7 +114,7 @@ class _Begun:
     config: Future[TextFile | None]
     index: Future[TextFile | None]
     settings: Future[TextFile | None]
-    heads: tuple[Future[WeightHeader], ...]
+    headers: tuple[Future[WeightHeader], ...]
     torch_copies: tuple[Future[WeightHeader | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
     # Files that only their names in the index show to be the model's.
@@ -123,7 +123,7 @@ class _Begun:
     @property
     def first(self) -> tuple[Future[Any], ...]:
         """What says what else there is to read."""
-        return (self.config, self.index, self.settings, *self.heads)
+        return (self.config, self.index, self.settings, *self.headers)
 
 
 def _begin(
@@ -138,7 +138,7 @@ def _begin(
         config=reads.submit(_text, reader, listing, selection.config, MAX_CONFIG),
         index=reads.submit(_text, reader, listing, selection.index, MAX_INDEX),
         settings=reads.submit(_text, reader, listing, selection.settings, MAX_CONFIG),
-        heads=(
+        headers=(
             *(reads.submit(reader.header, listing[name]) for name in weights),
             *(reads.submit(_head, reader, listing[name]) for name in selection.shards),
         ),
@@ -171,7 +171,7 @@ def _with_shards(
     doubtful = (extra[name] for name in others if not named_as_model(index.name, first, name))
     return replace(
         begun,
-        heads=(*begun.heads, *shards, *extra.values()),
+        headers=(*begun.headers, *shards, *extra.values()),
         absent=absent,
         doubtful=tuple(doubtful),
     )
@@ -182,7 +182,7 @@ def _as_configured(
 ) -> _Begun:
     """The file that the config itself names, instead of the usual one."""
     found = named_weights(begun.config.result(), listing)
-    chosen = {future.result().name for future in begun.heads}
+    chosen = {future.result().name for future in begun.headers}
     index = begun.index.result()
     chosen |= {index.name} if index else set()
     if found is None or any(map(variant_of, chosen)) or {found.weights, found.index} & chosen:
@@ -191,7 +191,7 @@ def _as_configured(
     return replace(
         begun,
         index=reads.submit(_text, reader, listing, found.index, MAX_INDEX),
-        heads=tuple(reads.submit(_head, reader, listing[name]) for name in weights),
+        headers=tuple(reads.submit(_head, reader, listing[name]) for name in weights),
         torch_copies=(),
     )
 
@@ -229,14 +229,14 @@ def _contents(begun: _Begun) -> dict[str, Any]:
     """What came of the reads: the fields that a Snapshot and a Component share."""
     index = begun.index.result()
     strange = [future for future in begun.doubtful if not _shares(future.result(), index)]
-    heads = [future.result() for future in begun.heads if future not in strange]
+    heads = [future.result() for future in begun.headers if future not in strange]
     torch_copies = (future.result() for future in begun.torch_copies)
     read = {head.name for head in heads}
     return {
         "config": begun.config.result(),
         "index": index,
         "settings": begun.settings.result(),
-        "heads": tuple(sorted(heads, key=lambda head: head.name)),
+        "headers": tuple(sorted(heads, key=lambda head: head.name)),
         "torch_copies": tuple(
             head for head in torch_copies if head is not None and head.name not in read
         ),

@@ -54,5 +54,5 @@ def read(model: HubModel) -> Snapshot | None:
         origin=paper.origin,
         files=(RepoFile(name="config.json", size=len(content)),),
         config=TextFile(name="config.json", content=content),
-        heads=(),
+        headers=(),
     )

@@ -149,7 +149,7 @@ def _contradiction(found: Layout, declared: Declared | None, unpacked: Unpacked)
         says = "the config declares no quantization"
     else:
         says = f"{declared.where} declares {declared.method}"
-    packed = tuple(piece.stored for piece in unpacked.pieces)
+    packed = tuple(piece.stored for piece in unpacked.tensors)
     tensors = packed or tuple(
         chain.from_iterable(note.tensors for note in unpacked.quantization_data)
     )

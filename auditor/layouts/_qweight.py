@@ -262,4 +262,4 @@ def note_reading(
         ledger.fault(reason, *([members[last]] if last in members else []))
     shape = None if reading is None else reading.shape
     packed = members["qweight"] if "qweight" in members else members["B"]
-    ledger.pieces.append(LogicalTensor(packed, tensor_name(module), shape, label))
+    ledger.tensors.append(LogicalTensor(packed, tensor_name(module), shape, label))

@@ -102,12 +102,12 @@ def _unpack(
     name = tensor_name(module)
     if codebooks is None or codes.shape is None or codebooks.shape is None:
         if codebooks is not None:
-            ledger.pieces.append(LogicalTensor(codes, name, None, "AQLM"))
+            ledger.tensors.append(LogicalTensor(codes, name, None, "AQLM"))
         return
     if not all(_has_dimensions(part, members, ledger) for part in _PARTS):
         return
     (rows, columns, _), (_, _, outputs, inputs) = codes.shape, codebooks.shape
-    ledger.pieces.append(LogicalTensor(codes, name, (rows * outputs, columns * inputs), "AQLM"))
+    ledger.tensors.append(LogicalTensor(codes, name, (rows * outputs, columns * inputs), "AQLM"))
     _check(codes, codebooks, scales, ledger)
     _check_settings(codebooks, settings, ledger)
 

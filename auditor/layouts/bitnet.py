@@ -60,7 +60,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
         if weight is not None and weight.dtype == "U8":
             _unpack(weight, scale, ledger)
         elif weight is not None and weight.dtype is None and scale is not None:
-            ledger.pieces.append(LogicalTensor(weight, weight.name, None, "TERNARY"))
+            ledger.tensors.append(LogicalTensor(weight, weight.name, None, "TERNARY"))
         norm = stored.members(tensor_name(module, "rms_norm")).get("weight") if normed else None
         if norm is not None and scale is not None:
             ledger.note("the norm that this layout puts before a linear", norm)
@@ -102,7 +102,9 @@ def _unpack(weight: StoredTensor, scale: StoredTensor | None, ledger: PackingLed
     if scale is None:
         ledger.lack("packed in ternary without its weight_scale", weight)
     rows, columns = shape
-    ledger.pieces.append(LogicalTensor(weight, weight.name, (_PER_BYTE * rows, columns), "TERNARY"))
+    ledger.tensors.append(
+        LogicalTensor(weight, weight.name, (_PER_BYTE * rows, columns), "TERNARY")
+    )
 
 
 def _contradictions(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
@@ -113,7 +115,7 @@ def _contradictions(stored: Stored, declared: Declared | None, ledger: PackingLe
     if declared is None:
         return
     skipped = string_list(declared, "modules_to_not_convert")
-    packed = {piece.name.rpartition(".")[0]: piece.stored for piece in ledger.pieces}
+    packed = {piece.name.rpartition(".")[0]: piece.stored for piece in ledger.tensors}
     wrong = [packed[module] for module in packed if at_or_below(module, skipped)]
     if wrong:
         said = f"modules_to_not_convert of {declared.where} says that these are plain"

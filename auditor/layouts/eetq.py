@@ -81,13 +81,13 @@ def _unpack(weight: StoredTensor, scales: StoredTensor | None, ledger: PackingLe
     if scales is None:
         ledger.lack("int8 without its weight_scales", weight)
     if weight.shape is None:
-        ledger.pieces.append(LogicalTensor(weight, weight.name, None, "INT8"))
+        ledger.tensors.append(LogicalTensor(weight, weight.name, None, "INT8"))
         return
     if len(weight.shape) != 2:  # noqa: PLR2004 - (in, out)
         ledger.fault(f"stored as {weight.shape}, (in, out) is needed", weight)
         return
     inputs, outputs = weight.shape
-    ledger.pieces.append(LogicalTensor(weight, weight.name, (outputs, inputs), "INT8"))
+    ledger.tensors.append(LogicalTensor(weight, weight.name, (outputs, inputs), "INT8"))
     if scales is not None and scales.shape not in {None, (outputs,)}:
         said = f"weight {weight.shape} is (in, out)"
         ledger.fault(f"weight_scales are {scales.shape}, {said}: ({outputs:,},) is needed", scales)

@@ -23,8 +23,8 @@ _NAME = "all experts of a layer in one tensor"
 
 def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Implied) -> Unpacked:
     """The same with fused experts in pieces; the same object if no experts are fused."""
-    fused = [piece for piece in unpacked.pieces if piece.name.endswith(ENDS)]
-    taken = {(piece.stored.name, piece.stored.file) for piece in unpacked.pieces}
+    fused = [piece for piece in unpacked.tensors if piece.name.endswith(ENDS)]
+    taken = {(piece.stored.name, piece.stored.file) for piece in unpacked.tensors}
     fused += [
         LogicalTensor(tensor, tensor.name, tensor.shape, tensor.dtype or "")
         for tensor in tensors
@@ -41,12 +41,12 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
             cut[piece] = tuple(_pieces(piece, expected))
     if not cut and not faults:
         return unpacked
-    whole = tuple(piece for piece in unpacked.pieces if piece not in cut)
+    whole = tuple(piece for piece in unpacked.tensors if piece not in cut)
     layouts = () if unpacked is PLAIN else (unpacked.layout,)
     return replace(
         unpacked,
         layout="; ".join((*layouts, _NAME)) if cut else unpacked.layout,
-        pieces=(*whole, *(one for each in cut.values() for one in each)),
+        tensors=(*whole, *(one for each in cut.values() for one in each)),
         faults=(*unpacked.faults, *faults),
     )
 

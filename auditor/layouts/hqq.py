@@ -111,7 +111,7 @@ class _Reader:
         bits = _stored_bits(declared.get("nbits"))
         name = tensor_name(module)
         if packed.shape is None:
-            ledger.pieces.append(LogicalTensor(packed, name, None, f"INT{bits or 4}"))
+            ledger.tensors.append(LogicalTensor(packed, name, None, f"INT{bits or 4}"))
             return ""
         expected = self._implied(name)
         matrix = _matrix(members, bits, declared.get("group_size"), expected, ledger)
@@ -123,7 +123,7 @@ class _Reader:
             )
             ledger.fault(said, packed)
         shape = _shape(packed, matrix, expected, ledger)
-        ledger.pieces.append(LogicalTensor(packed, name, shape, f"INT{matrix.bits}"))
+        ledger.tensors.append(LogicalTensor(packed, name, shape, f"INT{matrix.bits}"))
         return f"{matrix.bits} bits in groups of {matrix.group:,}"
 
     def _declared(self, module: str) -> Mapping[str, Any]:

@@ -112,7 +112,7 @@ def _book(packed: _Packed, ledger: PackingLedger) -> bool:
     elif shape is not None and scales.shape not in {None, shape[:-1]}:
         reason = f"scales are {scales.shape}; one for each block of {shape} makes {shape[:-1]}"
         ledger.fault(reason, scales)
-    ledger.pieces.append(LogicalTensor(blocks, packed.name, _transposed(shape), "MXFP4"))
+    ledger.tensors.append(LogicalTensor(blocks, packed.name, _transposed(shape), "MXFP4"))
     return True
 
 

@@ -79,7 +79,7 @@ class Unpacked:
     """
 
     layout: str  # in one line, for people: "gptq, 4 bits, groups of 128, act-order"
-    pieces: tuple[LogicalTensor, ...] = ()
+    tensors: tuple[LogicalTensor, ...] = ()
     quantization_data: tuple[Notes, ...] = ()
     faults: tuple[PackingFault, ...] = ()
 
@@ -136,7 +136,7 @@ class Layout:
 class HiddenContent(NamedTuple):
     """What a name stands for whose tensor cannot be seen."""
 
-    pieces: tuple[str, ...]  # tensors of the model; () of quantization data
+    tensors: tuple[str, ...]  # tensors of the model; () of quantization data
     packed: bool  # or served: its bytes are not those of its pieces
 
 
@@ -148,35 +148,35 @@ class ReadAndHidden(NamedTuple):
 
 
 def split_off_unread(
-    unpacked: Unpacked, unread: Collection[StoredTensor], *, blind: bool = False
+    unpacked: Unpacked, unread: Collection[StoredTensor], *, holds_unknown: bool = False
 ) -> ReadAndHidden:
     """The same without the tensors of files that could not be read, and what these would hold.
 
-    They were unpacked together, for a weight may be in one file and its scales in another. `blind`
-    means that some files hold tensors that are not known.
+    They were unpacked together, for a weight may be in one file and its scales in another.
+    `holds_unknown` means that some files hold tensors that are not known.
     """
-    if blind:
+    if holds_unknown:
         faults = tuple(fault for fault in unpacked.faults if not fault.lacks)
         unpacked = unpacked if unpacked is PLAIN else replace(unpacked, faults=faults)
     hidden = {(tensor.name, tensor.file) for tensor in unread}
     if unpacked is PLAIN or not hidden:
         return ReadAndHidden(unpacked, MappingProxyType({}))
     behind: dict[str, HiddenContent] = {}
-    pieces: list[LogicalTensor] = []
-    for piece in unpacked.pieces:
+    logical: list[LogicalTensor] = []
+    for piece in unpacked.tensors:
         if _place(piece.stored) in hidden:
             before = behind.get(piece.stored.name, HiddenContent((), packed=False))
             inside = before.packed or piece.dtype not in UNPACKED
-            behind[piece.stored.name] = HiddenContent((*before.pieces, piece.name), inside)
+            behind[piece.stored.name] = HiddenContent((*before.tensors, piece.name), inside)
         else:
-            pieces.append(piece)
+            logical.append(piece)
     notes: list[Notes] = []
     for one in unpacked.quantization_data:
         serving = [tensor.name for tensor in one.tensors if _place(tensor) in hidden]
         behind.update(dict.fromkeys(serving, HiddenContent((), packed=True)))
         own = tuple(tensor for tensor in one.tensors if _place(tensor) not in hidden)
         notes += [one._replace(tensors=own)] if own else []
-    read = replace(unpacked, pieces=tuple(pieces), quantization_data=tuple(notes))
+    read = replace(unpacked, tensors=tuple(logical), quantization_data=tuple(notes))
     return ReadAndHidden(read, MappingProxyType(behind))
 
 
@@ -200,7 +200,7 @@ def as_stored_tensor(piece: LogicalTensor) -> StoredTensor:
 class PackingLedger:
     """Collects what a layout finds, reasons first: equal reasons become one finding."""
 
-    pieces: list[LogicalTensor] = field(default_factory=list)
+    tensors: list[LogicalTensor] = field(default_factory=list)
     _notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
     _faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
     _lacking: set[str] = field(default_factory=set)
@@ -218,7 +218,7 @@ class PackingLedger:
 
     def close(self, layout: str) -> Unpacked:
         """Each tensor is in the books once: one that holds a piece serves no other by its name."""
-        taken = {piece.stored for piece in self.pieces}
+        taken = {piece.stored for piece in self.tensors}
         notes: list[Notes] = []
         for reason, found in self._notes.items():
             own: list[StoredTensor] = []
@@ -234,7 +234,7 @@ class PackingLedger:
         )
         return Unpacked(
             layout=layout,
-            pieces=tuple(self.pieces),
+            tensors=tuple(self.tensors),
             quantization_data=tuple(notes),
             faults=tuple(faults),
         )

@@ -125,7 +125,7 @@ def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: PackingLe
     if parts.bytes:
         return _unpack_bytes(parts, ledger)
     if data.shape is None:
-        ledger.pieces.append(LogicalTensor(data, parts.name, None, f"INT{bits or 4}"))
+        ledger.tensors.append(LogicalTensor(data, parts.name, None, f"INT{bits or 4}"))
         return ""
     if data.dtype != "U8" or not data.elements or len(data.shape) < 2:  # noqa: PLR2004 - (R, C)
         ledger.fault(f"_data is {data.dtype} {data.shape}; a matrix of bytes is needed", data)
@@ -135,7 +135,7 @@ def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: PackingLe
     label = f"INT{found.bits}"
     if bits not in {None, found.bits}:
         ledger.fault(f"the config declares {bits} bits, the shapes are those of {found.bits}", data)
-    ledger.pieces.append(
+    ledger.tensors.append(
         LogicalTensor(data, parts.name, _shape(data, found, expected, ledger), label)
     )
     return label.lower()
@@ -148,7 +148,7 @@ def _unpack_bytes(parts: _Parts, ledger: PackingLedger) -> str:
     if label is None:
         ledger.fault(f"_data is {data.dtype}; {' or '.join(_BYTES)} is needed", data)
         return ""
-    ledger.pieces.append(LogicalTensor(data, parts.name, data.shape, label))
+    ledger.tensors.append(LogicalTensor(data, parts.name, data.shape, label))
     scale = parts.members["_scale"]
     if data.shape is not None and scale.shape is not None:
         needed = (*data.shape[:1], *(1 for _ in data.shape[1:]))

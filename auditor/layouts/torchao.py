@@ -80,7 +80,7 @@ def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpa
     for name, members in _parameters(stored):
         plain, qdata = members.pop("_data", None), members.pop("qdata", None)
         if plain is not None:
-            ledger.pieces.append(LogicalTensor(plain, name, plain.shape, plain.dtype or "F32"))
+            ledger.tensors.append(LogicalTensor(plain, name, plain.shape, plain.dtype or "F32"))
         for last, tensor in members.items():
             ledger.note(_NOTES[last], tensor)
         if qdata is not None:
@@ -109,7 +109,7 @@ def _unpack(parts: _Parts, implied: Implied, ledger: PackingLedger) -> str:
     qdata = parts.qdata
     _lacking(parts, ledger)
     if qdata.shape is None:
-        ledger.pieces.append(LogicalTensor(qdata, parts.name, None, "INT8"))
+        ledger.tensors.append(LogicalTensor(qdata, parts.name, None, "INT8"))
         return ""
     read = _reading(parts)
     if read is None:
@@ -121,7 +121,7 @@ def _unpack(parts: _Parts, implied: Implied, ledger: PackingLedger) -> str:
         _check_tiled(parts, ledger)
     else:
         _check(parts, label, shape, ledger)
-    ledger.pieces.append(LogicalTensor(qdata, parts.name, shape, label))
+    ledger.tensors.append(LogicalTensor(qdata, parts.name, shape, label))
     return label.lower()
 
 

@@ -147,7 +147,7 @@ def _unpack(
     if "centroids" not in parts:
         ledger.lack("the centroids of these indices are not stored", indices)
     if indices.shape is None:
-        ledger.pieces.append(LogicalTensor(indices, name, None, "VPTQ"))
+        ledger.tensors.append(LogicalTensor(indices, name, None, "VPTQ"))
         return
     if len(indices.shape) != 3:  # noqa: PLR2004 - (groups, rows, packed inputs)
         ledger.fault(f"indices are {indices.shape}, (groups, rows, words) is needed", indices)
@@ -156,7 +156,7 @@ def _unpack(
         ledger.fault("the config does not say vector_lens, num_centroids and group_size", indices)
         return
     shape = _shape(indices.shape, sizes, implied(name))
-    ledger.pieces.append(LogicalTensor(indices, name, shape, "VPTQ"))
+    ledger.tensors.append(LogicalTensor(indices, name, shape, "VPTQ"))
     _check_indices(indices, sizes, ledger)
     _check_parts(parts, sizes, shape, ledger)
 

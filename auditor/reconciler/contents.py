@@ -40,7 +40,7 @@ class Contents:
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @cached_property
-    def unseen(self) -> tuple[StoredTensor, ...]:
+    def without_header(self) -> tuple[StoredTensor, ...]:
         """What the index places in files that could not be read: names, and nothing else."""
         stored = {tensor.name for tensor in self.tensors} if self.unread else ()
         return tuple(
@@ -51,7 +51,7 @@ class Contents:
         )
 
     @property
-    def blind(self) -> bool:
+    def holds_unknown(self) -> bool:
         """Some file could not be read, and no index says what it holds."""
         return any(item.names is None for item in self.unread)
 
@@ -64,9 +64,9 @@ class Contents:
 def contents(snapshot: Snapshot) -> Contents:
     """Parse index and headers; never raises for what the checkpoint did wrong."""
     index, unread = _index(snapshot)
-    parsed = [(head, _header(head)) for head in snapshot.heads]
+    parsed = [(head, _header(head)) for head in snapshot.headers]
     headers = [header for _, header in parsed if not isinstance(header, str)]
-    tables = [head.parsed for head in snapshot.heads if isinstance(head.parsed, Table)]
+    tables = [head.parsed for head in snapshot.headers if isinstance(head.parsed, Table)]
     broken = [(head, why) for head, why in parsed if isinstance(why, str)]
     absent, elsewhere = _not_opened(snapshot, index) if index else ((), frozenset())
     placed = names_by_shard(index) if index and (broken or absent) else {}
@@ -106,7 +106,7 @@ def _chosen(snapshot: Snapshot) -> str:
     """The file that stands for the audited set: the index, or the one weight file."""
     if snapshot.index:
         return snapshot.index.name
-    return min((head.name for head in snapshot.heads), default="")
+    return min((head.name for head in snapshot.headers), default="")
 
 
 def _variant_note(snapshot: Snapshot) -> Iterator[str]:
@@ -143,13 +143,13 @@ def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], froz
     absent = () if alone else tuple(snapshot.unopened)
     if not snapshot.partial:
         return absent, frozenset()
-    return absent, shards.difference((head.name for head in snapshot.heads), absent)
+    return absent, shards.difference((head.name for head in snapshot.headers), absent)
 
 
 def _weights(snapshot: Snapshot) -> bool:
     """Whether there are weight files of any format that is read, in the folder of the index."""
-    if snapshot.heads or snapshot.index is None:
-        return bool(snapshot.heads)
+    if snapshot.headers or snapshot.index is None:
+        return bool(snapshot.headers)
     folder = snapshot.index.name[: snapshot.index.name.rfind("/") + 1]
     inside = (file.name for file in snapshot.files if file.name.startswith(folder))
     return any(is_readable(name) for name in inside if "/" not in name.removeprefix(folder))
@@ -157,7 +157,7 @@ def _weights(snapshot: Snapshot) -> bool:
 
 def _unnamed(snapshot: Snapshot, index: Index) -> tuple[str, ...]:
     shards = frozenset(index.shards)
-    return tuple(head.name for head in snapshot.heads if head.name not in shards)
+    return tuple(head.name for head in snapshot.headers if head.name not in shards)
 
 
 def _index(snapshot: Snapshot) -> tuple[Index | None, list[Unread]]:

@@ -84,7 +84,7 @@ def _room(index: Index, found: Contents, sizes: Mapping[str, int]) -> Room:
 def _sizes(snapshot: Snapshot) -> Mapping[str, int]:
     """True sizes of files: as their Git LFS pointers state them, or else the listing."""
     sizes = {file.name: file.size for file in snapshot.files}
-    sizes.update((head.name, head.pointed) for head in snapshot.heads)
+    sizes.update((head.name, head.pointed) for head in snapshot.headers)
     return {name: size for name, size in sizes.items() if size}
 
 

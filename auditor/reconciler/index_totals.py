@@ -193,7 +193,7 @@ def _named(reconciled: Reconciled) -> Iterator[tuple[str, NameWithoutHeader]]:
         if hit.stored.span is None:
             name, fate = hit.stored.name, Fate.DUPLICATE.value
             yield name, NameWithoutHeader(hit.expected.elements, fate, name in packed)
-    for item in reconciled.strangers:
+    for item in reconciled.unexpected:
         if item.tensor.span is None:
             name = item.tensor.name
             yield name, NameWithoutHeader(item.implied, item.fate, name in packed)

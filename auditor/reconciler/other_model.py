@@ -46,23 +46,23 @@ def other_names_note(
     What is missing is there in every shape, and next to nothing else is: masks and frequencies. Of
     shards that are not all here the index's `total` has to be the size of what is missing.
     """
-    strangers = [item.tensor for item in reconciled.strangers if item.fate == Fate.UNEXPECTED]
+    unexpected = [item.tensor for item in reconciled.unexpected if item.fate == Fate.UNEXPECTED]
     missing = [item.tensor for item in reconciled.absent if item.fate == Fate.MISSING]
-    if not missing or len(strangers) < len(missing):
+    if not missing or len(unexpected) < len(missing):
         return None
-    if all(tensor.shape is not None for tensor in strangers):
+    if all(tensor.shape is not None for tensor in unexpected):
         lacking = Counter(one.shape for one in missing)
-        lacking -= Counter(one.shape for one in strangers if one.shape is not None)
-        more = sum(one.elements or 0 for one in strangers) - sum(one.elements for one in missing)
+        lacking -= Counter(one.shape for one in unexpected if one.shape is not None)
+        more = sum(one.elements or 0 for one in unexpected) - sum(one.elements for one in missing)
         same = not lacking and more * _NEXT_TO_NOTHING <= expectation.parameters
         how = "have the shapes of"
     else:
         sizes = {expectation.parameters * bits // 8 for bits in index_totals.WIDTHS.values()}
-        same = len(strangers) == len(missing) and total in sizes
+        same = len(unexpected) == len(missing) and total in sizes
         how = "take, by total_size, as many bytes as"
     if not same:
         return None
-    what = f"the {len(strangers):,} tensors that nothing expects {how} the {len(missing):,} that"
+    what = f"the {len(unexpected):,} tensors that nothing expects {how} the {len(missing):,} that"
     return f"{what} are missing: most likely the config's model, under other names"
 
 
@@ -74,20 +74,22 @@ def other_model_rule(
     Names that end as expected ones do are of the same model, however they begin; so are tensors of
     the very sizes that are missing.
     """
-    strangers = [item.tensor.name for item in reconciled.strangers if item.fate == Fate.UNEXPECTED]
+    unexpected = [
+        item.tensor.name for item in reconciled.unexpected if item.fate == Fate.UNEXPECTED
+    ]
     stored = len(reconciled.counted)
-    if 2 * len(strangers) <= stored or other_names_note(reconciled, expectation, total):
+    if 2 * len(unexpected) <= stored or other_names_note(reconciled, expectation, total):
         return
     missing = sum(item.fate == Fate.MISSING for item in reconciled.absent)
     needed = sum(tensor.role is Role.PARAMETER for tensor in expectation.tensors)
     if 2 * missing <= needed:
         return
     ends = {_end(tensor.name) for tensor in expectation.tensors}
-    foreign = sum(_end(name) not in ends for name in strangers)
+    foreign = sum(_end(name) not in ends for name in unexpected)
     if 2 * foreign <= stored:
         return
     reason = (
-        f"{file} is of another model than the weights: {len(strangers):,} of their {stored:,} "
+        f"{file} is of another model than the weights: {len(unexpected):,} of their {stored:,} "
         f"names are strange to {expectation.target} and its relatives, and "
         f"{missing:,} of its {needed:,} tensors are not stored"
     )

@@ -34,10 +34,10 @@ _ORIGINAL = "the original format, of which the audited files were made"
 
 def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights]:
     """One finding for each kind of what is not part of the audited set."""
-    audited = [head.name for head in snapshot.heads]
+    audited = [head.name for head in snapshot.headers]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
-    lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.heads)
+    lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.headers)
     return other_weights_by_kind(
         other_weight_files(snapshot), first[: first.rfind("/") + 1], lacking=lacking
     )

@@ -15,14 +15,14 @@ def packed_dtypes(unpacked: Unpacked) -> Mapping[tuple[str, str], str]:
     """Name and file of every stored tensor that is packed, and the dtype of what is in it."""
     return {
         (piece.stored.name, piece.stored.file): piece.dtype
-        for piece in unpacked.pieces
+        for piece in unpacked.tensors
         if piece.dtype not in UNPACKED
     }
 
 
 def _holders(unpacked: Unpacked) -> dict[tuple[str, str], StoredTensor]:
     """The stored tensors that pieces are in, by name and file."""
-    return {(piece.stored.name, piece.stored.file): piece.stored for piece in unpacked.pieces}
+    return {(piece.stored.name, piece.stored.file): piece.stored for piece in unpacked.tensors}
 
 
 def sorted_logical_tensors(unpacked: Unpacked) -> tuple[LogicalTensor, ...]:
@@ -30,7 +30,7 @@ def sorted_logical_tensors(unpacked: Unpacked) -> tuple[LogicalTensor, ...]:
 
     What is sorted by stored name later on is then the same whatever order the files have.
     """
-    pieces = unpacked.pieces
+    pieces = unpacked.tensors
     if len(_holders(unpacked)) == len(pieces):
         return pieces
     return tuple(sorted(pieces, key=lambda piece: natural_key(piece.name)))

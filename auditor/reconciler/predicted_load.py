@@ -84,7 +84,7 @@ def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
     return (
         expectation.by == "closed-form"
         and not expectation.loading.taken
-        and not reconciled.strangers
+        and not reconciled.unexpected
         and not reconciled.copies
         and all(item.fate == ties for item in reconciled.absent)
         and all(

@@ -80,7 +80,7 @@ class Reconciled:
     plain: Mapping[str, StoredTensor]  # by expected name: as expected, in name, shape and role
     answered: tuple[Hit, ...]  # in any other way
     copies: tuple[Hit, ...]  # a second time: under another name, or in another shard
-    strangers: tuple[UnexpectedTensor, ...]
+    unexpected: tuple[UnexpectedTensor, ...]
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     shift: Step | None
@@ -131,7 +131,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     where = file_that_may_hold(unread, expectation, behind) if left else (lambda _name: None)
     absent, hidden = _judge_absent(left, expectation, family, unread, where)
     unknown = _identified(matching.unmatched, loading, family) if matching.unmatched else ()
-    strangers = (*unknown, *extras)
+    unexpected = (*unknown, *extras)
     copied = copied_of(copies, ties.answered, plain, shared)
     fates = ((one.hit, Fate.TIED if one.same else Fate.DUPLICATE) for one in copied)
     findings = (
@@ -142,41 +142,41 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         *_renamed(answered),
         *_tied(absent),
         *_buffers(answered, loading),
-        *unexpected_findings(strangers, expectation.target),
+        *unexpected_findings(unexpected, expectation.target),
         *packed.packing_findings(unpacked),
     )
     counted = (
         *zip(plain.values(), map(_ELEMENTS, plain.values()), repeat(Fate.EQUAL.value)),
         *_counted(answered),
         *(Counted(hit.stored, 0, fate.value) for hit, fate in fates),
-        *(Counted(item.tensor, item.parameters, item.fate) for item in strangers),
+        *(Counted(item.tensor, item.parameters, item.fate) for item in unexpected),
     )
     return Reconciled(
         counted=counted_once(packed.counted_as_stored(counted, unpacked), shared),
         plain=plain,
         answered=answered,
         copies=copies,
-        strangers=strangers,
+        unexpected=unexpected,
         absent=absent,
         findings=findings,
         shift=matching.shift,
         packed=packed.packed_dtypes(unpacked),
         without_header=tuple(names_without_header(unread, expectation, behind, family.siblings)),
-        moved=any(parent(piece.name) != parent(piece.stored.name) for piece in unpacked.pieces),
+        moved=any(parent(piece.name) != parent(piece.stored.name) for piece in unpacked.tensors),
     )
 
 
 def _identified(
-    strangers: tuple[Candidate, ...], loading: Loading, family: FamilyExpectations
+    unexpected: tuple[Candidate, ...], loading: Loading, family: FamilyExpectations
 ) -> tuple[UnexpectedTensor, ...]:
     """Asked for by the names that loading would look for, reported by those in the file."""
     asked = (
-        tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in strangers
+        tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in unexpected
     )
     found = identify(asked, loading, family.siblings)
     return tuple(
         item if item.tensor is tensor else item._replace(tensor=tensor)
-        for item, (tensor, _) in zip(found, strangers, strict=True)
+        for item, (tensor, _) in zip(found, unexpected, strict=True)
     )
 
 

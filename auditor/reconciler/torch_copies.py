@@ -43,7 +43,7 @@ def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, .
 
 def unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
     """Torch files that hold a copy of the audited safetensors, and that were not read."""
-    name = next((head.name for head in snapshot.heads), "")
+    name = next((head.name for head in snapshot.headers), "")
     if not name.endswith(".safetensors") or variant_of(name):
         return ()
     read = {head.name for head in snapshot.torch_copies}

@@ -127,10 +127,10 @@ def _extra(tensor: StoredTensor, known: ExpectedTensor) -> UnexpectedTensor:
     return UnexpectedTensor(tensor, learned(tensor), Fate.UNUSED.value, implied=known.elements)
 
 
-def unexpected_findings(strangers: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
+def unexpected_findings(unexpected: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
     """One finding for each use that the family has for such tensors."""
     groups: dict[tuple[int, tuple[str, ...], bool, str | None, bool], list[StoredTensor]] = {}
-    for item in strangers:
+    for item in unexpected:
         copies = item.parameters != learned(item.tensor)
         key = (item.fate, item.used_by, copies, item.reason, item.silent)
         groups.setdefault(key, []).append(item.tensor)

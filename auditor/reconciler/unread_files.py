@@ -72,14 +72,14 @@ def names_without_header(
 
 
 def _pieces(name: str, behind: Mapping[str, HiddenContent]) -> tuple[str, ...]:
-    return behind[name].pieces if name in behind else (name,)
+    return behind[name].tensors if name in behind else (name,)
 
 
 def _without_header(held: HiddenContent, places: Places) -> NameWithoutHeader | None:
     """None: the class has nothing of what is in it, if anything is."""
-    if not held.pieces:
+    if not held.tensors:
         return NameWithoutHeader(None, Fate.QUANTIZATION_DATA.value, packed=True)
-    expected = [places.of(piece).expected for piece in held.pieces]
+    expected = [places.of(piece).expected for piece in held.tensors]
     known = [tensor for tensor in expected if tensor is not None]
     if not known:
         return NameWithoutHeader(None, Fate.UNEXPECTED.value, packed=True) if held.packed else None

@@ -18,14 +18,14 @@ def pipeline_file(snapshot: Snapshot) -> str | None:
     """The file that diffusers loads into a pipeline, and that no config describes; None: none."""
     if snapshot.config is not None:
         return None
-    return next((head.name for head in snapshot.heads if head.name in PIECES), None)
+    return next((head.name for head in snapshot.headers if head.name in PIECES), None)
 
 
 def name_notes(snapshot: Snapshot) -> Iterator[str]:
     """Who says that a file of no usual name is the model's."""
     names = {file.name for file in snapshot.files}
     config = snapshot.config
-    chosen = {head.name for head in snapshot.heads}
+    chosen = {head.name for head in snapshot.headers}
     chosen |= {snapshot.index.name} if snapshot.index else set()
     found = named_weights(config, names)
     if config and found and (name := found.weights or found.index) in chosen:
@@ -41,7 +41,7 @@ def name_notes(snapshot: Snapshot) -> Iterator[str]:
 
 def unindexed_files(snapshot: Snapshot, declared: Declared | None) -> Iterator[BadIndex]:
     """Several files that no index names, which transformers cannot find; mlx_lm reads them all."""
-    files = [head.name for head in snapshot.heads]
+    files = [head.name for head in snapshot.headers]
     own = declared is not None and declared.method in _OWN
     safe = len(files) > 1 and all(name.endswith(_SAFE) for name in files)
     if snapshot.index is None and safe and not own:

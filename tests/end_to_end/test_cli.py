@@ -25,7 +25,7 @@ def publish(hub: Hub, model: str, snapshot: Snapshot, **options) -> str:
     files: dict[str, object] = {"README.md": b"hello"}
     if snapshot.config is not None:
         files[snapshot.config.name] = snapshot.config.content
-    for head in snapshot.heads:
+    for head in snapshot.headers:
         files[head.name] = Sparse(head.prefix, head.size)
     return hub.add(model, files, **options)
 
@@ -208,8 +208,8 @@ def test_fail_on_decides_which_findings_exit_with_1(tmp_path: Path) -> None:
     path.write_text(json.dumps(config))
     weights = tmp_path / "model.safetensors"
     with weights.open("wb") as file:
-        file.write(snapshot.heads[0].prefix)
-        file.truncate(snapshot.heads[0].size)
+        file.write(snapshot.headers[0].prefix)
+        file.truncate(snapshot.headers[0].size)
     codes = {
         option: run(str(tmp_path), "--fail-on", option).returncode
         for option in ("error", "warning", "never")

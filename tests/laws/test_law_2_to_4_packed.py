@@ -39,7 +39,7 @@ def packed(draw) -> Packed:
             held = pieces[-1].stored
         pieces.append(LogicalTensor(held, tensor.name, tensor.shape, "INT4"))
     notes = (Notes(tuple(scales), "scales"),) if scales else ()
-    unpacked = Unpacked(layout="test", pieces=tuple(pieces), quantization_data=notes)
+    unpacked = Unpacked(layout="test", tensors=tuple(pieces), quantization_data=notes)
     return Packed(case=case, tensors=tuple(tensors), unpacked=unpacked if pieces else PLAIN)
 
 
@@ -76,7 +76,7 @@ def test_packing_changes_neither_the_parameters_nor_what_is_missing(it: Packed) 
 
 @given(packed(), st.randoms(use_true_random=False))
 def test_the_order_of_packed_tensors_and_pieces_changes_nothing(it: Packed, random) -> None:
-    tensors, pieces = list(it.tensors), list(it.unpacked.pieces)
+    tensors, pieces = list(it.tensors), list(it.unpacked.tensors)
     random.shuffle(tensors)
     random.shuffle(pieces)
     shuffled = Unpacked(

@@ -31,7 +31,7 @@ def single() -> Files:
     if snapshot.config is None:
         message = f"the snapshot of {SINGLE_ID} has no config"
         raise ValueError(message)
-    weights = {head.name: _zeros_after(head) for head in snapshot.heads}
+    weights = {head.name: _zeros_after(head) for head in snapshot.headers}
     return {snapshot.config.name: snapshot.config.content, **weights}
 
 

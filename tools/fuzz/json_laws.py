@@ -124,7 +124,7 @@ def _snapshot(config: bytes) -> Snapshot:
         origin="made by a fuzzer",
         files=listed,
         config=TextFile(name="config.json", content=config),
-        heads=(WeightHeader(name=_WEIGHTS, size=size, prefix=head),),
+        headers=(WeightHeader(name=_WEIGHTS, size=size, prefix=head),),
     )
 
 

@@ -58,4 +58,4 @@ def _piece(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> Non
             shape = expected  # a Conv1D
     elif shape is not None:
         ledger.fault(f"int8 is stored as {shape_and_dtype(weight)}, (out, in) is needed", weight)
-    ledger.pieces.append(LogicalTensor(weight, weight.name, shape, "INT8"))
+    ledger.tensors.append(LogicalTensor(weight, weight.name, shape, "INT8"))

@@ -39,7 +39,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     for state in nf4.quant_states(stored):
         kinds.add(state.kind)
         nf4.unpack_4bit(state, implied, ledger)
-    done = {piece.stored for piece in ledger.pieces}
+    done = {piece.stored for piece in ledger.tensors}
     for members in stored.modules.values():
         if int8.is_int8(members):
             kinds.add("int8")
@@ -52,7 +52,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 def _bare(stored: Stored, implied: Implied, ledger: PackingLedger) -> None:
     """Weights that are packed by their dtype, with nothing beside them to unpack them by."""
-    done = {piece.stored.name for piece in ledger.pieces}
+    done = {piece.stored.name for piece in ledger.tensors}
     for members in stored.modules.values():
         weight = members.get("weight")
         if weight is None or weight.name in done or not weight.shape:
@@ -71,7 +71,7 @@ def _contradictions(stored: Stored, declared: Declared, ledger: PackingLedger) -
     """
     bits = _declared_bits(declared)
     skipped = string_list(declared, "llm_int8_skip_modules")
-    for piece in ledger.pieces:
+    for piece in ledger.tensors:
         packed = 8 if piece.dtype == "INT8" else 4
         if bits is not None and packed != bits:
             said = f"{declared.where} says load_in_{bits}bit"
@@ -79,7 +79,7 @@ def _contradictions(stored: Stored, declared: Declared, ledger: PackingLedger) -
         if at_or_below(piece.name.rpartition(".")[0], skipped):
             said = f"llm_int8_skip_modules of {declared.where} says that these are plain"
             ledger.fault(f"{said}, and they are packed", piece.stored)
-    modules = {piece.name.rpartition(".")[0] for piece in ledger.pieces}
+    modules = {piece.name.rpartition(".")[0] for piece in ledger.tensors}
     odd = unlisted(plain_among_packed(stored, modules, whole_layers=True), skipped)
     if odd and declared.settings.get("llm_int8_has_fp16_weight") is not True:
         said = "stored plain, packed in other layers, and not in llm_int8_skip_modules"

@@ -84,14 +84,14 @@ def unpack_4bit(state: QuantState, implied: Implied, ledger: PackingLedger) -> N
         ledger.lack(f"packed in 4 bits without its {' and '.join(lacking)}", weight)
     dtype = "NF4" if state.kind == "nf4" else "FP4"
     if weight.shape is None or weight.dtype is None or weight.elements is None:
-        ledger.pieces.append(LogicalTensor(weight, weight.name, None, dtype))
+        ledger.tensors.append(LogicalTensor(weight, weight.name, None, dtype))
         return
     expected = implied(weight.name)
     if weight.shape == expected and weight.dtype.startswith(("F", "BF")):
         ledger.fault("stored plain, and yet with an absmax or a quant_state of 4 bits", weight)
         return
     shape = _shape(weight, expected, ledger)
-    ledger.pieces.append(LogicalTensor(weight, weight.name, shape, dtype))
+    ledger.tensors.append(LogicalTensor(weight, weight.name, shape, dtype))
     _check_parts(state.parts, prod(shape), ledger)
     for tensor in state.settings.values():
         if tensor.shape is not None and (len(tensor.shape) != 1 or not tensor.elements):
@@ -102,7 +102,7 @@ def unpack_bare_4bit(weight: StoredTensor, implied: Implied, ledger: PackingLedg
     """A column of bytes that nothing stands beside to unpack it by."""
     ledger.lack("packed in 4 bits without its absmax, quant_map and quant_state", weight)
     shape = _shape(weight, implied(weight.name), ledger)
-    ledger.pieces.append(LogicalTensor(weight, weight.name, shape, "FP4"))
+    ledger.tensors.append(LogicalTensor(weight, weight.name, shape, "FP4"))
 
 
 def shape_and_dtype(tensor: StoredTensor) -> str:

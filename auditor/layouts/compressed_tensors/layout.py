@@ -114,7 +114,7 @@ def _module(
         _loose(parts, ledger)
         return None
     form, piece = found
-    ledger.pieces.append(piece)
+    ledger.tensors.append(piece)
     _obligatory(parts, scheme, form, ledger)
     _note(parts, form, ledger)
     _scales(parts, piece.shape, packs.fixed_grain(form) or scheme.grain, ledger)
@@ -259,9 +259,9 @@ def _contradictions(
 
 def _left_plain(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger) -> None:
     """Plain weights of modules that the config quantizes, where the like of them are packed."""
-    if not schemes.certain or not ledger.pieces:
+    if not schemes.certain or not ledger.tensors:
         return
-    packed = {piece.name.removesuffix(".weight") for piece in ledger.pieces}
+    packed = {piece.name.removesuffix(".weight") for piece in ledger.tensors}
     plain = list(_plain(plain_among_packed(stored, packed), schemes))
     if plain:
         reason = "plain, but the config quantizes it, and others like it are packed: "

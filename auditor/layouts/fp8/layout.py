@@ -187,7 +187,7 @@ def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | N
     fours = weight.dtype in _FOURS
     shape = _unpacked(weight)
     dtype = "FP4" if fours else weight.dtype or "F8_E4M3"
-    ledger.pieces.append(LogicalTensor(weight, name, shape, dtype))
+    ledger.tensors.append(LogicalTensor(weight, name, shape, dtype))
     _expert(found, fours=fours, settings=settings, ledger=ledger)
     if shape is None or scale.shape is None:
         ledger.note("scales of weights", scale)

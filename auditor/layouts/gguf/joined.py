@@ -87,7 +87,7 @@ class Pair:
 
     def enter(self, ledger: PackingLedger) -> None:
         shape = self.first.shape if self.shape is None else self.shape
-        ledger.pieces.append(LogicalTensor(self.first, self.name, shape, self.first.dtype or ""))
+        ledger.tensors.append(LogicalTensor(self.first, self.name, shape, self.first.dtype or ""))
         half = self.second.name.rpartition(".")[0].rpartition(".")[2]
         ledger.note(f"{half}: the other part of a tensor that the model has as one", self.second)
         if self.shape is None:

@@ -87,7 +87,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
                 said = f"{name.ending} {tensor.shape} of a weight {weight.shape}"
                 ledger.fault(f"{said}: one number is needed, or one for each expert", tensor)
             continue
-        ledger.pieces.extend(_pieces(tensor, name, model_type, table, implied))
+        ledger.tensors.extend(_pieces(tensor, name, model_type, table, implied))
     return ledger.close(f"gguf, {_kinds(stored)}")
 
 

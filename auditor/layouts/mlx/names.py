@@ -64,14 +64,14 @@ def add_unpacked(
     """Make the pieces of a tensor whose unpacked shape is `shape`: one, or one for each expert."""
     names = where.names
     if not where.stacked or shape is None:
-        ledger.pieces.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
+        ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
     elif len(shape) > 1 and 0 < shape[0] == len(names):
-        ledger.pieces.extend(LogicalTensor(tensor, name, shape[1:], dtype) for name in names)
+        ledger.tensors.extend(LogicalTensor(tensor, name, shape[1:], dtype) for name in names)
     else:
         higher = len(shape) > 1 and shape[0] > len(names)
         none = f"{shape} cannot be stacked experts of {where.expected}"
         ledger.fault(too_many_experts(shape[0], len(names)) if higher else none, tensor)
-        ledger.pieces.append(LogicalTensor(tensor, tensor.name, shape, dtype))
+        ledger.tensors.append(LogicalTensor(tensor, tensor.name, shape, dtype))
 
 
 def is_renamed_or_transposed(tensor: StoredTensor) -> bool:

@@ -149,7 +149,7 @@ def _book(
         ledger.fault(reason, weight.stored)
     shape, turned = _shape(weight, kind, implied)
     inside = "F8_E4M3" if kind in {"FP8", "MXFP8"} else kind
-    ledger.pieces.append(LogicalTensor(weight.stored, weight.name, shape, inside))
+    ledger.tensors.append(LogicalTensor(weight.stored, weight.name, shape, inside))
     grain = None if shape is None else _grain(weight.scale, kind, said.group, shape)
     ledger.note(f"scales, {grain.words}" if grain else "scales of weights", weight.scale)
     if shape is not None:

@@ -111,7 +111,7 @@ class Auditor:
 
     def _examined(self, snapshot: Snapshot, rest: bytes) -> Recorded:
         texts = (text.content for text in (snapshot.config, snapshot.index) if text)
-        size = sum(map(len, texts)) + sum(head.length for head in snapshot.heads)
+        size = sum(map(len, texts)) + sum(head.length for head in snapshot.headers)
         if size < _LARGE:
             return self._alike.examine(snapshot, rest)[0]
         with self._turn:

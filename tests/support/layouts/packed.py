@@ -56,7 +56,7 @@ def opened(
     """
     unpacked = _opened(layout, table, declared, implied)
     asks = layout.name not in {"fp8", "mxfp4"}  # whose shapes say it all
-    known = unpacked.pieces and (not asks or pieces(unpacked).items() <= (implied or {}).items())
+    known = unpacked.tensors and (not asks or pieces(unpacked).items() <= (implied or {}).items())
     if known and declared and not unpacked.faults and layout.recognises(Stored(stored(table))):
         _tells_the_same_by_names(layout, table, declared, implied, unpacked)
     return unpacked
@@ -67,12 +67,12 @@ def _opened(
 ) -> Unpacked:
     tensors = stored(table)
     unpacked = layout.unpack(Stored(tensors), declared, (implied or {}).get)
-    packed = {piece.stored.name for piece in unpacked.pieces}
+    packed = {piece.stored.name for piece in unpacked.tensors}
     notes = [tensor.name for one in unpacked.quantization_data for tensor in one.tensors]
     assert len(notes) == len(set(notes)), "a tensor is quantization_data once"
     assert packed.isdisjoint(notes), "a tensor is a piece or quantization_data"
     assert packed.union(notes) <= set(table)
-    names = [piece.name for piece in unpacked.pieces]
+    names = [piece.name for piece in unpacked.tensors]
     assert len(names) == len(set(names)), "a name is of one piece"
     return unpacked
 
@@ -115,12 +115,12 @@ def tells_what_is_written(
 
 def _names(unpacked: Unpacked, table: Table) -> set[str]:
     """What the unpacked checkpoint holds: pieces, and what is plain."""
-    packed = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
+    packed = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
     return set(pieces(unpacked)) | table.keys() - packed
 
 
 def pieces(unpacked: Unpacked) -> dict[str, Shape | None]:
-    return {piece.name: piece.shape for piece in unpacked.pieces}
+    return {piece.name: piece.shape for piece in unpacked.tensors}
 
 
 def quantization_data(unpacked: Unpacked) -> set[str]:
@@ -152,7 +152,7 @@ def holds_the_plain_checkpoint(
     expected, found = shapes(on_disk(plain)), on_disk(folder)
     unpacked = opened(layout, found, declared, expected)
     assert unpacked.faults == ()
-    inside = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
+    inside = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
     left = {name: shape for name, (_, shape) in found.items() if name not in inside}
     assert {**left, **pieces(unpacked)} == expected
     assert pieces(unpacked)

@@ -245,7 +245,7 @@ def test_a_snapshot_gives_the_same_report_as_what_it_was_taken_of(tmp_path: Path
     after = auditor.audit(str(file))
     for field in ("model", "target", "expected", "observed", "modules", "findings", "residual"):
         assert getattr(after, field) == getattr(before, field)
-    assert load(content, "m.json").heads == fetch(str(file)).heads
+    assert load(content, "m.json").headers == fetch(str(file)).headers
 
 
 @pytest.mark.parametrize("target", ["BertModel", "BertForMaskedLM"])

@@ -140,11 +140,11 @@ def test_what_is_not_read_is_other_weights():
     sharded = snapshot(
         *names,
         index=TextFile(name=INDEX, content=b"{}"),
-        heads=(WeightHeader(name="a.safetensors", size=1, prefix=b""),),
+        headers=(WeightHeader(name="a.safetensors", size=1, prefix=b""),),
         unopened=("c.safetensors",),
     )
     assert other_weight_files(sharded) == ("b.safetensors", "old.bin")
-    single = snapshot(*names, heads=(WeightHeader(name="a.safetensors", size=1, prefix=b""),))
+    single = snapshot(*names, headers=(WeightHeader(name="a.safetensors", size=1, prefix=b""),))
     assert other_weight_files(single) == ("b.safetensors", INDEX, "old.bin")
 
 

@@ -37,7 +37,7 @@ def in_order(values):
 
 def shared_of(snapshot):
     """The fields that `dump_shared` writes."""
-    names = ("origin", "index", "heads", "unopened", "partial", "manifest", "components")
+    names = ("origin", "index", "headers", "unopened", "partial", "manifest", "components")
     return {name: getattr(snapshot, name) for name in names}
 
 
@@ -48,7 +48,7 @@ COMPONENTS = st.builds(
     folder=st.from_regex(r"[a-z]{1,3}(/[a-z]{1,2})?", fullmatch=True),
     config=st.none() | TEXTS,
     index=st.none() | TEXTS,
-    heads=HEADS,
+    headers=HEADS,
     torch_copies=HEADS,
     unopened=UNOPENED,
 )
@@ -69,7 +69,7 @@ SNAPSHOTS = st.builds(
     files=in_order(st.builds(RepoFile, name=NAMES, size=SIZES)),
     config=st.none() | TEXTS,
     index=st.none() | TEXTS,
-    heads=HEADS,
+    headers=HEADS,
     unopened=UNOPENED,
     manifest=st.none() | TEXTS,
     components=by_folder(COMPONENTS),
@@ -90,8 +90,8 @@ def test_as_many_tensors_as_are_audited_are_loaded():
     head = safetensors_bytes(
         {f"layers.{n}.w": ("F8_E4M3", (1, 2)) for n in range(90_000)}, data=False
     )
-    whole = replace(SMALL, heads=(WeightHeader(name="m.safetensors", size=None, prefix=head),))
-    assert load(dump(whole), "x.json").heads == whole.heads
+    whole = replace(SMALL, headers=(WeightHeader(name="m.safetensors", size=None, prefix=head),))
+    assert load(dump(whole), "x.json").headers == whole.headers
 
 
 @given(SNAPSHOTS, st.sampled_from(["a.json", "a.json.gz"]))
@@ -128,10 +128,10 @@ def test_a_fingerprint_is_the_same_where_what_is_shared_is_and_nowhere_else(one,
 def test_a_usual_checkpoint_has_a_fingerprint_that_any_change_of_a_header_changes(snapshot):
     usual = replace(snapshot, index=None, manifest=None, components=())
     assert fingerprint(usual) is not None
-    for at, head in enumerate(usual.heads):
+    for at, head in enumerate(usual.headers):
         other = replace(head, prefix=head.prefix + b" ")
-        heads = (*usual.heads[:at], other, *usual.heads[at + 1 :])
-        assert fingerprint(replace(usual, heads=heads)) != fingerprint(usual)
+        heads = (*usual.headers[:at], other, *usual.headers[at + 1 :])
+        assert fingerprint(replace(usual, headers=heads)) != fingerprint(usual)
 
 
 @given(
@@ -154,7 +154,7 @@ SMALL = Snapshot(
     origin="a test",
     files=(RepoFile(name="a", size=1), RepoFile(name="b", size=2)),
     config=TextFile(name="config.json", content=b"{}"),
-    heads=(WeightHeader(name="b", size=2, prefix=safetensors_bytes({"é": ("U8", (1,))})),),
+    headers=(WeightHeader(name="b", size=2, prefix=safetensors_bytes({"é": ("U8", (1,))})),),
 )
 
 
@@ -191,7 +191,7 @@ def test_two_parts_that_are_none_of_a_snapshot_are_a_usage_error(own, shared, fa
 def test_a_header_stands_in_the_file_as_text():
     head = json.loads(dump(SMALL))["heads"][0]
     assert head["header"].startswith('{"é":{"dtype":"U8"')
-    assert head["length"] == len(SMALL.heads[0].prefix) - 8 - 1  # 1: the byte of data behind it
+    assert head["length"] == len(SMALL.headers[0].prefix) - 8 - 1  # 1: the byte of data behind it
 
 
 @pytest.mark.parametrize(

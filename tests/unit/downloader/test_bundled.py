@@ -34,7 +34,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize(("model", "header", "tensors", "elements", "size"), FACTS)
 def test_a_shipped_header_agrees_with_the_published_file(model, header, tensors, elements, size):
-    head = fetch(model, source="bundled").heads[0]
+    head = fetch(model, source="bundled").headers[0]
     parsed = parse_header(head.name, head.prefix)
     counted: dict[str, int] = {}
     for tensor in parsed.tensors:

@@ -146,7 +146,7 @@ def test_seven_billion_parameters_take_two_reads(tmp_path):
     tensors = dict(llama_7b())
     path = write_large(tmp_path / WEIGHTS, tensors)
     snapshot = fetch(str(path))
-    [head] = snapshot.heads
+    [head] = snapshot.headers
     assert {one.name: (one.dtype, one.shape) for one in head.parsed.tensors} == tensors
     assert sum(one.elements for one in head.parsed.tensors) == 6_738_415_616
     assert (head.parsed.faults, head.parsed.size_faults) == ((), ())
@@ -162,7 +162,7 @@ def test_seven_billion_parameters_take_two_reads(tmp_path):
 def test_on_the_hub_they_take_two_ranges(at_hub, tmp_path):
     path = write_large(tmp_path / WEIGHTS, dict(llama_7b()))
     at_hub.add("org/name", {CONFIG: b"{}", WEIGHTS: path})
-    [head] = fetch("org/name").heads
+    [head] = fetch("org/name").headers
     size = path.stat().st_size
     assert len(head.parsed.tensors) == 291
     assert asked(at_hub) == {"api": 1, Origin.HUB: 3, Origin.STORAGE: 2}

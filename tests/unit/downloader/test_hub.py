@@ -53,7 +53,7 @@ def test_a_model_of_one_file_is_read(at_hub):
     assert (snapshot.model, snapshot.commit, snapshot.source) == ("org/name", sha, Source.HUB)
     assert (snapshot.origin, snapshot.partial) == (f"read from {at_hub.url}", False)
     assert snapshot.config == TextFile(name=CONFIG, content=b"{}")
-    assert [(head.name, head.size, head.prefix) for head in snapshot.heads] == [
+    assert [(head.name, head.size, head.prefix) for head in snapshot.headers] == [
         (ONE, len(WEIGHTS), HEAD)
     ]
     assert RepoFile(name="README.md", size=5) in snapshot.files
@@ -68,7 +68,7 @@ def test_one_file_costs_one_api_request_and_two_resolver_requests(at_hub):
     assert asked(at_hub) == {"api": 1, Origin.HUB: 2, Origin.STORAGE: 1}
     assert sum(record.sent for record in at_hub.log) <= BUDGET
     assert all(record.method == "GET" for record in at_hub.log)
-    assert snapshot.heads[0].size == 5 * 10**9 + 8 + 24_012
+    assert snapshot.headers[0].size == 5 * 10**9 + 8 + 24_012
 
 
 def test_what_is_asked_is_counted(at_hub):
@@ -93,7 +93,7 @@ def test_an_old_name_costs_one_redirect_and_no_more(at_hub):
 
 def test_a_long_header_costs_one_more_range_through_the_resolver(at_hub):
     at_hub.add("org/name", {CONFIG: b"{}", ONE: large(100_000)})
-    assert len(fetch("org/name").heads[0].prefix) == 100_008
+    assert len(fetch("org/name").headers[0].prefix) == 100_008
     assert asked(at_hub) == {"api": 1, Origin.HUB: 3, Origin.STORAGE: 2}
     ranges = [record.range for record in at_hub.log if record.origin is Origin.STORAGE]
     assert ranges == [f"bytes=0-{FIRST_READ - 1}", f"bytes={FIRST_READ}-100007"]
@@ -102,7 +102,7 @@ def test_a_long_header_costs_one_more_range_through_the_resolver(at_hub):
 @pytest.mark.parametrize("past", [-1, 0, 1])
 def test_a_header_that_ends_at_the_first_read_survives(at_hub, past):
     at_hub.add("org/name", {ONE: large(FIRST_READ - 8 + past)})
-    assert len(fetch("org/name").heads[0].prefix) == FIRST_READ + past
+    assert len(fetch("org/name").headers[0].prefix) == FIRST_READ + past
     assert asked(at_hub)[Origin.STORAGE] == (2 if past > 0 else 1)
 
 
@@ -111,7 +111,7 @@ def test_shards_are_read_once_each(at_hub):
     files = dict.fromkeys(shards, large(4_000))
     at_hub.add("org/name", {CONFIG: b"{}", INDEX: index_of(*shards), **files, "old.bin": b"x"})
     snapshot = fetch("org/name")
-    assert [head.name for head in snapshot.heads] == shards
+    assert [head.name for head in snapshot.headers] == shards
     assert (snapshot.unopened, other_weight_files(snapshot)) == ((), ("old.bin",))
     assert asked(at_hub) == {"api": 1, Origin.HUB: 32, Origin.STORAGE: 30}
 
@@ -125,7 +125,7 @@ def test_the_first_read_of_a_shard_is_as_long_as_its_tensors_names_ask(at_hub):
     index = {"weight_map": dict.fromkeys(names, "model-00001-of-00001.safetensors")}
     files = {INDEX: json.dumps(index).encode(), "model-00001-of-00001.safetensors": shard}
     at_hub.add("org/name", files)
-    assert fetch("org/name").heads[0].prefix == content
+    assert fetch("org/name").headers[0].prefix == content
     assert asked(at_hub)[Origin.STORAGE] == 1
 
 
@@ -142,7 +142,7 @@ def test_shards_that_the_repository_lacks_are_named_and_not_asked_for(at_hub):
         "org/name", {INDEX: index_of("a.safetensors", "b.safetensors"), "b.safetensors": WEIGHTS}
     )
     snapshot = fetch("org/name")
-    assert (snapshot.unopened, [head.name for head in snapshot.heads]) == (
+    assert (snapshot.unopened, [head.name for head in snapshot.headers]) == (
         ("a.safetensors",),
         ["b.safetensors"],
     )
@@ -152,7 +152,7 @@ def test_shards_that_the_repository_lacks_are_named_and_not_asked_for(at_hub):
 def test_a_broken_index_is_handed_on(at_hub):
     at_hub.add("org/name", {CONFIG: b"{}", INDEX: b"<<<<<<< HEAD", "a.safetensors": WEIGHTS})
     snapshot = fetch("org/name")
-    assert (snapshot.index.content, snapshot.heads) == (b"<<<<<<< HEAD", ())
+    assert (snapshot.index.content, snapshot.headers) == (b"<<<<<<< HEAD", ())
 
 
 def test_every_file_is_asked_for_at_the_one_commit(any_hub):
@@ -194,26 +194,26 @@ def test_a_revision_is_read_as_such(at_hub, revision):
 )
 def test_a_weight_file_without_a_header_is_handed_on(at_hub, content):
     at_hub.add("org/name", {CONFIG: b"{}", ONE: content})
-    head = fetch("org/name").heads[0]
+    head = fetch("org/name").headers[0]
     assert (head.prefix, head.size) == (content, len(content))
 
 
 def test_an_absurd_header_length_is_not_followed(at_hub):
     at_hub.add("org/name", {ONE: Sparse((10**15).to_bytes(8, "little") + b"{}", 10**10)})
-    assert len(fetch("org/name").heads[0].prefix) == FIRST_READ
+    assert len(fetch("org/name").headers[0].prefix) == FIRST_READ
     assert asked(at_hub)[Origin.STORAGE] == 1
 
 
 def test_a_small_weight_file_may_lie_in_git_itself(any_hub):
     any_hub.add("org/name", FILES, lfs=[])
-    assert fetch("org/name").heads[0].prefix == HEAD
+    assert fetch("org/name").headers[0].prefix == HEAD
     assert asked(any_hub)[Origin.STORAGE] == 0
 
 
 def test_a_name_that_must_be_quoted_is(at_hub):
     shard = "sub folder/ä#1?.safetensors"
     at_hub.add("org/name", {INDEX: index_of(shard), shard: WEIGHTS})
-    assert fetch("org/name").heads[0].name == shard
+    assert fetch("org/name").headers[0].name == shard
 
 
 def test_a_config_beyond_all_bounds_is_not_fetched(at_hub):
@@ -249,7 +249,7 @@ def test_what_cannot_be_audited_is_known_after_one_request(at_hub, files, reason
 def test_a_repository_without_a_config_is_read_without(at_hub):
     at_hub.add("org/name", {ONE: WEIGHTS})
     snapshot = fetch("org/name")
-    assert (snapshot.config, snapshot.heads[0].prefix) == (None, HEAD)
+    assert (snapshot.config, snapshot.headers[0].prefix) == (None, HEAD)
 
 
 # Who may read
@@ -284,7 +284,7 @@ def test_a_refusal_is_told_by_its_kind(at_hub, requested, token, reason, said):
 def test_a_token_opens_what_it_was_granted(at_hub, kind):
     at_hub.add("org/name", FILES, **kind)
     at_hub.grant(TOKEN, "org/name")
-    assert fetch("org/name", token=TOKEN).heads[0].prefix == HEAD
+    assert fetch("org/name", token=TOKEN).headers[0].prefix == HEAD
 
 
 def test_the_token_never_reaches_the_second_origin(at_hub):
@@ -299,7 +299,7 @@ def test_a_stored_token_is_used(at_hub, monkeypatch):
     at_hub.add("org/name", FILES, private=True)
     at_hub.grant(TOKEN, "org/name")
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert fetch("org/name").heads[0].prefix == HEAD
+    assert fetch("org/name").headers[0].prefix == HEAD
 
 
 def test_a_stored_token_is_left_alone_where_that_is_wished(at_hub, monkeypatch):

@@ -65,8 +65,8 @@ def whole(requested: str = "org/name", **options) -> None:
     """Fetches the model and holds it to be whole."""
     snapshot = fetch(requested, **options)
     assert snapshot.config.content == b'{"a": 1}'
-    assert snapshot.heads[0].prefix == large().head
-    assert snapshot.heads[0].size == large().size
+    assert snapshot.headers[0].prefix == large().head
+    assert snapshot.headers[0].size == large().size
 
 
 def refused(reason: Reason, said: str, requested: str = "org/name", **options) -> None:
@@ -141,8 +141,8 @@ def test_a_hub_that_fails_now_and_then_is_read_all_the_same(at_hub, seed):
     kinds = (TooMany(reset=0), ServerError(status=503), Reset(), Reset(after=1), ShortBody())
     at_hub.misbehave_at_random(rate=0.1, seed=seed, faults=kinds)
     snapshot = fetch("org/name")
-    assert [head.name for head in snapshot.heads] == shards
-    assert {head.prefix for head in snapshot.heads} == {large().head}
+    assert [head.name for head in snapshot.headers] == shards
+    assert {head.prefix for head in snapshot.headers} == {large().head}
     assert snapshot.fetched.requests == len(at_hub.log)
 
 
@@ -204,13 +204,13 @@ def test_a_server_that_ignores_only_the_second_range_is_borne(model):
 def test_a_whole_file_is_cut_where_the_header_ends(at_hub, length):
     at_hub.add("org/name", {ONE: large(length)})
     at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
-    assert fetch("org/name").heads[0].prefix == large(length).head
+    assert fetch("org/name").headers[0].prefix == large(length).head
 
 
 def test_a_whole_file_that_is_no_header_is_left_at_once(at_hub):
     at_hub.add("org/name", {ONE: Sparse(b"PK\x03\x04" * 9, GIGABYTES)})
     at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
-    assert len(fetch("org/name").heads[0].prefix) == FIRST_READ
+    assert len(fetch("org/name").headers[0].prefix) == FIRST_READ
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_redirect_leads_to_http_or_nowhere(model, location, said):
 def test_a_redirect_with_a_huge_body_is_followed_and_the_body_left(model):
     model.misbehave(path="*resolve*model.safetensors", fault=RedirectTo(size=10**9))
     snapshot = fetch("org/name")
-    assert snapshot.heads[0].prefix == large().head
+    assert snapshot.headers[0].prefix == large().head
     assert snapshot.fetched.bytes < 2 * LENGTH
     assert all(record.sent < ENOUGH for record in model.log)
 
@@ -358,7 +358,7 @@ def test_a_config_without_end_is_left(model, machine, chunked):
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_range_without_end_is_read_as_far_as_it_goes(model, chunked):
     model.misbehave(origin=Origin.STORAGE, fault=EndlessBody(chunked=chunked), times=2)
-    head = fetch("org/name").heads[0]
+    head = fetch("org/name").headers[0]
     assert head.prefix == b" " * FIRST_READ  # what the server says is what is audited
     assert all(record.sent < ENOUGH for record in model.log)
 

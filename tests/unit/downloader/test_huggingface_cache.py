@@ -42,7 +42,7 @@ def test_what_huggingface_hub_leaves_in_the_cache_is_found(at_hub):
     at_hub.reset_log()
     snapshot = fetch("org/name", source="cache")
     assert (snapshot.model, snapshot.commit, snapshot.source) == ("org/name", sha, Source.CACHE)
-    assert snapshot.heads[0].prefix == WEIGHTS[:-24]
+    assert snapshot.headers[0].prefix == WEIGHTS[:-24]
     assert at_hub.log == ()
 
 

@@ -88,7 +88,7 @@ def said(client=None):
         found = read(client)
     except SourceError as error:
         return error.reason
-    return found.config, found.heads, found.commit, found.fetched.requests
+    return found.config, found.headers, found.commit, found.fetched.requests
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_a_folder_is_read_by_its_heads(folder):
     assert snapshot.model == str(folder)
     assert (snapshot.source, snapshot.commit) == (Source.FOLDER, None)
     assert snapshot.config == TextFile(name=CONFIG, content=b"{}")
-    assert [(head.name, head.size, head.prefix) for head in snapshot.heads] == [
+    assert [(head.name, head.size, head.prefix) for head in snapshot.headers] == [
         (ONE, len(WEIGHTS), HEAD)
     ]
     assert [file.name for file in snapshot.files] == ["README.md", CONFIG, ONE]
@@ -66,7 +66,7 @@ def test_the_path_stays_as_the_user_wrote_it(folder, monkeypatch):
 
 def test_all_shards_of_an_index_are_read(sharded):
     snapshot = fetch(str(sharded))
-    assert [head.name for head in snapshot.heads] == [A, B]
+    assert [head.name for head in snapshot.headers] == [A, B]
     assert snapshot.index == TextFile(name=INDEX, content=index_of(A, B))
     assert (snapshot.unopened, other_weight_files(snapshot)) == ((), ("old.bin",))
 
@@ -74,7 +74,7 @@ def test_all_shards_of_an_index_are_read(sharded):
 def test_one_file_wins_over_an_index_as_in_transformers(sharded):
     fill(sharded, {ONE: WEIGHTS})
     snapshot = fetch(str(sharded))
-    assert (snapshot.index, [head.name for head in snapshot.heads]) == (None, [ONE])
+    assert (snapshot.index, [head.name for head in snapshot.headers]) == (None, [ONE])
     assert other_weight_files(snapshot) == (A, B, INDEX, "old.bin")
 
 
@@ -84,13 +84,13 @@ def test_shards_that_are_absent_are_named(sharded, absent):
         (sharded / name).unlink()
     snapshot = fetch(str(sharded))
     assert snapshot.unopened == absent
-    assert [head.name for head in snapshot.heads] == sorted({A, B} - set(absent))
+    assert [head.name for head in snapshot.headers] == sorted({A, B} - set(absent))
 
 
 def test_shards_may_lie_in_a_folder_of_the_folder(tmp_path):
     files = {INDEX: index_of("parts/a.safetensors"), "parts/a.safetensors": WEIGHTS}
     snapshot = fetch(str(fill(tmp_path, files)))
-    assert [head.name for head in snapshot.heads] == ["parts/a.safetensors"]
+    assert [head.name for head in snapshot.headers] == ["parts/a.safetensors"]
     assert snapshot.config is None
 
 
@@ -99,7 +99,7 @@ def test_a_broken_index_is_handed_on_and_nothing_is_opened(sharded, index):
     fill(sharded, {INDEX: index})
     snapshot = fetch(str(sharded))
     assert snapshot.index == TextFile(name=INDEX, content=index)
-    assert (snapshot.heads, snapshot.unopened) == ((), ())
+    assert (snapshot.headers, snapshot.unopened) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -128,20 +128,20 @@ def test_a_folder_without_safetensors_says_so(tmp_path, files, reason):
 )
 def test_a_file_that_has_no_header_is_handed_on_as_it_is(folder, content):
     fill(folder, {ONE: content})
-    head = fetch(str(folder)).heads[0]
+    head = fetch(str(folder)).headers[0]
     assert (head.prefix, head.size) == (content, len(content))
 
 
 def test_a_long_header_is_read_whole(folder):
     long = framed(b"{}".ljust(3 * FIRST_READ), bytes(9))
     fill(folder, {ONE: long})
-    assert fetch(str(folder)).heads[0].prefix == long[:-9]
+    assert fetch(str(folder)).headers[0].prefix == long[:-9]
 
 
 def test_only_the_head_of_a_large_file_is_read(folder):
     with (folder / ONE).open("r+b") as file:
         file.truncate(10**12)  # sparse: a terabyte that takes no room
-    head = fetch(str(folder)).heads[0]
+    head = fetch(str(folder)).headers[0]
     assert (head.size, head.prefix) == (10**12, HEAD)
 
 
@@ -151,7 +151,7 @@ def test_only_the_head_of_a_large_file_is_read(folder):
 def test_a_weight_file_is_read_with_the_config_beside_it(folder):
     snapshot = fetch(str(folder / ONE))
     assert snapshot.source is Source.FILE
-    assert (snapshot.config.content, snapshot.heads[0].prefix) == (b"{}", HEAD)
+    assert (snapshot.config.content, snapshot.headers[0].prefix) == (b"{}", HEAD)
     assert [file.name for file in snapshot.files] == [CONFIG, ONE]
     assert other_weight_files(snapshot) == ()
 
@@ -159,19 +159,19 @@ def test_a_weight_file_is_read_with_the_config_beside_it(folder):
 def test_a_weight_file_may_stand_alone(tmp_path):
     fill(tmp_path, {"any.safetensors": WEIGHTS})
     snapshot = fetch(str(tmp_path / "any.safetensors"))
-    assert (snapshot.config, snapshot.heads[0].name) == (None, "any.safetensors")
+    assert (snapshot.config, snapshot.headers[0].name) == (None, "any.safetensors")
 
 
 def test_a_config_alone_is_a_bare_config(folder):
     snapshot = fetch(str(folder / CONFIG))
-    assert (snapshot.config.content, snapshot.heads, snapshot.index) == (b"{}", (), None)
+    assert (snapshot.config.content, snapshot.headers, snapshot.index) == (b"{}", (), None)
 
 
 def test_an_index_stands_for_its_folder(sharded):
     fill(sharded, {ONE: WEIGHTS, "other.safetensors.index.json": index_of(B)})
     snapshot = fetch(str(sharded / "other.safetensors.index.json"))
     assert snapshot.index.name == "other.safetensors.index.json"
-    assert [head.name for head in snapshot.heads] == [B]
+    assert [head.name for head in snapshot.headers] == [B]
     assert snapshot.config is not None
 
 
@@ -181,7 +181,7 @@ def test_a_snapshot_file_is_known_by_its_content(folder, tmp_path):
         fill(tmp_path, {name: dump(original, name)})
         snapshot = fetch(str(tmp_path / name))
         assert (snapshot.source, snapshot.origin) == (Source.SNAPSHOT, original.origin)
-        assert (snapshot.model, snapshot.heads) == (original.model, original.heads)
+        assert (snapshot.model, snapshot.headers) == (original.model, original.headers)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):
 
 def test_the_only_shard_of_one_is_a_whole_model(tmp_path):
     fill(tmp_path, {"model-00001-of-00001.safetensors": WEIGHTS})
-    assert fetch(str(tmp_path / "model-00001-of-00001.safetensors")).heads[0].prefix == HEAD
+    assert fetch(str(tmp_path / "model-00001-of-00001.safetensors")).headers[0].prefix == HEAD
 
 
 def test_a_config_beyond_all_bounds_is_not_read(folder):
@@ -338,7 +338,7 @@ def test_a_place_in_the_cache_knows_model_and_commit(cached, below):
     snapshot = fetch(str(cached / below))
     assert (snapshot.model, snapshot.commit) == ("org/name", SHA)
     assert snapshot.source is Source.CACHE
-    assert (snapshot.config.content, snapshot.heads[0].prefix) == (b"{}", HEAD)
+    assert (snapshot.config.content, snapshot.headers[0].prefix) == (b"{}", HEAD)
     assert snapshot.files == (
         RepoFile(name=CONFIG, size=2),
         RepoFile(name=ONE, size=len(WEIGHTS)),

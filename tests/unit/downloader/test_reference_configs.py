@@ -20,7 +20,7 @@ def test_a_name_is_its_config_whatever_the_source(name, source):
     heard: list[str] = []
     snapshot = fetch(name, source=source, say=heard.append)
     assert snapshot.source is Source.BUNDLED
-    assert snapshot.heads == ()
+    assert snapshot.headers == ()
     assert heard == [f"{name}: {snapshot.origin}"]
 
 

@@ -274,15 +274,15 @@ def test_every_layout_is_tried_here():
 
 
 def held(unpacked: Unpacked, stored: tuple[StoredTensor, ...]) -> None:
-    pieces = {piece.stored for piece in unpacked.pieces}
+    pieces = {piece.stored for piece in unpacked.tensors}
     notes = Counter(tensor for one in unpacked.quantization_data for tensor in one.tensors)
     faults = {tensor for fault in unpacked.faults for tensor in fault.tensors}
     assert max(notes.values(), default=1) == 1, "quantization_data once"
     assert pieces.isdisjoint(notes), "a piece or quantization_data, and never both"
     assert pieces | set(notes) | faults <= set(stored)
-    twice = Counter((piece.stored, piece.name) for piece in unpacked.pieces)
+    twice = Counter((piece.stored, piece.name) for piece in unpacked.tensors)
     assert max(twice.values(), default=1) == 1, "a piece of a stored tensor once"
-    for piece in unpacked.pieces:
+    for piece in unpacked.tensors:
         assert piece.shape is None or all(type(side) is int and side >= 0 for side in piece.shape)
     reasons = [one.reason for one in (*unpacked.quantization_data, *unpacked.faults)]
     assert all(len(text.splitlines()) == 1 for text in (unpacked.layout, *reasons))
@@ -293,7 +293,7 @@ def told(unpacked: Unpacked) -> object:
     """All of it but the order."""
     books = {note.reason: frozenset(note.tensors) for note in unpacked.quantization_data}
     faults = {fault.reason: frozenset(fault.tensors) for fault in unpacked.faults}
-    return unpacked.layout, frozenset(unpacked.pieces), books, faults
+    return unpacked.layout, frozenset(unpacked.tensors), books, faults
 
 
 @pytest.mark.parametrize("file", MARKS)

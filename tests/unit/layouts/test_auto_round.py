@@ -101,7 +101,7 @@ def test_words_of_gptq_are_the_weight_that_went_into_them(  # noqa: PLR0913, PLR
         unpacked = opened(LAYOUT, table, said)
         assert (pieces(unpacked), unpacked.faults) == ({W: (outputs, inputs)}, ())
         assert quantization_data(unpacked) == set(table) - {f"{M}.qweight"}
-        assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
+        assert [piece.dtype for piece in unpacked.tensors] == [f"INT{bits}"]
         tells_what_is_written(LAYOUT, table, said, {W: (outputs, inputs)})
 
 
@@ -126,7 +126,7 @@ def test_every_layer_has_the_settings_that_extra_config_says_for_it(schemes):
     said = ours(bits=5, extra_config=extra, block_name_to_quantize="model.layers")
     unpacked = opened(LAYOUT, table, said)
     assert (pieces(unpacked), unpacked.faults) == (expected, ())
-    assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}" for bits, _ in schemes]
+    assert [piece.dtype for piece in unpacked.tensors] == [f"INT{bits}" for bits, _ in schemes]
     tells_what_is_written(LAYOUT, table, said, expected)
     for module, own in extra.items():  # each in turn with bits that its shapes deny
         wrong = ours(bits=5, extra_config=extra | {module: own | {"bits": 6}})

@@ -126,7 +126,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more, way):
     expected, packed = shapes(on_disk(tmp_path / "plain")), on_disk(folder)
     unpacked = opened(LAYOUT, packed, says("auto-round", **way), expected)
     assert unpacked.faults == ()
-    inside = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
+    inside = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
     left = {name: shape for name, (_, shape) in packed.items() if name not in inside}
     assert {**left, **pieces(unpacked)} == expected
     assert pieces(unpacked)

@@ -195,7 +195,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more):
     unpacked = opened(LAYOUT, packed, said, shapes(plain))
     assert unpacked.faults == ()
     aside = quantization_data(unpacked)
-    inside = {piece.stored.name for piece in unpacked.pieces}
+    inside = {piece.stored.name for piece in unpacked.tensors}
     left = {name: shape for name, (_, shape) in packed.items() if name not in aside | inside}
     assert {**left, **pieces(unpacked)} == shapes(plain)
     assert pieces(unpacked)

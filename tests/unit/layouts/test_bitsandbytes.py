@@ -72,7 +72,7 @@ def test_four_bits_of_any_shape_are_the_weight_of_the_architecture(  # noqa: PLR
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert quantization_data(unpacked) == set(table) - {W}
     assert unpacked.faults == ()
-    assert [piece.dtype for piece in unpacked.pieces] == [kind.upper()]
+    assert [piece.dtype for piece in unpacked.tensors] == [kind.upper()]
 
 
 @given(sizes, sizes)
@@ -302,4 +302,4 @@ def test_llama_3_1_8b_in_nf4_counts_as_its_card_says():
         table |= four(shape, nested=True, name=name)
     unpacked = opened(LAYOUT, table, says("bitsandbytes", load_in_4bit=True), implied)
     assert unpacked.faults == ()
-    assert sum(prod(piece.shape) for piece in unpacked.pieces) == 6_979_321_856
+    assert sum(prod(piece.shape) for piece in unpacked.tensors) == 6_979_321_856

@@ -35,7 +35,7 @@ from auditor.layouts.packing import Stored
 def clean(table, declared, shape):
     unpacked = opened(LAYOUT, below(Q, table), declared, {NAME: shape})
     assert pieces(unpacked) == {NAME: shape}
-    assert quantization_data(unpacked) == set(below(Q, table)) - {unpacked.pieces[0].stored.name}
+    assert quantization_data(unpacked) == set(below(Q, table)) - {unpacked.tensors[0].stored.name}
     return faults(unpacked) == {}
 
 
@@ -109,7 +109,7 @@ def test_small_floats_are_packed_in_bytes_with_a_scale_a_group(case, out, count,
     declared = config(scheme(**weights)) if said else None
     assert clean(table, declared, shape)
     unpacked = opened(LAYOUT, below(Q, table), declared)
-    assert unpacked.pieces[0].dtype == inside
+    assert unpacked.tensors[0].dtype == inside
     for name, changed in spoiled(below(Q, table)):
         unpacked = opened(LAYOUT, changed, declared, {NAME: shape})
         assert faults(unpacked) or pieces(unpacked) != {NAME: shape}, name
@@ -196,7 +196,7 @@ def test_llama_3_3_70b_w4a16_by_activation_order_is_the_whole_model():
     declared = config(scheme(**weights), ignore=["lm_head"], format="pack-quantized")
     unpacked = opened(LAYOUT, table, declared, {one.name: one.shape for one in learned})
     packed = sum(map(prod, pieces(unpacked).values()))
-    inside = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
+    inside = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
     plain = sum(prod(shape) for name, (_, shape) in table.items() if name not in inside)
     assert faults(unpacked) == {}
     assert (packed, plain) == (68_451_041_280, 2_102_665_216)

@@ -75,10 +75,10 @@ def test_what_the_library_writes_is_the_model_it_packed(name, tmp_path):
     plain = shapes(on_disk(tmp_path / "plain"))
     unpacked = opened(LAYOUT, table, says(**{"method": "", **settings}), plain)
     left = (
-        set(table) - quantization_data(unpacked) - {piece.stored.name for piece in unpacked.pieces}
+        set(table) - quantization_data(unpacked) - {piece.stored.name for piece in unpacked.tensors}
     )
     assert pieces(unpacked) | {name: table[name][1] for name in left} == plain
-    assert len(unpacked.pieces) == 14
+    assert len(unpacked.tensors) == 14
     assert faults(unpacked) == {}
     report = auditor.audit(str(tmp_path / "packed"))
     assert (report.verdict, report.residual) == ("clean", 0)

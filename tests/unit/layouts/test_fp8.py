@@ -147,7 +147,7 @@ def test_what_transformers_writes_is_the_model_it_quantised(mixed, settings, tmp
     unpacked = opened(LAYOUT, table, says(**{"method": "fp8", **found}))
     left = set(table) - quantization_data(unpacked) - set(pieces(unpacked))
     assert pieces(unpacked) | {name: table[name][1] for name in left} == plain
-    assert len(unpacked.pieces) == (20 if mixed else 14)
+    assert len(unpacked.tensors) == (20 if mixed else 14)
     report = auditor.audit(str(tmp_path / "packed"))
     assert (report.verdict, report.residual) == ("clean", 0)
     hides_what_it_cannot_show(tmp_path / "packed")

@@ -90,7 +90,7 @@ def examined(config: dict[str, Any], shapes: Shapes, dtype: str = "F32") -> Repo
         files=(RepoFile(name="model.safetensors", size=size),),
         config=TextFile(name="config.json", content=json.dumps(config).encode()),
         index=None,
-        heads=(WeightHeader(name="model.safetensors", size=size, prefix=head),),
+        headers=(WeightHeader(name="model.safetensors", size=size, prefix=head),),
     )
     report = examine(snapshot, Options(requested="fused"))
     assert isinstance(report, Report)
@@ -169,7 +169,7 @@ def test_of_fewer_experts_than_there_should_be_the_others_are_missing():
 )
 def test_what_cannot_be_cut_is_a_fault_and_stays_whole(name, shape, reason):
     unpacked = cut(name, shape)
-    assert unpacked.pieces == ()
+    assert unpacked.tensors == ()
     assert faults(unpacked) == {reason: {f"{EXPERTS}.{name}"}}
 
 
@@ -202,7 +202,7 @@ def test_a_packed_fused_tensor_is_cut_as_its_layout_found_it():
     (tensor,) = stored({f"{EXPERTS}.down_proj": ("F8_E4M3", (3, 6, 5))})
     whole = LogicalTensor(tensor, tensor.name, tensor.shape, "F8_E4M3")
     other = LogicalTensor(tensor._replace(name="a"), "a", (2,), "INT4")
-    unpacked = Unpacked(layout="fp8", pieces=(whole, other))
+    unpacked = Unpacked(layout="fp8", tensors=(whole, other))
     after = separated(unpacked, (tensor,), implied_of())
     assert after.layout == "fp8; all experts of a layer in one tensor"
     assert after.pieces[0] == other

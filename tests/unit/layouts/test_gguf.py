@@ -81,9 +81,9 @@ def test_the_pieces_are_the_tensors_that_the_metadata_imply(model_type, data):
     declared = Declared(method="gguf", settings={"model_type": found["model_type"]}, where="x")
     assert wanted == needed(expected)
     unpacked = unpack(Stored(header.tensors), declared, shapes_of(again))
-    pieces = {piece.name: piece.shape for piece in unpacked.pieces}
+    pieces = {piece.name: piece.shape for piece in unpacked.tensors}
     assert unpacked.faults == ()
-    assert len(pieces) == len(unpacked.pieces)
+    assert len(pieces) == len(unpacked.tensors)
     assert {name: shape for name, shape in wanted.items() if ".pooler." not in f".{name}"} == pieces
 
 

@@ -47,7 +47,7 @@ def test_words_of_any_size_are_the_weight_that_went_into_them(  # noqa: PLR0913,
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert quantization_data(unpacked) == set(table) - {f"{M}.qweight"}
     assert unpacked.faults == ()
-    assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
+    assert [piece.dtype for piece in unpacked.tensors] == [f"INT{bits}"]
 
 
 @given(outputs_, inputs_, st.sampled_from((2, 3, 4, 8)), st.sampled_from((32, 64, 128)))

@@ -102,7 +102,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, cls, config, way):
     unpacked = opened(LAYOUT, packed, said, shapes(plain))
     assert unpacked.faults == ()
     aside = quantization_data(unpacked)
-    inside = {piece.stored.name for piece in unpacked.pieces}
+    inside = {piece.stored.name for piece in unpacked.tensors}
     left = {name: shape for name, (_, shape) in packed.items() if name not in aside | inside}
     assert {**left, **pieces(unpacked)} == shapes(plain)
     assert pieces(unpacked)
@@ -181,7 +181,7 @@ def test_llama_3_1_8b_w4a16_has_a_bias_for_every_packed_linear():
     table = llama(4096, 14336, 32, 1024, 128256, bias=True)
     unpacked = opened(LAYOUT, table, says("gptq", bits=4, group_size=128))
     packed = sum(map(prod, pieces(unpacked).values()))
-    inside = {piece.stored.name for piece in unpacked.pieces} | quantization_data(unpacked)
+    inside = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
     plain = {name: prod(shape) for name, (_, shape) in table.items() if name not in inside}
     biases = sum(count for name, count in plain.items() if name.endswith(".bias"))
     assert unpacked.faults == ()

@@ -83,7 +83,7 @@ def test_the_scales_say_the_bits_themselves(outputs, inputs, bits, axis):
     )
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert unpacked.faults == ()
-    assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
+    assert [piece.dtype for piece in unpacked.tensors] == [f"INT{bits}"]
 
 
 @pytest.mark.parametrize("bits", PER_WORD)

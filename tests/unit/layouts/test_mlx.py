@@ -61,7 +61,7 @@ def test_the_settings_say_the_shape(outputs, groups, ways):
     assert pieces(unpacked) == {W: (outputs, groups * group)}
     assert quantization_data(unpacked) == set(table) - {W}
     assert unpacked.faults == ()
-    assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
+    assert [piece.dtype for piece in unpacked.tensors] == [f"INT{bits}"]
 
 
 @given(sizes, st.integers(1, 8), affine)
@@ -71,7 +71,7 @@ def test_without_settings_the_architecture_says_it(outputs, groups, ways):
     unpacked = opened(LAYOUT, packed(shape, group, bits), None, {W: shape})
     assert pieces(unpacked) == {W: shape}
     assert unpacked.faults == ()
-    assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
+    assert [piece.dtype for piece in unpacked.tensors] == [f"INT{bits}"]
 
 
 @given(sizes, st.integers(2, 8), affine, st.integers(1, 5))
@@ -161,7 +161,7 @@ def test_what_mlx_lm_converts_is_the_unpacked_checkpoint(tmp_path, family, mode,
     plain, table = on_disk(tmp_path), on_disk(tmp_path / "packed")
     unpacked = opened(LAYOUT, table, says("mlx", **settings["quantization"]), shapes(plain))
     assert unpacked.faults == ()
-    aside = quantization_data(unpacked) | {piece.stored.name for piece in unpacked.pieces}
+    aside = quantization_data(unpacked) | {piece.stored.name for piece in unpacked.tensors}
     kept = {name: shape for name, (_, shape) in table.items() if name not in aside}
     assert {**kept, **pieces(unpacked)} == shapes(plain)
     report = audit(str(tmp_path / "packed"))
@@ -194,8 +194,8 @@ def test_qwen2_5_coder_3b_takes_the_bytes_and_parameters_that_its_index_says():
             table[f"model.layers.{n}.{name}.weight"] = ("BF16", (2048,))
     unpacked = opened(LAYOUT, table, says("mlx", group_size=64, bits=4, mode="affine"))
     assert unpacked.faults == ()
-    aside = quantization_data(unpacked) | {piece.stored.name for piece in unpacked.pieces}
-    inside = sum(prod(piece.shape) for piece in unpacked.pieces)
+    aside = quantization_data(unpacked) | {piece.stored.name for piece in unpacked.tensors}
+    inside = sum(prod(piece.shape) for piece in unpacked.tensors)
     kept = sum(prod(shape) for name, (_, shape) in table.items() if name not in aside)
     assert inside + kept == 3_085_938_688
     assert sum(tensor.span.length for tensor in stored(table)) == 1_736_187_904

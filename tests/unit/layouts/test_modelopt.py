@@ -179,7 +179,7 @@ def test_what_the_exporter_writes_is_all_of_the_model(name, exported):
     table = on_disk(exported / name)
     inner = json.loads((exported / name / "hf_quant_config.json").read_text())["quantization"]
     unpacked = opened(LAYOUT, table, says("modelopt", **inner))
-    assert len(unpacked.pieces) == (6 if "MLP_ONLY" in name else 14)
+    assert len(unpacked.tensors) == (6 if "MLP_ONLY" in name else 14)
     assert faults(unpacked) == {}
 
 
@@ -333,7 +333,7 @@ def test_names_alone_are_told_apart():
     table = dict.fromkeys([*below(GOOD), "norm.weight"])
     unpacked = opened(LAYOUT, table, NVFP4)
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
-    assert unpacked.pieces[0].dtype == "NVFP4"
+    assert unpacked.tensors[0].dtype == "NVFP4"
     assert quantization_data(unpacked) == set(below(GOOD)) - {NAME}
 
 

@@ -120,7 +120,7 @@ def test_gpt_oss_20b_has_20_914_757_184_parameters_and_597_196_800_scales():
     unpacked = opened(LAYOUT, table, MXFP4)
     notes = quantization_data(unpacked)
     assert sum(prod(table[name][1]) for name in notes) == 597_196_800
-    left = set(table) - notes - {piece.stored.name for piece in unpacked.pieces}
+    left = set(table) - notes - {piece.stored.name for piece in unpacked.tensors}
     plain = sum(prod(table[name][1]) for name in left)
     assert plain + sum(map(prod, pieces(unpacked).values())) == 20_914_757_184
     assert faults(unpacked) == {}

@@ -69,7 +69,7 @@ def test_rows_of_any_number_are_the_weight_that_went_into_them(outputs, inputs, 
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert quantization_data(unpacked) == set(table) - {f"{W}._data._data"}
     assert unpacked.faults == ()
-    assert [piece.dtype for piece in unpacked.pieces] == [f"INT{bits}"]
+    assert [piece.dtype for piece in unpacked.tensors] == [f"INT{bits}"]
 
 
 @given(sides, sides, st.sampled_from((2, 4)))

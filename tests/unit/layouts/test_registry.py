@@ -68,7 +68,7 @@ def test_packed_tensors_that_no_config_declares_are_unpacked_and_a_fault():
         stored("a.weight.quant_state.bitsandbytes__nf4", (70,), dtype="U8"),
     )
     unpacked = unpack_tensors(tensors, None, {"a.weight": (4, 4)}.get)
-    assert [(piece.name, piece.shape, piece.dtype) for piece in unpacked.pieces] == [
+    assert [(piece.name, piece.shape, piece.dtype) for piece in unpacked.tensors] == [
         ("a.weight", (4, 4), "NF4")
     ]
     assert "the config declares no quantization" in unpacked.faults[0].reason

@@ -111,7 +111,7 @@ def test_every_class_is_the_weight_that_went_into_it(label, outputs, inputs):
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert quantization_data(unpacked) == set(table) - {f"{M}._weight_qdata"}
     assert unpacked.faults == ()
-    assert [piece.dtype for piece in unpacked.pieces] == [label.split(maxsplit=1)[0]]
+    assert [piece.dtype for piece in unpacked.tensors] == [label.split(maxsplit=1)[0]]
 
 
 @classes

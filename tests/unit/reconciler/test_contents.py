@@ -26,7 +26,7 @@ def copy_of(weight_map, *, opened=(), unopened=(), partial=True) -> Snapshot:
         origin="here",
         files=(),
         index=TextFile(name=FILE, content=content),
-        heads=tuple(heads),
+        headers=tuple(heads),
         unopened=tuple(unopened),
         partial=partial,
     )

@@ -54,7 +54,7 @@ def snapshot(shards, total, ending="safetensors") -> Snapshot:
         origin="here",
         files=tuple(files),
         index=TextFile(name=INDEX, content=json.dumps(index).encode()),
-        heads=tuple(heads),
+        headers=tuple(heads),
         partial=True,
     )
 
@@ -146,7 +146,7 @@ def test_a_total_may_count_twice_what_torch_stores_once(tmp_path):
 
 def test_a_broken_shard_tells_nothing_of_its_size():
     shot = snapshot([(GIGABYTES, SIZE, "pointer")], 2 * DATA)
-    broken = WeightHeader(name=shot.heads[0].name, size=SIZE, prefix=b"\0" * 8)
+    broken = WeightHeader(name=shot.headers[0].name, size=SIZE, prefix=b"\0" * 8)
     assert said(Snapshot(**{**vars(shot), "heads": (broken,), "files": ()})) == []
 
 

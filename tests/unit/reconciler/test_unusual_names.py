@@ -147,7 +147,7 @@ def test_the_usual_name_is_audited_where_it_is_there(tmp_path):
     folder = quantised(tmp_path, "q4", NAMES["by its own key"][1], "safetensors")
     write(folder / "model.safetensors", packed())
     snapshot = fetch(str(folder))
-    assert [head.name for head in snapshot.heads] == ["model.safetensors"]
+    assert [head.name for head in snapshot.headers] == ["model.safetensors"]
 
 
 PATHS = (
@@ -228,7 +228,7 @@ def test_a_file_that_transformers_would_not_take_is_not_read(name, tmp_path):
     torch_file(folder / "mine.bin", {"another": ("F32", (2,))})
     write(folder / "model.safetensors", PLAIN)
     snapshot = fetch(str(folder))
-    assert [head.name for head in snapshot.heads] == ["model.safetensors"]
+    assert [head.name for head in snapshot.headers] == ["model.safetensors"]
 
 
 # --- what only some loaders find --------------------------------------------------------------

@@ -31,7 +31,7 @@ def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B
         origin="read from a test",
         files=tuple(RepoFile(name=name, size=None) for name in sorted(files)),
         config=TextFile(name="config.json", content=files["config.json"]),
-        heads=tuple(heads),
+        headers=tuple(heads),
         fetched=fetched,
     )
 
@@ -113,8 +113,10 @@ CHANGES = {
     "absent shard": lambda one: replace(one, unopened=("model-2.safetensors",)),
     "copy": lambda one: replace(one, partial=True),
     "file beside": lambda one: replace(one, files=(*one.files, RepoFile(name="tf.h5", size=3))),
-    "size": lambda one: replace(one, heads=(replace(one.heads[0], size=one.heads[0].size + 1),)),
-    "no weights": lambda one: replace(one, heads=()),
+    "size": lambda one: replace(
+        one, headers=(replace(one.headers[0], size=one.headers[0].size + 1),)
+    ),
+    "no weights": lambda one: replace(one, headers=()),
     "no config": lambda one: replace(one, config=None),
     "origin": lambda one: replace(one, origin="read elsewhere"),
     "source": lambda one: replace(one, source=Source.CACHE),
