@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+from auditor.formats.registry import FORMATS
 from auditor.reconciler.findings import Finding, Severity
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -31,6 +32,7 @@ def printed(command: str) -> str:
 
 
 KINDS = re.compile(r"(<!-- kinds -->\n).*?(<!-- end of kinds -->)", re.DOTALL)
+SHOWN_FORMATS = re.compile(r"(<!-- formats -->\n).*?(<!-- end of formats -->)", re.DOTALL)
 TO_DO = "To do: "
 
 
@@ -58,8 +60,18 @@ def _rows_of_kinds() -> Iterator[str]:
                 yield f"| `{kind.kind}` | {meaning} | {to_do} |"
 
 
+def table_of_formats() -> str:
+    """What --format takes, and how the name of the file ends that -o names."""
+    rows = []
+    for name, form in FORMATS.items():
+        endings = ", ".join(f"`{ending}`" for ending in form.endings)
+        rows.append(f"| `{name}` | {form.meaning} | {endings or 'a folder'} |")
+    return "\n".join(("", "| `--format` | what it is | `-o` |", "|---|---|---|", *rows, ""))
+
+
 def rewritten(text: str) -> str:
     """The README with its console blocks and its tables as they are now."""
+    text = SHOWN_FORMATS.sub(lambda block: f"{block[1]}{table_of_formats()}\n{block[2]}", text)
     text = KINDS.sub(lambda block: f"{block[1]}{table_of_kinds()}\n{block[2]}", text)
     text = re.sub(
         r"(```console\n\$ (audit [^\n]*)\n).*?```",

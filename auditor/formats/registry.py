@@ -42,9 +42,11 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         "terminal": Format(module="terminal", endings=(".txt",), meaning="tables for people"),
         "json": Format(
-            module="as_json", endings=(".json", ".jsonl"), meaning="one object a model, a line each"
+            module="as_json",
+            endings=(".json", ".jsonl"),
+            meaning="one object a model, each on a line",
         ),
-        "csv": Format(module="as_csv", meaning="three tables (modules on stdout)"),
+        "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }
 )
 TERMINAL = "terminal"  # where nothing else is asked for

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from rewrite_readme import KINDS, meaning_and_to_do, table_of_kinds
+from rewrite_readme import (
+    KINDS,
+    SHOWN_FORMATS,
+    meaning_and_to_do,
+    table_of_formats,
+    table_of_kinds,
+)
 from support.programs import ROOT
 from support.running import run
 
@@ -29,6 +35,11 @@ def test_the_python_session_of_the_readme_is_true() -> None:
     result = doctest.DocTestRunner().run(test)
     assert result.attempted > 5
     assert result.failed == 0
+
+
+def test_the_table_of_formats_is_printed_from_their_registry() -> None:
+    assert SHOWN_FORMATS.findall(README)
+    assert f"<!-- formats -->\n{table_of_formats()}\n<!-- end of formats -->" in README
 
 
 def test_the_tables_of_kinds_are_printed_from_the_findings() -> None:
