@@ -23,7 +23,7 @@ from auditor.analytic.adapters import (
 from auditor.analytic.adapters.settings import HEADS
 from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.target import Refusal, TargetChoice
-from auditor.audit.expected import Implied, classes_of_type, implied
+from auditor.audit.expected import Implied, classes_of_type, expectation_of
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import named, quoted
@@ -51,7 +51,7 @@ class _Answer(NamedTuple):
 def adapted(
     snapshot: Snapshot, tensors: Iterable[StoredTensor], target: str | None
 ) -> Adapted | Refusal:
-    """What the adapter and its base imply; `target` is the base's class where the user says it.
+    """What the adapter and its base imply; `target` is the base's class if the user names it.
 
     Raises CheckpointError for settings from which no adapter of this base can be built.
     """
@@ -141,7 +141,7 @@ def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
     """The base's modules by any of their names; SourceError where the class is not known."""
     chosen: list[TargetChoice] = []
     try:
-        found = implied(config, target, chosen.append)
+        found = expectation_of(config, target, chosen.append)
     except CheckpointError as error:
         raise SourceError(Reason.UNREADABLE, f"no base can be built: {error}") from None
     if isinstance(found, Refusal):
@@ -217,7 +217,7 @@ def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer
     raise (*doubts, *faults)[0]
 
 
-# --- what is said of it -----------------------------------------------------------------------
+# --- its notes, and what was not checked ------------------------------------------------------
 
 
 def _notes(answer: _Answer, base: BaseModel) -> Iterator[str]:

@@ -26,7 +26,7 @@ ROOT = "."  # how the repository's own folder is called where it is one of sever
 
 
 class ComponentAudit(NamedTuple):
-    """One model of several: what was fetched of it, and what the manifest says of it."""
+    """One model of several: what was fetched of it, and its entry in the manifest."""
 
     folder: str  # "" for the repository's own
     entry: ManifestEntry | None
@@ -43,7 +43,7 @@ class ComponentAudit(NamedTuple):
 
 
 class ComponentAudits(NamedTuple):
-    """A repository in pieces, and what is wrong with how it says which they are."""
+    """The components of a repository, and what is wrong with the file that names them."""
 
     pieces: tuple[ComponentAudit, ...]  # by folder, in natural order
     target: str | None  # the class of the whole
@@ -51,7 +51,7 @@ class ComponentAudits(NamedTuple):
     unchecked: tuple[str, ...]
 
 
-def pieces(snapshot: Snapshot) -> ComponentAudits:
+def split_components(snapshot: Snapshot) -> ComponentAudits:
     """The models of a snapshot of several, as snapshots of their own.
 
     A component that is declared, and whose weights nothing here reads, is one without a head.

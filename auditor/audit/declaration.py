@@ -18,14 +18,14 @@ from auditor.reconciler.findings import BadConfig, Finding
 
 
 class Declaration(NamedTuple):
-    """A config, and what was said together with it."""
+    """A config, and what was declared together with it."""
 
     config: Config
     target: str | None = None  # the class to audit for, where it is not the declared one
     quantization: Declared | None = None  # the layout, where the config itself does not say it
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()  # about the files that say it
-    loader: Loader | None = None  # who builds it, where that is not the config's architectures
+    loader: Loader | None = None  # what builds the model, if not the config's architectures
     custom_class: str | None = None  # of the repository's own code, which its auto_map names
 
 
@@ -35,7 +35,7 @@ def is_gguf(snapshot: Snapshot) -> bool:
 
 
 def where(snapshot: Snapshot) -> str:
-    """The file that says it, or should."""
+    """The file that declares it, or should."""
     if snapshot.config is not None and not is_gguf(snapshot):
         return snapshot.config.name
     return min((head.name for head in snapshot.headers), default="config.json")
@@ -63,17 +63,17 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
     return _with_custom_class(found)
 
 
-def _with_custom_class(says: Declaration) -> Declaration:
-    """Whose class it is, where auto_map says that the repository has code of its own."""
-    config = says.config
-    asked = says.loader.asks if says.loader else next(iter(config.architectures), None)
+def _with_custom_class(declared: Declaration) -> Declaration:
+    """The declaration with the class of the repository's own code, if auto_map names one."""
+    config = declared.config
+    asked = declared.loader.asks if declared.loader else next(iter(config.architectures), None)
     custom = custom_class(config, asked)
     if custom is None:
-        return says
+        return declared
     if catalogue.is_taken_over(custom.rpartition(".")[2], config.model_type or ""):
         note = f"auto_map names {quoted(custom)}, which transformers took over under that name"
-        return says._replace(notes=(*says.notes, note))
-    return says._replace(custom_class=custom)
+        return declared._replace(notes=(*declared.notes, note))
+    return declared._replace(custom_class=custom)
 
 
 def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:

@@ -1,6 +1,6 @@
 """Where an expectation comes from: the closed form; without a closed form, the oracle.
 
-The one place that knows of both; another source is another Source.
+Only this module knows both; a third one would be another ExpectationSource.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _EXTRA = "pip install 'hf-audit[oracle]'"
 
 
-def said_of(expectation: Expectation) -> tuple[str, ...]:
+def config_faults(expectation: Expectation) -> tuple[str, ...]:
     """Why the class cannot be built, though its shapes follow: a sentence each."""
     return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 
-def reasons(error: CheckpointError) -> tuple[str, ...]:
+def config_reasons(error: CheckpointError) -> tuple[str, ...]:
     """Why nothing follows from a config: a sentence each."""
     if isinstance(error, FaultyConfigError):
         return tuple(fault_sentence(fault, error.target) for fault in error.faults)
@@ -41,7 +41,7 @@ def reasons(error: CheckpointError) -> tuple[str, ...]:
 
 
 class ExpectationSource(Classes, Protocol):
-    """Who can say what a config implies for the classes that it knows."""
+    """What implies the tensors of the classes that it knows, from a config."""
 
     def expect(
         self, config: Config, target: str, /, *, depth: int | None = None
@@ -65,12 +65,12 @@ def _oracle() -> "Oracle | None":
 
 
 def classes_of_type(model_type: str) -> tuple[str, ...]:
-    """The classes of a model type, as whoever knows it lists them."""
+    """The classes of a model type: the closed forms', else the oracle's."""
     oracle = _oracle() if not catalogue.siblings(model_type) else None
     return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)
 
 
-def implied(  # noqa: PLR0913 - what is asked for, and what is known of the files
+def expectation_of(  # noqa: PLR0913 - what is asked for, and what is known of the files
     config: Config,
     target: str | None,
     chosen: Callable[[TargetChoice], None],
@@ -83,8 +83,8 @@ def implied(  # noqa: PLR0913 - what is asked for, and what is known of the file
 
     Its modules are known down to `depth` (None: all), and one further: a file without the base
     model's prefix has them one level higher.
-    `chosen` is told the class as soon as there is one. `stored` says the names in the files, which
-    decide about a head that the config says is not tied; None: there are no files. Raises
+    `chosen` is called with the class as soon as it is chosen. `stored` returns the names in the
+    files, which decide on a head that the config does not tie; None: there are no files. Raises
     CheckpointError for a config from which no model can be built.
     """
     further = None if depth is None else depth + 1
@@ -119,7 +119,7 @@ def _first(
     return _by(oracle, asked, chosen, depth)
 
 
-def of_module(config: Config, kind: str) -> Implied | Refusal:
+def expectation_of_module(config: Config, kind: str) -> Implied | Refusal:
     """The same of a module of sentence-transformers, whose class modules.json names."""
     if kind not in sentence_transformers.KINDS:
         detail = f"no closed form is known for {quoted(kind)} of sentence-transformers"
@@ -128,7 +128,7 @@ def of_module(config: Config, kind: str) -> Implied | Refusal:
     return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
-def of_diffusers(config: Config) -> Refusal | None:
+def refusal_of_diffusers(config: Config) -> Refusal | None:
     """Why nothing is expected of a config that is of diffusers; None: it is of none of its classes.
 
     transformers writes no `_class_name`, and diffusers neither model_type nor architectures.
@@ -181,8 +181,8 @@ def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Ite
 # --- what is asked for by name ----------------------------------------------------------------
 
 
-def require(target: str) -> None:
-    """Raise UsageError for a class that no source knows; what an auto class is, the model says."""
+def require_known_class(target: str) -> None:
+    """Raise UsageError for a class that no source knows; an auto class depends on the model."""
     if catalogue.is_known(target) or is_auto(target):
         return
     oracle = _oracle()

@@ -1,4 +1,4 @@
-"""What a set of GGUF files says of itself in place of a config.json, and whether its shards agree.
+"""What the metadata of GGUF files declare in place of a config.json; whether the shards agree.
 
 llama.cpp splits a model into files that name each other: split.no counts from 0, split.count is how
 many there are, split.tensors.count how many tensors are in all of them. The first has the metadata
@@ -75,6 +75,6 @@ def _faults(file: str, number: int | None, count: int | None, there: int) -> Ite
     if count != there:
         yield f"its split.count is {count:,}, and {there} of these files are here"
     if name is not None and (int(name[1]) - 1, int(name[2])) != (number, count):
-        said = "no split.no" if number is None else f"split.no {number:,}"
+        number_is = "no split.no" if number is None else f"split.no {number:,}"
         shard = f"shard {int(name[1])} of {int(name[2])}"
-        yield f"its name says {shard}, its metadata {said} of {count:,}"
+        yield f"its name says {shard}, its metadata {number_is} of {count:,}"

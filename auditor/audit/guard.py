@@ -26,7 +26,7 @@ def outcome_of(
 
 
 def crash(error: BaseException) -> str:
-    """Which error, and the last line of this package that it passed; nothing of what it says.
+    """The class of the error, and the last line of this package that it passed; not its text.
 
     An exception's own text may hold anything: what a stranger wrote, or a header with a token.
     """

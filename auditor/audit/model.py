@@ -12,11 +12,11 @@ from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, 
 from auditor.audit.expected import (
     Implied,
     Opinion,
-    implied,
-    of_diffusers,
-    of_module,
-    reasons,
-    said_of,
+    config_faults,
+    config_reasons,
+    expectation_of,
+    expectation_of_module,
+    refusal_of_diffusers,
     second_opinion,
 )
 from auditor.audit.options import Options
@@ -24,7 +24,7 @@ from auditor.audit.outcome import (
     UNPACKED,
     ModelAudit,
     PackedWeights,
-    begun,
+    begin_audit,
     compared_outcome,
     no_weights,
     unaudited_outcome,
@@ -49,8 +49,8 @@ from auditor.report import Report, Unaudited, expected_side
 def examine_model(
     snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
-    """Audit one model; `entry` is what the manifest of a repository of several says of it."""
-    case = begun(snapshot, options, options.target or module_of(entry))
+    """Audit one model; `entry` is its entry in the manifest of a repository of several."""
+    case = begin_audit(snapshot, options, options.target or module_of(entry))
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case)
     return _model(case, entry)
@@ -98,7 +98,7 @@ def _without_expected(
         return unaudited_outcome(case, error.reason, str(error))
     if custom is not None:
         return custom_code(case, custom, str(error))
-    bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in reasons(error))
+    bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in config_reasons(error))
     return without_expectation(case, *bad)
 
 
@@ -119,9 +119,9 @@ def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _E
     declares, model_type = config.architectures, config.model_type
     case.known = replace(case.known, declared=declares, model_type=model_type, notes=notes)
     if module:
-        found = of_module(config, module)
+        found = expectation_of_module(config, module)
     else:
-        found = _of_diffusers(case, config) or implied(
+        found = _of_diffusers(case, config) or expectation_of(
             config,
             case.options.target or declared.target,
             partial(case.set_choice, notes=notes),
@@ -132,7 +132,7 @@ def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _E
     if isinstance(found, Refusal):
         return found
     expectation = found.expectation
-    case.contradictions += said_of(expectation)
+    case.contradictions += config_faults(expectation)
     asked = case.options.oracle and not module
     opinion = second_opinion(config, expectation) if asked else Opinion()
     quantization = declared.quantization or _quantization(config, snapshot)
@@ -142,7 +142,7 @@ def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _E
 
 
 def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
-    """That several files have no index; asked of the few models of which it may be true."""
+    """A finding if several files have no index; checked only where there is more than one."""
     if snapshot.index is not None or len(snapshot.headers) == 1:
         return ()
     quantization = declared.quantization or _quantization(declared.config, snapshot)
@@ -163,7 +163,7 @@ def _stored_names(case: ModelAudit) -> Collection[str] | None:
 
 
 def _of_diffusers(case: ModelAudit, config: Config) -> Refusal | None:
-    found = of_diffusers(config)
+    found = refusal_of_diffusers(config)
     if found is not None:
         case.known = replace(case.known, target=str(config.values["_class_name"]))
     return found
@@ -193,14 +193,14 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
     except CheckpointError as error:
         file = quantization.where if quantization else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    told = (
+    by_layout = (
         written_tensors(tensors, quantization, shapes)
         if without_header or case.found.names_only
         else {}
     )
     packing = PackedWeights(
         split_off_unread(unpacked, without_header, holds_unknown=case.found.holds_unknown),
-        told,
+        by_layout,
         packed,
     )
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.tensors}
@@ -246,7 +246,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
-    """No file says what to expect, or the one that would is broken."""
+    """No file declares what to expect, or the file that does is broken."""
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model

@@ -96,7 +96,7 @@ class ModelAudit:
         self.known = replace(self.known, expected=expected_side(expectation), kv_cache=cache)
 
 
-def begun(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
+def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
     """What is known of a snapshot before its config is read."""
     without = replace(snapshot, headers=(), index=None, unopened=())
     found = contents(snapshot if options.weights else without)
@@ -185,7 +185,7 @@ def compared_outcome(
 def _shallow(
     case: ModelAudit, names: Iterable[str], fates: int | None, most: int
 ) -> Shallow | None:
-    """How deep modules of those fates are listed, which is said where it is not all the way."""
+    """The depth down to which modules of those fates are listed, with a note if that is not all."""
     depth = depth_within(names, most)
     if depth is None:
         return None
@@ -198,7 +198,7 @@ def _shallow(
 def _dtypes(
     found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk
 ) -> Iterator[Finding]:
-    """Held to what the config declares; the variant's, where its name says one."""
+    """Findings where stored dtypes are not the declared one, or not that of the variant's name."""
     dtypes = frozenset(walked.by_dtype())
     if found.variant and (own := dtype_of(found.variant)):
         yield from dtype_rule(reconciled, own, dtypes, by=f"the variant {found.variant}")

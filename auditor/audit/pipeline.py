@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from auditor.audit.expected import require, require_oracle
+from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
@@ -48,7 +48,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     included, is an outcome.
     """
     if target is not None:
-        require(target)
+        require_known_class(target)
     if oracle:
         require_oracle()
     choose: Chooser = select
@@ -97,7 +97,7 @@ def explain(
     is broken; otherwise Unaudited for another reason.
     """
     if target is not None:
-        require(target)
+        require_known_class(target)
 
     def examined(snapshot: Snapshot, options: Options) -> Report | Unaudited:
         return examine_model(replace(snapshot, manifest=None, components=()), options)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from auditor.audit.components import ROOT, ComponentAudit, ComponentAudits, pieces
+from auditor.audit.components import ROOT, ComponentAudit, ComponentAudits, split_components
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
@@ -22,7 +22,7 @@ def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudit
     The `target` is for the repository's own model; UsageError if the repository has no model of its
     own. If that is the only model, its outcome is the repository's.
     """
-    of = pieces(snapshot)
+    of = split_components(snapshot)
     root = next((piece for piece in of.pieces if not piece.folder), None)
     if options.target is not None and root is None:
         raise UsageError(f"--as names one class, and {snapshot.model} holds several models")
@@ -32,7 +32,7 @@ def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudit
     parts = tuple(
         replace(_guarded_part(piece, options), component=piece.component) for piece in of.pieces
     )
-    return whole(snapshot, of, parts, options)
+    return whole_outcome(snapshot, of, parts, options)
 
 
 def _guarded_part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
@@ -68,7 +68,7 @@ def _known(snapshot: Snapshot, options: Options) -> Outcome:
 # --- the whole --------------------------------------------------------------------------------
 
 
-def whole(
+def whole_outcome(
     snapshot: Snapshot,
     of: ComponentAudits,
     parts: tuple[Report | Unaudited, ...],

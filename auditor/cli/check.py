@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditor.audit.expected import require, require_oracle
+from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
     FailOn,
@@ -116,7 +116,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
     """Audit checkpoints: what their files store against what their configs imply."""
     with guarded():
         if target is not None:
-            require(target)
+            require_known_class(target)
         if oracle:
             require_oracle()
         ignored = tuple(Ignore.parse(text) for text in ignore or ())

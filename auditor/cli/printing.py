@@ -32,7 +32,7 @@ def meanings() -> str:
 
 
 def chosen_format(form: str | None, output: Path | None) -> str:
-    """What is asked for by name, by the ending of the file, or by neither."""
+    """The format by its name, else by the ending of the file, else the terminal's."""
     if form is not None:
         return form
     if output is None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from support.builders import Described, safetensors_bytes
 
 from auditor.analytic import Config, Role, catalogue, read_config
-from auditor.audit.expected import Implied, implied
+from auditor.audit.expected import Implied, expectation_of
 from auditor.containers.safetensors import parse_header
 from auditor.reconciler.findings import Severity
 from auditor.reconciler.reconcile import Reconciled, reconcile
@@ -94,7 +94,9 @@ def measured(layers: int, experts: int, runs: int) -> Mixture:
 
 def _once(config: Config, tensors: Sequence[StoredTensor], bodies: Sequence[bytes]) -> Once:
     loaded, _ = _timed(lambda: [json.loads(body) for body in bodies])
-    expected, found = _timed(lambda: implied(config, None, lambda _choice: None, depth=_DEPTH))
+    expected, found = _timed(
+        lambda: expectation_of(config, None, lambda _choice: None, depth=_DEPTH)
+    )
     if not isinstance(found, Implied):
         raise TypeError(found.detail)
     reconciled, result = _timed(lambda: _reconciled(tensors, found))

@@ -7,7 +7,7 @@ from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
 from auditor.analytic.target import Refusal, TargetChoice, choose
-from auditor.audit.expected import Implied, implied
+from auditor.audit.expected import Implied, expectation_of
 from auditor.errors import CheckpointError, Reason
 
 TEXT = {"model_type": "gemma3_text", "num_hidden_layers": 1}
@@ -73,7 +73,7 @@ def test_a_note_says_which_part_of_the_config_counts():
 
 def test_the_classes_of_the_whole_are_asked_about_what_the_part_does_not_use():
     config = config_of(**GEMMA3, architectures=["Gemma3ForCausalLM"])
-    found = implied(config, None, lambda _choice: None)
+    found = expectation_of(config, None, lambda _choice: None)
     assert isinstance(found, Implied)
     assert found.expectation.target == "Gemma3ForCausalLM"
     names = [sibling.target for sibling in found.family.siblings()]
