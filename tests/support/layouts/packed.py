@@ -105,8 +105,8 @@ def tells_what_is_written(
         dtype, shape = table[name] or ("", ())
         assert dtype in one.dtypes, (name, dtype, one)
         assert 0 <= prod(one.shape) - prod(shape) <= one.fewer, (name, shape, one)
-    packed = {piece.stored.name for piece in whole.pieces} | quantization_data(whole)
-    moved = {piece.stored.name for piece in whole.pieces if piece.dtype in {"F32", "BF16", "F16"}}
+    packed = {piece.stored.name for piece in whole.tensors} | quantization_data(whole)
+    moved = {piece.stored.name for piece in whole.tensors if piece.dtype in {"F32", "BF16", "F16"}}
     assert set(told) == packed - moved
     again = {name: (one.dtypes[0], one.shape) for name, one in told.items()}
     unpacked = _opened(layout, {**table, **again}, declared, implied)

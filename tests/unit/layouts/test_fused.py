@@ -205,9 +205,9 @@ def test_a_packed_fused_tensor_is_cut_as_its_layout_found_it():
     unpacked = Unpacked(layout="fp8", tensors=(whole, other))
     after = separated(unpacked, (tensor,), implied_of())
     assert after.layout == "fp8; all experts of a layer in one tensor"
-    assert after.pieces[0] == other
-    assert [piece.dtype for piece in after.pieces[1:]] == ["F8_E4M3"] * 3
-    assert {piece.stored for piece in after.pieces[1:]} == {tensor}
+    assert after.tensors[0] == other
+    assert [piece.dtype for piece in after.tensors[1:]] == ["F8_E4M3"] * 3
+    assert {piece.stored for piece in after.tensors[1:]} == {tensor}
 
 
 @pytest.mark.oracle

@@ -263,7 +263,7 @@ def test_halves_that_do_not_fit_are_a_fault(tmp_path):
     ]
     report = audited(tmp_path / "m.gguf", values, wrong)
     (fault,) = (finding for finding in report.findings if finding.kind == "bad-quantization")
-    assert fault.reason == "(4, 96, 64) and (4, 32, 64) are no two parts of one tensor"
+    assert fault.reason == "(4, 96, 64) and (4, 32, 64) cannot be two parts of one tensor"
     assert report.residual == 0
 
 
