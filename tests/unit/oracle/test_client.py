@@ -31,7 +31,7 @@ def build_expectation(config, target):
         target, model_type="pretence", prefix="base", tensors=(tensor,), loading=PLAIN
     )
 
-server.inventory = inventory
+server.build_expectation = build_expectation
 server.MOST_SECONDS = 1
 server.serve()
 """
