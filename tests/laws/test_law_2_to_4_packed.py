@@ -80,7 +80,7 @@ def test_the_order_of_packed_tensors_and_pieces_changes_nothing(it: Packed, rand
     random.shuffle(tensors)
     random.shuffle(pieces)
     shuffled = Unpacked(
-        layout="test", pieces=tuple(pieces), quantization_data=it.unpacked.quantization_data
+        layout="test", tensors=tuple(pieces), quantization_data=it.unpacked.quantization_data
     )
     one = _reconciled(it.case, it.tensors, it.unpacked)
     two = _reconciled(it.case, tensors, shuffled if pieces else PLAIN)

@@ -115,14 +115,19 @@ LIES = (
     found("a tensor in two", lambda f: with_others(f, {WORDS: "F32"}), "duplicate", SHARDS[0]),
     found("a shard lacks one", without, "missing", "."),
     found("a shard lacks one, index", without, "bad-index", "no shard holds it"),
-    found("a shard renamed", renamed_shard, "bad-index", f"13 tensors in {SHARDS[1]}, and there"),
+    found(
+        "a shard renamed",
+        renamed_shard,
+        "bad-index",
+        f"13 tensors in {SHARDS[1]}, and that file does not",
+    ),
     found("a name twice", holding(index()[:-2] + b',"a":"b","a":"c"}}'), "bad-index", "twice.*'a'"),
     found(
         "metadata a list", holding(index().replace(b"{", b'{"metadata":[],', 1)), "bad-index", "."
     ),
     totals("total_size too small", "^total_size is 1, the shards hold 1,792 bytes", total_size=1),
     totals("total_size with a point", r"^total_size is 1,792\.5, the", total_size=1792.5),
-    totals("total_size negative", "total_size is -1, which is no number", total_size=-1),
+    totals("total_size negative", "total_size is -1, which is not a count", total_size=-1),
     totals("total_size in quotes", "total_size is the string '1792'", total_size="1792"),
     totals("total_size true", "total_size is true, which is no", total_size=True),
     totals("total_size NaN", "total_size is nan, which is no", total_size=float("nan")),

@@ -50,7 +50,7 @@ def test_it_is_the_same_snapshot_as_the_hubs(at_hub):
     at_hub.add("org/name", FILES)
     download(at_hub)
     here, there = fetch("org/name", source="cache"), fetch("org/name")
-    for part in ("model", "commit", "files", "config", "index", "heads", "unopened"):
+    for part in ("model", "commit", "files", "config", "index", "headers", "unopened"):
         assert getattr(here, part) == getattr(there, part)
 
 

@@ -197,7 +197,7 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
     at_hub.add("sweep/a", healthy(1))
     ours = Versions(auditor="0.0.9", catalogue="another")
     for module in (runner, cluster_worker):
-        monkeypatch.setattr(module, "versions", lambda: ours)
+        monkeypatch.setattr(module, "current_versions", lambda: ours)
     with (
         workers(1) as running,
         pytest.raises(UsageError, match=r"this sweep is of 0\.0\.9 \(another\): install the same"),
