@@ -91,6 +91,18 @@ class Outcome:
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
     parts: tuple["Report | Unaudited", ...] = ()  # of several models in one repository, by folder
 
+    @classmethod
+    def begin(cls, snapshot: Snapshot, requested: str) -> "Outcome":
+        """What is known of a checkpoint as soon as it is fetched."""
+        return Outcome(
+            requested=requested,
+            model=snapshot.model,
+            commit=snapshot.commit,
+            source=snapshot.source,
+            origin=snapshot.origin,
+            fetched=snapshot.fetched,
+        )
+
     def as_report(self, residual: int | None) -> "Report":
         """All that is known, as the outcome of an audit."""
         return Report(residual=residual, **vars(self))

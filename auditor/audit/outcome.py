@@ -100,16 +100,8 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
     """What is known of a snapshot before its config is read."""
     without = replace(snapshot, headers=(), index=None, unopened=())
     found = contents(snapshot if options.weights else without)
-    known = Outcome(
-        requested=options.requested,
-        model=snapshot.model,
-        commit=snapshot.commit,
-        source=snapshot.source,
-        origin=snapshot.origin,
-        fetched=snapshot.fetched,
-        target=target,
-        notes=found.notes,
-    )
+    begun = Outcome.begin(snapshot, options.requested)
+    known = replace(begun, target=target, notes=found.notes)
     return ModelAudit(snapshot=snapshot, options=options, found=found, known=known)
 
 

@@ -38,7 +38,7 @@ def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudit
 def _guarded_part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
     def crashed(detail: str) -> Unaudited:
         detail = f"{piece.component}: {detail}"
-        return _known(piece.snapshot, options).as_unaudited(Reason.CRASHED, detail)
+        return Outcome.begin(piece.snapshot, options.requested).as_unaudited(Reason.CRASHED, detail)
 
     return outcome_of(lambda: _part(piece, options), crashed, UsageError)
 
@@ -48,21 +48,12 @@ def _part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
     if not (snapshot.headers or snapshot.index) and (unread := piece.weights):
         detail = f"{piece.component} has no weights under a name that is looked for, "
         detail += f"such as model.safetensors; it has {listed(unread)}"
-        known = replace(_known(snapshot, options), target=entry.kind if entry else None)
+        known = replace(
+            Outcome.begin(snapshot, options.requested), target=entry.kind if entry else None
+        )
         return known.as_unaudited(Reason.NO_SAFETENSORS, detail)
-    return examine_model(
-        snapshot, replace(options, target=None) if piece.folder else options, entry
-    )
-
-
-def _known(snapshot: Snapshot, options: Options) -> Outcome:
-    return Outcome(
-        requested=options.requested,
-        model=snapshot.model,
-        commit=snapshot.commit,
-        source=snapshot.source,
-        origin=snapshot.origin,
-    )
+    own = replace(options, target=None) if piece.folder else options
+    return examine_model(snapshot, own, entry)
 
 
 # --- the whole --------------------------------------------------------------------------------
@@ -81,7 +72,7 @@ def whole_outcome(
     stand, left_out = split(of.findings, options.ignore)
     observed = _observed(parts)
     known = replace(
-        _known(snapshot, options),
+        Outcome.begin(snapshot, options.requested),
         target=of.target,
         expected=_expected(parts),
         observed=observed,
@@ -89,7 +80,6 @@ def whole_outcome(
         findings=in_order(stand),
         ignored=in_order(left_out),
         unchecked=(*of.unchecked, *_unchecked(parts)),
-        fetched=snapshot.fetched,
         parts=parts,
     )
     report = known.as_report(_residual(parts))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from auditor.analytic import Expectation, Role
 from auditor.analytic.config_classes import fault_sentence
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, of_tensors
+from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, is_of_tensors
 from auditor.reconciler.load_report import LoadReport, Predicted
 from auditor.reconciler.matching import Places, places
 from auditor.reconciler.reconcile import Reconciled
@@ -104,7 +104,7 @@ def _in_memory(
     tensors: Iterable[StoredTensor], expectation: Expectation, findings: Iterable[Finding]
 ) -> Mapping[str, tuple[str, ...]]:
     """Each name of a finding about tensors -> the names under which loading looks for it."""
-    names = {name for finding in findings if of_tensors(finding) for name in finding.names}
+    names = {name for finding in findings if is_of_tensors(finding) for name in finding.names}
     if not names:
         return {}
     where = places(expectation, (tensor.name for tensor in tensors))

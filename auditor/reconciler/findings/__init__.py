@@ -1,0 +1,114 @@
+"""The closed set of findings. One class a kind, because each carries different evidence.
+
+The first line of its docstring says what the kind means, the paragraph `To do:` what to do about
+it: README's table and the rules in SARIF are printed from them.
+
+Every finding has `names` (sorted), `parameters` (how many learned numbers it is about),
+`explains` (its signed share of parameters stored minus parameters expected) and a `reason`.
+The `explains` of all findings of a report add up to its difference: law 3.
+"""
+
+from auditor.reconciler.findings.evidence import (
+    MOST_NAMED,
+    MatchedPair,
+    OfExpected,
+    OfPairs,
+    OfStored,
+    Severity,
+    by_name,
+)
+from auditor.reconciler.findings.of_files import (
+    BadConfig,
+    BadHeader,
+    BadIndex,
+    BadSize,
+    CopyDiffers,
+    MissingComponent,
+    OtherWeights,
+    Unsafe,
+    WrongTotal,
+)
+from auditor.reconciler.findings.of_tensors import (
+    BadQuantization,
+    DisputedTensor,
+    Duplicate,
+    FormulaDisputed,
+    Mismatched,
+    Missing,
+    NewlyInitialized,
+    QuantizationData,
+    Renamed,
+    StoredBuffer,
+    TiedWeight,
+    Unexpected,
+    Unused,
+    WrongDtype,
+)
+
+__all__ = [
+    "MOST_NAMED",
+    "BadConfig",
+    "BadHeader",
+    "BadIndex",
+    "BadQuantization",
+    "BadSize",
+    "CopyDiffers",
+    "DisputedTensor",
+    "Duplicate",
+    "Finding",
+    "FormulaDisputed",
+    "MatchedPair",
+    "Mismatched",
+    "Missing",
+    "MissingComponent",
+    "NewlyInitialized",
+    "OtherWeights",
+    "QuantizationData",
+    "Renamed",
+    "Severity",
+    "StoredBuffer",
+    "TiedWeight",
+    "Unexpected",
+    "Unsafe",
+    "Unused",
+    "WrongDtype",
+    "WrongTotal",
+    "by_name",
+    "count_of",
+    "is_of_tensors",
+]
+
+Finding = (
+    Missing
+    | NewlyInitialized
+    | Unexpected
+    | Unused
+    | StoredBuffer
+    | QuantizationData
+    | BadQuantization
+    | Duplicate
+    | WrongDtype
+    | Mismatched
+    | Renamed
+    | TiedWeight
+    | OtherWeights
+    | FormulaDisputed
+    | BadHeader
+    | BadIndex
+    | BadSize
+    | WrongTotal
+    | BadConfig
+    | Unsafe
+    | CopyDiffers
+    | MissingComponent
+)
+
+
+def is_of_tensors(finding: Finding) -> bool:
+    """Whether its names are tensors', stored or expected, of one checkpoint and one class."""
+    return isinstance(finding, OfExpected | OfStored | OfPairs)
+
+
+def count_of(finding: Finding) -> int:
+    """How many names a finding is about, those that it does not name included."""
+    return len(finding.names) + (finding.more if isinstance(finding, Unexpected) else 0)

@@ -1,0 +1,134 @@
+"""The kinds of findings that are about files: weights, indexes, configs, whole components."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.reconciler.findings.evidence import OfFile, Severity
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherWeights:
+    """A weight file is not part of what was audited: a variant, another framework, another folder.
+
+    To do: Nothing; audit it by its own path or with `--variant` if you load it.
+    """
+
+    files: tuple[str, ...]
+    reason: str
+
+    kind: ClassVar = "other-weights"
+    severity: ClassVar = Severity.INFO
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.files
+
+    @property
+    def parameters(self) -> int:
+        return 0
+
+    @property
+    def explains(self) -> int:
+        return 0
+
+
+class BadHeader(OfFile):
+    """The header of a weight file cannot be read, or breaks the format.
+
+    To do: Upload the file again; if it is a Git LFS pointer, push the file that it stands for.
+    """
+
+    kind: ClassVar = "bad-header"
+    severity: ClassVar = Severity.ERROR
+
+
+class BadIndex(OfFile):
+    """The index of the shards cannot be read, or contradicts the files.
+
+    To do: Upload the shards that it names, or save the model again, with a new index.
+    """
+
+    kind: ClassVar = "bad-index"
+    severity: ClassVar = Severity.ERROR
+
+
+class BadSize(OfFile):
+    """A file is shorter or longer than its header declares.
+
+    To do: Upload the file again: a shorter one was cut off on its way.
+    """
+
+    kind: ClassVar = "bad-size"
+    severity: ClassVar = Severity.ERROR
+
+
+class WrongTotal(OfFile):
+    """The index states another number of parameters than there are; no loader reads it.
+
+    To do: Correct `total_parameters` in the metadata of the index, or remove it.
+    """
+
+    kind: ClassVar = "wrong-total"
+    severity: ClassVar = Severity.WARNING
+
+
+class BadConfig(OfFile):
+    """A config cannot be read, or no model can be built from it.
+
+    To do: Correct the key that the finding names, and check that `AutoConfig.from_pretrained` takes
+    it.
+    """
+
+    kind: ClassVar = "bad-config"
+    severity: ClassVar = Severity.ERROR
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unsafe(OfFile):
+    """Loading the file would import or call what no state dict needs; nothing of it was run.
+
+    To do: Do not load the file; ask for the weights as safetensors, or publish them so.
+    """
+
+    imports: tuple[str, ...]  # one line for each name, in file order: "posix.system('id')"
+
+    kind: ClassVar = "unsafe"
+    severity: ClassVar = Severity.ERROR
+
+
+class CopyDiffers(OfFile):
+    """The copy of the weights in torch files is not the same, or cannot be compared.
+
+    To do: Delete the torch files, or convert them again: which weights a user gets depends on what
+    loads them.
+    """
+
+    kind: ClassVar = "copy-differs"
+    severity: ClassVar = Severity.WARNING
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingComponent:
+    """A component that the repository declares is not there, or has no weights.
+
+    To do: Upload its folder, or remove it from the file that declares it.
+    """
+
+    file: str  # that declares it
+    folders: tuple[str, ...]
+    reason: str
+
+    kind: ClassVar = "missing-component"
+    severity: ClassVar = Severity.ERROR
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.folders
+
+    @property
+    def parameters(self) -> int:
+        return 0  # not known without its config
+
+    @property
+    def explains(self) -> int:
+        return 0
