@@ -2,7 +2,7 @@
 
 import pytest
 from support.bert_configs import config_of, refusal
-from support.published_configs import MIXTRAL_8X7B
+from support.published_configs import published
 
 from auditor.analytic import Role, catalogue
 
@@ -48,6 +48,6 @@ def test_without_experts_no_layer_is_sparse():
 
 
 def test_mixtral_uses_as_many_experts_for_a_token_as_its_config_says():
-    expected = catalogue.expect(MIXTRAL_8X7B, "MixtralForCausalLM")
+    expected = catalogue.expect(published("Mixtral-8x7B"), "MixtralForCausalLM")
     assert expected.active is not None
     assert "3*k*D*F" in expected.active.formula

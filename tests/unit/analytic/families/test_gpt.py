@@ -4,7 +4,7 @@ import re
 
 import pytest
 from support.bert_configs import config_of, refusal
-from support.published_configs import GPT_J, REDPAJAMA_7B
+from support.published_configs import published
 
 from auditor.analytic import catalogue
 
@@ -13,14 +13,14 @@ from auditor.analytic import catalogue
     ("config", "target", "layer", "names"),
     [
         pytest.param(
-            GPT_J,
+            published("GPT-J 6B"),
             "GPTJForCausalLM",
             "transformer.h.27.attn.",
             "bias k_proj.weight masked_bias out_proj.weight q_proj.weight v_proj.weight",
             id="gptj",
         ),
         pytest.param(
-            REDPAJAMA_7B,
+            published("RedPajama-INCITE-7B"),
             "GPTNeoXForCausalLM",
             "gpt_neox.layers.31.attention.",
             "bias dense.bias dense.weight masked_bias query_key_value.bias query_key_value.weight "
@@ -38,7 +38,10 @@ def test_an_attention_has_the_names_of_its_published_index(config, target, layer
 
 def test_the_head_of_a_gpt_neox_is_stored_under_its_old_name():
     listed = [
-        tensor.name for tensor in catalogue.expect(REDPAJAMA_7B, "GPTNeoXForCausalLM").tensors
+        tensor.name
+        for tensor in catalogue.expect(
+            published("RedPajama-INCITE-7B"), "GPTNeoXForCausalLM"
+        ).tensors
     ]
     assert "embed_out.weight" in listed
     assert "lm_head.weight" not in listed

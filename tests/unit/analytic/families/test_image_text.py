@@ -2,14 +2,14 @@
 
 import pytest
 from support.bert_configs import config_of, refusal
-from support.published_configs import CLIP_BASE_32, SEVEN_BILLION
+from support.published_configs import published
 
 from auditor.analytic import Role, catalogue
 from auditor.errors import CheckpointError, SourceError
 
 
 def test_older_clips_store_where_their_positions_are():
-    expected = catalogue.expect(CLIP_BASE_32, "CLIPModel")
+    expected = catalogue.expect(published("clip-vit-base-patch32"), "CLIPModel")
     legacy = {
         tensor.name: tensor.shape for tensor in expected.tensors if tensor.role is Role.LEGACY
     }
@@ -20,7 +20,7 @@ def test_older_clips_store_where_their_positions_are():
 
 
 def test_clip_base_in_its_formula():
-    expected = catalogue.expect(CLIP_BASE_32, "CLIPModel")
+    expected = catalogue.expect(published("clip-vit-base-patch32"), "CLIPModel")
     assert expected.modules["text_model.encoder"].formula == "N_text*(12*D_text^2 + 13*D_text)"
     assert expected.modules["text_projection"].formula == "D_text*projection_dim"
 
@@ -42,8 +42,9 @@ def test_an_older_dict_beats_the_text_config_altogether():
 def test_a_flat_config_and_a_nested_one_imply_the_same():
     vision = {"depth": 1, "embed_dim": 32, "hidden_size": 3584}
     target = "Qwen2VLForConditionalGeneration"
-    flat = config_of(model_type="qwen2_vl", **SEVEN_BILLION, vision_config=vision)
-    nested = config_of(model_type="qwen2_vl", text_config=SEVEN_BILLION, vision_config=vision)
+    text = {"vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944}
+    flat = config_of(model_type="qwen2_vl", **text, vision_config=vision)
+    nested = config_of(model_type="qwen2_vl", text_config=text, vision_config=vision)
     assert catalogue.expect(flat, target).tensors == catalogue.expect(nested, target).tensors
     assert "2*V*D + " in catalogue.expect(flat, target).formula
     assert "2*V_text*D_text + " in catalogue.expect(nested, target).formula
