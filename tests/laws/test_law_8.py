@@ -39,6 +39,21 @@ def started(store):
     )
 
 
+def under_way(models, store, requests):
+    """A sweep that has made that many requests."""
+    alarm = After(requests=requests)
+    models.misbehave(fault=alarm)
+    process = started(store)
+    alarm.event.wait()
+    return process
+
+
+def killed(models, store, *, after):
+    process = under_way(models, store, after)
+    process.kill()
+    ended(process)
+
+
 def ended(process):
     _, said = process.communicate()
     return process.returncode, said
@@ -75,12 +90,7 @@ def test_a_sweep_that_is_killed_anywhere_ends_with_the_same_store(models, undist
 
 def test_what_was_audited_before_the_kill_is_not_asked_for_again(models, tmp_path):
     store = tmp_path / "killed.sqlite"
-    alarm = After(requests=60)
-    models.misbehave(fault=alarm)
-    process = started(store)
-    alarm.event.wait()
-    process.kill()
-    ended(process)
+    killed(models, store, after=60)
     models.behave()
     with closing(sqlite3.connect(store)) as database:
         kept = {model for (model,) in database.execute("SELECT model FROM outcomes")}
@@ -93,10 +103,7 @@ def test_what_was_audited_before_the_kill_is_not_asked_for_again(models, tmp_pat
 
 
 def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
-    alarm = After(requests=30)
-    models.misbehave(fault=alarm)
-    process = started(tmp_path / "interrupted.sqlite")
-    alarm.event.wait()
+    process = under_way(models, tmp_path / "interrupted.sqlite", 30)
     process.send_signal(signal.SIGINT)
     code, said = ended(process)
     assert code == 130
@@ -105,11 +112,7 @@ def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
 
 
 def test_the_processes_of_a_killed_sweep_end_by_themselves(models, tmp_path):
-    alarm = After(requests=30)
-    models.misbehave(fault=alarm)
-    store = tmp_path / "killed.sqlite"
-    process = started(store)
-    alarm.event.wait()
+    process = under_way(models, tmp_path / "killed.sqlite", 30)
     children = children_of(process.pid)
     process.kill()
     ended(process)  # its stderr, which they inherit, ends when the last of them has
@@ -146,12 +149,7 @@ def test_two_sweeps_of_one_store_end_with_the_store_of_one(models, undisturbed, 
 
 def test_a_night_under_way_is_not_taken_over_by_another_selection(models, tmp_path):
     store = tmp_path / "killed.sqlite"
-    alarm = After(requests=30)
-    models.misbehave(fault=alarm)
-    process = started(store)
-    alarm.event.wait()
-    process.kill()
-    ended(process)
+    killed(models, store, after=30)
     other = [*OPTIONS, "--search", "m0"]
     command = [sys.executable, "-c", START, "sweep", *other, "--store", str(store)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - ours

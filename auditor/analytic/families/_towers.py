@@ -13,7 +13,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.family_loading import Renames
+from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import activation, shares
 
 
@@ -68,5 +68,13 @@ def classifier(c: Config, vision: Config) -> Module | None:
     return Linear(vision.dim("hidden_size"), labels) if labels.value > 0 else None
 
 
-TEXT_TOWER_RENAMES: Renames = ((r"^text_model\.(.+)", r"\1"),)
-VISION_TOWER_RENAMES: Renames = ((r"^vision_model\.(.+)", r"\1"),)
+def load_two_towers(model_type: str, name: str) -> None:
+    """State how the classes load that begin with `name`: a tower for text, and one for images."""
+    text, vision = f"{model_type}_text_model", f"{model_type}_vision_model"
+    towers = (("text_model", "text_config", text), ("vision_model", "vision_config", vision))
+    loads(model_type, LoadingFacts(inside=towers))
+    loads(text, LoadingFacts(positions=True))
+    loads(vision, LoadingFacts(positions=True))
+    loads(f"{name}TextModel", LoadingFacts(rules=((r"^text_model\.(.+)", r"\1"),)))
+    loads(f"{name}VisionModel", LoadingFacts(rules=((r"^vision_model\.(.+)", r"\1"),)))
+    loads(f"{name}ForImageClassification", LoadingFacts(only=("vision_model",)))

@@ -24,14 +24,12 @@ from auditor.analytic.config_classes.base import settled_part
 from auditor.analytic.config_classes.declarations import of_name
 from auditor.analytic.families import _configs
 from auditor.analytic.families._towers import (
-    TEXT_TOWER_RENAMES,
-    VISION_TOWER_RENAMES,
     classifier,
     encoder,
+    load_two_towers,
     patches,
     text_embeddings,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
 
 TEXT = Family(
     model_type="clip_text_model",
@@ -156,17 +154,4 @@ def vision_with_projection(c: Config) -> Module:
     return module(vision_model=vision_model(c), visual_projection=projection)
 
 
-loads(
-    "clip",
-    LoadingFacts(
-        inside=(
-            ("text_model", "text_config", "clip_text_model"),
-            ("vision_model", "vision_config", "clip_vision_model"),
-        ),
-    ),
-)
-loads("clip_text_model", LoadingFacts(positions=True))
-loads("clip_vision_model", LoadingFacts(positions=True))
-loads("CLIPForImageClassification", LoadingFacts(only=("vision_model",)))
-loads("CLIPTextModel", LoadingFacts(rules=TEXT_TOWER_RENAMES))
-loads("CLIPVisionModel", LoadingFacts(rules=VISION_TOWER_RENAMES))
+load_two_towers("clip", "CLIP")

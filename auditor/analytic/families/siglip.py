@@ -18,15 +18,13 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._towers import (
-    TEXT_TOWER_RENAMES,
-    VISION_TOWER_RENAMES,
     classifier,
     encoder,
+    load_two_towers,
     mlp,
     patches,
     text_embeddings,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
 from auditor.analytic.parts import refused, shares
 
 TEXT = Family(
@@ -138,17 +136,4 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 
 config_rules("SiglipTextConfig", first=first)
 
-loads(
-    "siglip",
-    LoadingFacts(
-        inside=(
-            ("text_model", "text_config", "siglip_text_model"),
-            ("vision_model", "vision_config", "siglip_vision_model"),
-        ),
-    ),
-)
-loads("siglip_text_model", LoadingFacts(positions=True))
-loads("siglip_vision_model", LoadingFacts(positions=True))
-loads("SiglipForImageClassification", LoadingFacts(only=("vision_model",)))
-loads("SiglipTextModel", LoadingFacts(rules=TEXT_TOWER_RENAMES))
-loads("SiglipVisionModel", LoadingFacts(rules=VISION_TOWER_RENAMES))
+load_two_towers("siglip", "Siglip")

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.awq_words import gemm_words
-from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.indexed import its_total_is_told
 from support.layouts.packed import (
     LINEARS_OF_8B,
     faults,
+    holds_the_plain_checkpoint,
     on_disk,
     opened,
     pieces,
@@ -26,7 +27,6 @@ from support.layouts.packed import (
     tells_what_is_written,
 )
 
-from auditor.audit.pipeline import audit
 from auditor.layouts import gptq
 from auditor.layouts.awq import LAYOUT
 from auditor.layouts.declared import declaration
@@ -192,16 +192,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more):
     )
     plain, packed = quantised(tmp_path, f"{family}ForCausalLM", config)
     said = says("awq", bits=4, group_size=32, version="gemm")
-    unpacked = opened(LAYOUT, packed, said, shapes(plain))
-    assert unpacked.faults == ()
-    aside = quantization_data(unpacked)
-    inside = {piece.stored.name for piece in unpacked.tensors}
-    left = {name: shape for name, (_, shape) in packed.items() if name not in aside | inside}
-    assert {**left, **pieces(unpacked)} == shapes(plain)
-    assert pieces(unpacked)
-    report = audit(str(tmp_path / "packed"))
-    assert (report.residual, report.verdict) == (0, "clean")
-    hides_what_it_cannot_show(tmp_path / "packed")
+    holds_the_plain_checkpoint(LAYOUT, tmp_path / "packed", tmp_path / "plain", said)
     its_total_is_told(tmp_path / "packed")
     tells_what_is_written(LAYOUT, packed, said, shapes(plain))
 

@@ -5,8 +5,9 @@ from math import ceil, prod
 
 import pytest
 from support.layouts.gptq_words import W, linear, marlin, packed_words
-from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
+from support.layouts.indexed import its_total_is_told
 from support.layouts.packed import (
+    holds_the_plain_checkpoint,
     on_disk,
     opened,
     pieces,
@@ -99,16 +100,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, cls, config, way):
     transformers = pytest.importorskip("transformers")
     plain, packed = quantised(tmp_path, cls, config(transformers), **way)
     said = says("gptq", bits=way["bits"], group_size=way["group"])
-    unpacked = opened(LAYOUT, packed, said, shapes(plain))
-    assert unpacked.faults == ()
-    aside = quantization_data(unpacked)
-    inside = {piece.stored.name for piece in unpacked.tensors}
-    left = {name: shape for name, (_, shape) in packed.items() if name not in aside | inside}
-    assert {**left, **pieces(unpacked)} == shapes(plain)
-    assert pieces(unpacked)
-    report = audit(str(tmp_path / "packed"))
-    assert (report.residual, report.verdict) == (0, "clean")
-    hides_what_it_cannot_show(tmp_path / "packed")
+    holds_the_plain_checkpoint(LAYOUT, tmp_path / "packed", tmp_path / "plain", said)
     its_total_is_told(tmp_path / "packed")
     tells_what_is_written(LAYOUT, packed, said, shapes(plain))
 
