@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from support.bad_input.conftest import environment
 from support.bad_input.making import whole
-from support.bad_input.running import KIB_ABOVE, Run, run
+from support.bad_input.running import KIB_ABOVE, Run, environment, run
 
 from hostile.table import Hostile, table
 

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fuzz.hostile_files import around
-from support.bad_input import (
+from end_to_end.bad_input import (
     test_config,
     test_gguf,
     test_header,
@@ -15,6 +14,7 @@ from support.bad_input import (
     test_pipelines,
     test_torch,
 )
+from fuzz.hostile_files import around
 from support.bad_input.making import Row, sharded, whole
 from support.torch_files import lengths, state
 

@@ -1,0 +1,24 @@
+"""The programs of tools/: each can be loaded where they run, with tools and tests on the path."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT / "tools").with_suffix("").parts)
+    for path in (ROOT / "tools").rglob("*.py")
+)
+LOAD = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+
+
+@pytest.mark.slow
+def test_every_module_of_the_programs_can_be_loaded():
+    pytest.importorskip("torch")
+    env = {"PYTHONPATH": f"{ROOT / 'tools'}:{ROOT / 'tests'}"}
+    command = [sys.executable, "-c", LOAD, *MODULES]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)  # noqa: S603 - ours
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "hostile.__main__" in MODULES
