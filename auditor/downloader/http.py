@@ -13,8 +13,10 @@ from typing import TypeVar
 import huggingface_hub
 
 from auditor.checkpoint.snapshot import Fetched
+from auditor.downloader.client import Reply, shared_client
 from auditor.downloader.http_errors import no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
+from auditor.downloader.parallel import apart_from_signals
 from auditor.downloader.request_budget import Governor, Turn, Unruled
 from auditor.downloader.response_body import Answer, Body, whole_number
 from auditor.downloader.retry import PassingError, Patience
@@ -22,11 +24,9 @@ from auditor.downloader.transport import (
     Address,
     BadAddressError,
     BrokenAnswerError,
-    Reply,
-    Transport,
     TransportError,
     framing_fault,
-    grace,
+    patience,
 )
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
@@ -50,23 +50,21 @@ _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 class Session:
     """The requests of one audit of one model; used from several threads.
 
-    They go over huggingface_hub's own client, or over a `wire` that several audits share. `silence`
-    and `over` are those of its Patience.
+    `silence` and `over` are those of its Patience.
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword for each thing that audits may share
+    def __init__(  # noqa: PLR0913 - one keyword for each bound
         self,
         model: HubModel,
         token: str | None,
         say: Callable[[str], None],
         *,
-        wire: Transport | None = None,
         governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:
         self._model = model
-        self._wire = wire or _client()
+        self._client = shared_client()
         self._governor = governor
         self._headers = {
             "user-agent": _agent(),
@@ -105,7 +103,7 @@ class Session:
         def once(silence: float) -> T:
             return self._once(url, headers, _Trail(commit), take, silence)
 
-        return self._patience.call(once)
+        return apart_from_signals(lambda: self._patience.call(once))
 
     def _once(
         self,
@@ -147,7 +145,7 @@ class Session:
         ):
             if fault := framing_fault(reply.headers):
                 raise BrokenAnswerError(fault)
-            body = Body(reply, self._count, min(grace(), silence), since)
+            body = Body(reply, self._count, min(patience(), silence), since)
             if reply.status not in {_OK, _PARTIAL} and not _redirects(reply):
                 text = body.upto(_MOST_OF_AN_ERROR)
                 raise refusal_error(self._model, reply, text, by_hub=by_hub)
@@ -159,7 +157,7 @@ class Session:
         with self._lock:
             self._requests += 1
         try:
-            reply = self._wire.ask(address, headers, silence)
+            reply = self._client.ask(address, headers, silence)
         except BaseException:
             if turn:
                 self._governor.lost(turn)
@@ -172,12 +170,6 @@ class Session:
         with self._lock:
             self._bytes += received
         self._governor.check(self._bytes)
-
-
-def _client() -> Transport:
-    from auditor.downloader.client import HubClient  # noqa: PLC0415 - 70 ms that a sweep is spared
-
-    return HubClient()
 
 
 @cache

@@ -1,5 +1,6 @@
 """Threads that read side by side: a pool that several checkpoints share, or one for each."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, contextmanager
@@ -34,6 +35,25 @@ def threads(count: int, stop: Callable[[], None]) -> Iterator[ThreadPoolExecutor
         pool.shutdown(wait=ours, cancel_futures=True)
         raise
     pool.shutdown()
+
+
+def apart_from_signals(work: Callable[[], T]) -> T:
+    """What `work` returns or raises; it is done in another thread than the main one.
+
+    Python hears a signal in the main thread alone, and not while that waits in compiled code.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    future = Future[T]()
+
+    def done() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            future.set_exception(error)
+
+    threading.Thread(target=done, name="request").start()
+    return future.result()
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Mapping
 
+from auditor.downloader.client import Reply
 from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import Reply
 from auditor.errors import Reason
 
 # Bytes a second that a body must keep up once the time for its headers has passed: 33 kbit/s, the

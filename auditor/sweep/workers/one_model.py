@@ -20,7 +20,6 @@ from auditor.downloader.base_models import with_base_model
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
-from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.report import Unaudited
@@ -67,7 +66,6 @@ class Auditor:
         self._policy = policy
         self._token = token
         self._budget = budget
-        self._wire = Lean.unless_proxied()
         self._shards = ThreadPoolExecutor(policy.shards)
         self._alike = Alike()
         self._packed = Recent[Shared](_MOST_PACKED, _MOST_OF_ONE)
@@ -140,9 +138,7 @@ class Auditor:
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:
         silence = self._policy.deadline  # a sweep is not watched: what passes is waited for
-        return Session(
-            model, self._token, ignore_message, wire=self._wire, governor=allowance, silence=silence
-        )
+        return Session(model, self._token, ignore_message, governor=allowance, silence=silence)
 
 
 def require_online() -> None:

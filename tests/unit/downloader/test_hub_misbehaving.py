@@ -1,7 +1,6 @@
 """A Hub, a mirror or a proxy that misbehaves: it is mended by trying again, or told in a line."""
 
 import json
-import threading
 
 import pytest
 from huggingface_hub import constants
@@ -392,17 +391,6 @@ def test_a_silence_that_ends_is_borne(model, hurried):  # noqa: ARG001 - see hur
 def test_a_drip_that_never_pauses_ends_too(model, hurried):  # noqa: ARG001 - see hurried
     model.misbehave(path=ANY_CONFIG, fault=Drip(piece=1, seconds=0.08))
     refused(Reason.TIMED_OUT, "sends too slowly")
-
-
-def test_a_look_up_that_never_ends_is_left(model, hurried, machine):  # noqa: ARG001 - see hurried
-    release = threading.Event()
-    machine.setattr(
-        "httpcore2._backends.sync.socket.create_connection", lambda *_a, **_k: release.wait()
-    )
-    try:
-        refused(Reason.TIMED_OUT, "did not answer in time")
-    finally:
-        release.set()
 
 
 def test_a_slow_but_steady_body_is_read(model):
