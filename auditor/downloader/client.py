@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pyreqwest.client import SyncClient, SyncClientBuilder
@@ -31,13 +32,17 @@ from auditor.downloader.transport import (
     UntrustedCertificateError,
     patience,
 )
+from auditor.errors import UsageError
+from auditor.messages import quoted
 
 # Bytes of one stream, and of all of a connection, that may be under way over HTTP/2. With the
 # protocol's own 64 KiB a header of 1 MB would take a round trip for each 64 KiB.
 _STREAM, _CONNECTION = 1024 * 1024, 8 * 1024 * 1024
 
 _SWITCHING = 101
-_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 # What the causes of an error say.
 _NO_HOST, _CERTIFICATE = "dns error", "invalid peer certificate: "
@@ -95,15 +100,29 @@ class Reply:
 def shared_client() -> Client:
     """The one of this process, whose connections all audits share; made anew where settings change.
 
-    Making one takes 10 ms, most of them for the certificates.
+    Raises UsageError where the environment says what cannot be. Making one takes 10 ms, most of
+    them for the certificates.
     """
-    names = (*_VARIABLES, *map(str.lower, _VARIABLES))
-    return _known_client(patience(), tuple(os.environ.get(name) for name in names))
+    names = (*_PROXIES, *map(str.lower, _PROXIES), *_CERTIFICATES)
+    return _known_client(patience(), tuple((name, os.environ.get(name, "")) for name in names))
 
 
 @lru_cache(maxsize=1)
-def _known_client(seconds: float, _environment: tuple[str | None, ...]) -> Client:
+def _known_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> Client:
+    for name, value in environment:
+        if fault := _fault(name, value):
+            raise UsageError(f"no connection can be prepared: {name} is {quoted(value)}, {fault}")
     return new_client(seconds)
+
+
+def _fault(name: str, value: str) -> str | None:
+    """What is wrong with a variable, of which the library would say nothing; None: nothing."""
+    scheme, separator, _ = value.partition("://")
+    if separator and name.upper() in _PROXIES and scheme.lower() not in _PROXY_SCHEMES:
+        return f"expected the address of a proxy ({', '.join(_PROXY_SCHEMES)})"
+    if value and name in _CERTIFICATES and not Path(value).exists():
+        return "which does not exist"
+    return None
 
 
 def new_client(seconds: float) -> Client:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote
@@ -253,11 +252,15 @@ def endpoint() -> str:
 @cache
 def _asked(given: str) -> tuple[str, str]:
     """Scheme and netloc of an endpoint; raises UsageError for what is not an address."""
-    with suppress(BadAddressError):
+    why = ""
+    try:
         address = Address.of(given)
-        if address.scheme in {"http", "https"}:
+    except BadAddressError as error:
+        why = f" ({error})"
+    else:
+        if address.scheme in {"http", "https"} and given.isprintable():
             return address.scheme, address.netloc
-    raise UsageError(f"HF_ENDPOINT is {quoted(given)}, expected an http address")
+    raise UsageError(f"HF_ENDPOINT is {quoted(given)}, expected an http address{why}")
 
 
 def usable_token(given: str | None) -> str | None:
