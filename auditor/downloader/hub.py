@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -14,15 +13,16 @@ from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
+from auditor.downloader.access_token import usable_token
 from auditor.downloader.assemble import assemble
+from auditor.downloader.endpoint import asked_origin, endpoint
 from auditor.downloader.headers import FIRST_READ, Received, read_header
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel, id_fault
 from auditor.downloader.response_body import Answer, whole_number
 from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import Address, BadAddressError
-from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 from auditor.tensors import Span
 
@@ -237,48 +237,6 @@ def _too_large(name: str, size: str, limit: int) -> SourceError:
 
 
 def _origin(model: HubModel, listing: Listing) -> str:
-    scheme, netloc = _asked(constants.ENDPOINT)
+    scheme, netloc = asked_origin(constants.ENDPOINT)
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
     return f"read from {scheme}://{netloc}{renamed}"
-
-
-def endpoint() -> str:
-    """HF_ENDPOINT; raises UsageError where nothing can be asked for there."""
-    given: str = constants.ENDPOINT
-    _ = _asked(given)
-    return given
-
-
-@cache
-def _asked(given: str) -> tuple[str, str]:
-    """Scheme and netloc of an endpoint; raises UsageError for what is not an address."""
-    why = ""
-    try:
-        address = Address.of(given)
-    except BadAddressError as error:
-        why = f" ({error})"
-    else:
-        if address.scheme in {"http", "https"} and given.isprintable():
-            return address.scheme, address.netloc
-    raise UsageError(f"HF_ENDPOINT is {quoted(given)}, expected an http address{why}")
-
-
-def usable_token(given: str | None) -> str | None:
-    """The token to send: the one given, else the stored one, unless that is forbidden."""
-    if given is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
-        return None
-    endpoint()  # huggingface_hub's utilities cannot be loaded while there is a wrong one
-    from huggingface_hub import get_token  # noqa: PLC0415 - 40 ms that a sweep's processes save
-    from huggingface_hub.errors import HfHubHTTPError, OIDCError  # noqa: PLC0415 - the same
-
-    try:
-        token = get_token() if given is None else given.strip()
-    except (OIDCError, HfHubHTTPError) as error:
-        raise SourceError(Reason.DENIED, f"no token could be had: {error}") from None
-    except OSError as error:
-        place = quoted(constants.HF_TOKEN_PATH)
-        detail = f"the stored token, {place}, cannot be read: {error.strerror or error}"
-        raise SourceError(Reason.UNREADABLE, detail) from None
-    if token and not (token.isascii() and token.isprintable() and " " not in token):
-        raise UsageError("the token holds characters that no token has: was it copied whole?")
-    return token or None

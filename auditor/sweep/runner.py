@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Protocol, Self
 
-from auditor.downloader.hub import endpoint, usable_token
+from auditor.downloader.access_token import usable_token
+from auditor.downloader.endpoint import endpoint
 from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason
 from auditor.sweep.outcome_digest import current_versions

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
 
-from auditor.downloader.hub import endpoint, usable_token
+from auditor.downloader.access_token import usable_token
+from auditor.downloader.endpoint import endpoint
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.outcome_digest import current_versions
