@@ -69,7 +69,8 @@ class Client:
             builder = self._client.get(address.url).headers(dict(headers))
             if silence < self._seconds:
                 builder = builder.timeout(timedelta(seconds=silence))
-            return Reply(address, builder.build_streamed())
+            # Nothing is read ahead: the library would wait for 64 KiB before it shows the headers.
+            return Reply(address, builder.streamed_read_buffer_limit(0).build_streamed())
 
 
 class Reply:

@@ -109,6 +109,18 @@ def read_safetensors_header(
 
     Where the length cannot be credible nothing more is read: the bytes that show it are kept.
     """
+    end = safetensors_end(name)
+    if size == 0:
+        return WeightHeader(name=name, size=0, prefix=b"")
+    data, total = read(Span(0, first if size is None else min(size, first)), end)
+    stop = end(data, total)
+    if stop > len(data):
+        data += read(Span(len(data), stop), end).data
+    return WeightHeader(name=name, size=total, prefix=data[:stop])
+
+
+def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
+    """Where a header that begins so stops, in a file of that size; the `end` of a Read."""
 
     def end(head: bytes, known: int | None) -> int:
         try:
@@ -118,13 +130,7 @@ def read_safetensors_header(
         _require(FILE, f"the header of {quoted(name)} has", stop, 0)
         return stop
 
-    if size == 0:
-        return WeightHeader(name=name, size=0, prefix=b"")
-    data, total = read(Span(0, first if size is None else min(size, first)), end)
-    stop = end(data, total)
-    if stop > len(data):
-        data += read(Span(len(data), stop), end).data
-    return WeightHeader(name=name, size=total, prefix=data[:stop])
+    return end
 
 
 def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:

@@ -98,17 +98,20 @@ class Session:
 
         With a commit, every answer must be of that commit.
         """
-        headers = self._headers | ({"range": span.http_range} if span else {})
 
         def once(silence: float) -> T:
-            return self._once(url, headers, _Trail(commit), take, silence)
+            return self._once(url, span, _Trail(commit), take, silence)
 
         return apart_from_signals(lambda: self._patience.call(once))
+
+    def try_once(self, url: str, take: Callable[[Answer], T], *, span: Span | None = None) -> T:
+        """The same of one attempt, at any commit, which the Answer tells."""
+        return self._once(url, span, _Trail(None), take, patience())
 
     def _once(
         self,
         url: str,
-        headers: dict[str, str],
+        span: Span | None,
         trail: "_Trail",
         take: Callable[[Answer], T],
         silence: float,
@@ -116,7 +119,9 @@ class Session:
         with _translated(url, time.monotonic()):
             address = Address.of(url)
         hub = address.origin
-        headers = headers | self._authorization
+        headers = self._headers | self._authorization
+        if span is not None:
+            headers["range"] = span.http_range
         for _ in range(_MOST_REDIRECTS + 1):
             by_hub = address.origin == hub
             if not by_hub:  # is not sent the token, nor is what it redirects to
@@ -125,7 +130,7 @@ class Session:
                 trail.note(reply)
                 if not _redirects(reply):
                     trail.end()
-                    return take(_plain_answer(reply, body, trail.linked_size))
+                    return take(_plain_answer(reply, body, trail))
                 _drain(reply, body)
                 address = _redirected(reply)
                 silence = max(_LEAST_SILENCE, silence - body.age)
@@ -198,18 +203,23 @@ class _Trail:
         if "x-linked-size" in headers:
             self.linked_size = whole_number(headers["x-linked-size"])
 
+    @property
+    def seen(self) -> str | None:
+        """The commit that the answers are of; None: they name none, or several."""
+        return next(iter(self._commits)) if len(self._commits) == 1 else None
+
     def end(self) -> None:
         if self._commit is not None and not self._commits:
             detail = "the answer names no commit (X-Repo-Commit): is a proxy in the way?"
             raise SourceError(Reason.BAD_RESPONSE, detail)
 
 
-def _plain_answer(reply: Reply, body: Body, linked_size: int | None) -> Answer:
+def _plain_answer(reply: Reply, body: Body, trail: _Trail) -> Answer:
     encoding = reply.headers.get("content-encoding", "identity")
     if encoding != "identity":
         detail = f"{reply.address.host} packs its answer ({quoted(encoding)}) though asked not to"
         raise SourceError(Reason.BAD_RESPONSE, detail)
-    return Answer(reply, body, linked_size)
+    return Answer(reply, body, trail.linked_size, trail.seen)
 
 
 def _redirects(reply: Reply) -> bool:

@@ -65,12 +65,15 @@ class Body:
 class Answer:
     """The file's answer: its status, its headers, and as much of its body as is asked for."""
 
-    def __init__(self, reply: Reply, body: Body, linked_size: int | None) -> None:
+    def __init__(
+        self, reply: Reply, body: Body, linked_size: int | None, commit: str | None
+    ) -> None:
         self.host = reply.address.host
         self.partial = reply.status == _PARTIAL
         self.headers: Mapping[str, str] = reply.headers
         self.body = body
         self.linked_size = linked_size  # the whole file's, as the redirect to it said
+        self.commit = commit  # of which it is, as the Hub said
 
     @property
     def length(self) -> int | None:

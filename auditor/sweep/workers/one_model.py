@@ -133,7 +133,7 @@ class Auditor:
         """An adapter's base, which takes of what the adapter is allowed."""
         session = self._session(model, allowance)
         return hub.read_from_listing(
-            model, hub.fetch_listing(model, session), session, select_config, _Here()
+            model, hub.fetch_listing(model, session), session, select_config, pool=_Here()
         )
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:

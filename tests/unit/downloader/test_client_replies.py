@@ -2,6 +2,7 @@
 
 import http.client
 import itertools
+import threading
 
 import pytest
 from hypothesis import given
@@ -131,6 +132,25 @@ def test_a_body_that_was_left_half_read_takes_its_connection_with_it(server, cli
     next(reply.pieces())
     reply.close()
     assert read(client, server.address(REPLIES["with a length"], None))[2] == BODY
+
+
+def test_a_body_is_had_as_it_comes(server, client):
+    """Headers do not wait for the body, nor one piece for the next."""
+    rest = threading.Event()
+
+    def pieces():
+        yield OK + b"Content-Length: 2\r\n\r\n"
+        assert rest.wait(60)
+        yield b"a"
+        rest.clear()
+        assert rest.wait(60)
+        yield b"b"
+
+    reply = client.ask(server.endless(pieces), {}, SILENCE)
+    for piece, left in zip((b"a", b"b"), (reply.pieces(), reply.pieces()), strict=True):
+        rest.set()
+        assert bytes(next(left)) == piece
+    reply.close()
 
 
 def test_a_header_beyond_ascii_is_left_out(server, client):
