@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
-from importlib.metadata import version
 from platform import python_version
 from threading import Event
 from typing import TypeVar
@@ -32,6 +31,7 @@ from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
+from auditor.version import VERSION
 
 T = TypeVar("T")
 
@@ -180,7 +180,7 @@ class Session:
 @cache
 def _agent() -> str:
     # Not build_hf_headers: what it adds to a user agent can cost a request of its own.
-    agent = f"hf-audit/{version('hf-audit')}; hf_hub/{huggingface_hub.__version__}"
+    agent = f"hf-audit/{VERSION}; hf_hub/{huggingface_hub.__version__}"
     return f"{agent}; python/{python_version()}"
 
 
