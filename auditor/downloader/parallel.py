@@ -8,8 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
-# Reads at a time: DeepSeek-V3's 163 shards are three round trips, or six with their redirects.
-_AT_ONCE = 64
+_OF_A_DISK = 8  # reads at a time, which answer at once
 
 
 class Stops(Protocol):
@@ -99,4 +98,4 @@ def share_of_pool(pool: Executor, reader: Stops) -> Iterator[Executor]:
 
 
 def own_pool(reader: Stops) -> AbstractContextManager[Executor]:
-    return threads(_AT_ONCE, reader.stop)
+    return threads(_OF_A_DISK, reader.stop)
