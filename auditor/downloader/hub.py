@@ -22,6 +22,8 @@ from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel, id_fault
 from auditor.downloader.parallel import threads
+from auditor.downloader.reading_progress import ReadingProgress
+from auditor.downloader.waits import Talk
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 from auditor.tensors import Span
@@ -49,11 +51,15 @@ def read(
     """The snapshot of a model as the Hub has it now."""
     if constants.is_offline_mode():
         raise SourceError(Reason.OFFLINE, OFFLINE)
-    session = Session(model, usable_token(token), say)
+    talk = Talk.of(say)
+    session = Session(model, usable_token(token), talk)
+    progress = ReadingProgress(talk.progress, lambda: session.fetched.bytes)
     with threads(_AT_ONCE, session.stop) as pool:
         asked = pool.submit(fetch_listing, model, session)
         early = EarlyReads.begin(pool, session, model, choose)
-        return read_from_listing(model, asked.result(), session, choose, pool=pool, early=early)
+        return read_from_listing(
+            model, asked.result(), session, choose, pool=pool, early=early, progress=progress
+        )
 
 
 def fetch_listing(model: HubModel, session: Session) -> Listing:
@@ -71,11 +77,12 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
     *,
     pool: Executor | None = None,
     early: EarlyReads | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Snapshot:
-    """The snapshot of a model whose files are known; `pool` as `assemble` has it."""
+    """The snapshot of a model whose files are known; `pool`, `progress` as `assemble` has."""
     selection = choose({file.name for file in listing.files}, listing.model_id)
     files = _HubFiles(session, listing, early or EarlyReads())
-    contents = assemble(files, listing.files, selection, pool)
+    contents = assemble(files, listing.files, selection, pool, progress)
     return Snapshot(
         model=listing.model_id,
         commit=listing.commit,
