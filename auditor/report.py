@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from auditor.analytic import Expectation, ModuleFormula, Role
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
@@ -65,6 +65,20 @@ class Observed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """One cause of several findings: undone in memory, they go away."""
+
+    cause: str  # of a closed list: wrapper-prefix, config-field, ...
+    severity: Severity
+    level: Literal["headers"] = "headers"
+    summary: str
+    fix: str
+    fields: tuple[tuple[str, Any, Any], ...] = ()  # (config key, declared, what the files hold)
+    findings: tuple[int, ...] = ()  # by their places in the report
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What Report and Unaudited have in common."""
 
@@ -81,6 +95,7 @@ class Outcome:
     kv_cache: KVCache | None = None  # what decoding keeps of every token; None: it decodes nothing
     modules: tuple[ModuleRow, ...] = ()  # in natural order of prefixes, the root first
     findings: tuple[Finding, ...] = ()
+    diagnosis: tuple[Diagnosis, ...] = ()  # why, as far as undoing it closes findings
     ignored: tuple[Finding, ...] = ()  # findings the user asked to leave out of the verdict
     unchecked: tuple[str, ...] = ()  # what was not compared, a sentence each
     notes: tuple[str, ...] = ()  # decisions the reader should know of

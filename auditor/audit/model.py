@@ -12,6 +12,7 @@ from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, 
 from auditor.audit.expected import (
     Implied,
     Opinion,
+    classes_of_type,
     config_faults,
     config_reasons,
     expectation_of,
@@ -49,7 +50,22 @@ from auditor.report import Report, Unaudited, expected_side
 def examine_model(
     snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
-    """Audit one model; `entry` is its entry in the manifest of a repository of several."""
+    """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any."""
+    outcome = _examined(snapshot, options, entry)
+    if not isinstance(outcome, Report) or outcome.verdict == "clean":
+        return outcome
+    from auditor.diagnosis import diagnose  # noqa: PLC0415 - most models are clean
+
+    def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
+        return _examined(changed, replace(options, target=target, depth=0), entry)
+
+    found = diagnose(outcome, snapshot, again, target=options.target, classes=classes_of_type)
+    return replace(outcome, diagnosis=found)
+
+
+def _examined(
+    snapshot: Snapshot, options: Options, entry: ManifestEntry | None
+) -> Report | Unaudited:
     case = begin_audit(snapshot, options, options.target or module_of(entry))
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case)

@@ -45,7 +45,7 @@ class WeightHeader:
     prefix: bytes = b""
     parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
     # What `parsed` is, where the reader had to find it out; a torch file takes long to parse twice.
-    known: Table | CheckpointError | None = field(default=None, compare=False, repr=False)
+    known: Header | Table | CheckpointError | None = field(default=None, compare=False, repr=False)
 
     @property
     def length(self) -> int:

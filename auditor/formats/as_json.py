@@ -36,7 +36,7 @@ from auditor.reconciler.findings import (
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
-from auditor.report import Expected, KVCache, Observed, Report, Unaudited
+from auditor.report import Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 
 SCHEMA = 1
 
@@ -68,6 +68,7 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "observed": _observed(outcome.observed),
         "modules": [_module(row) for row in outcome.modules],
         "findings": [_finding(finding, loading) for finding in outcome.findings],
+        "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "residual": outcome.residual if isinstance(outcome, Report) else None,
         "verdict": outcome.verdict,
         "reason": None if isinstance(outcome, Report) else outcome.reason,
@@ -86,6 +87,19 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "component": outcome.component,
         "parts": [_outcome(part) for part in outcome.parts],
         "load_report": _load_report(outcome.load_report),
+    }
+
+
+def _diagnosis(one: Diagnosis) -> dict[str, Any]:
+    return {
+        "cause": one.cause,
+        "severity": one.severity,
+        "level": one.level,
+        "summary": one.summary,
+        "fix": one.fix,
+        "fields": {key: [declared, found] for key, declared, found in one.fields},
+        "findings": one.findings,
+        "evidence": one.evidence,
     }
 
 

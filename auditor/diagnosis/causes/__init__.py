@@ -1,0 +1,1 @@
+"""One file a cause or kin: what to look at, what to undo, what to say."""

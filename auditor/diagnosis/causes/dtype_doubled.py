@@ -1,0 +1,28 @@
+"""dtype-doubled: numbers of 32 bits where the config declares 16, in twice the space."""
+
+from collections.abc import Iterator
+
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.changes import with_values
+from auditor.reconciler.findings import WrongDtype
+
+CAUSE = "dtype-doubled"
+_HALVES = {"F16": "float16", "BF16": "bfloat16"}
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    for finding in case.report.findings:
+        if not isinstance(finding, WrongDtype) or finding.declared not in _HALVES:
+            continue
+        if {tensor.dtype for tensor in finding.tensors} != {"F32"}:
+            continue
+        declared = _HALVES[finding.declared]
+        key = next((one for one in ("dtype", "torch_dtype") if one in case.config), "dtype")
+        yield Undoing(
+            cause=CAUSE,
+            snapshot=with_values(case.snapshot, {key: "float32"}),
+            fields=((key, declared, "float32"),),
+            summary=f"the config declares {declared}, the files hold float32 in twice the space",
+            fix=f"save the weights in {declared}, or set {key} to float32 in config.json",
+            evidence=(f"{len(finding.tensors):,} tensors are F32",),
+        )
