@@ -25,7 +25,10 @@ def main() -> None:
             for fault in faults(name, snapshot):
                 since = time.perf_counter()
                 report = examine(fault.snapshot, Options(requested=name))
-                slowest = max(slowest, time.perf_counter() - since)
+                took = time.perf_counter() - since
+                if took > 0.15 and "-v" in sys.argv:
+                    print(f"{took:.2f}", fault.name)
+                slowest = max(slowest, took)
                 causes = [one.cause for one in report.diagnosis]
                 fields = {
                     key: tuple(values) for one in report.diagnosis for key, *values in one.fields

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from auditor.analytic import Config
+from auditor.analytic import Config, Role
 from auditor.analytic.target import Refusal
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
@@ -59,8 +59,38 @@ def examine_model(
     def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
         return _examined(changed, replace(options, target=target, depth=0), entry)
 
-    found = diagnose(outcome, snapshot, again, target=options.target, classes=classes_of_type)
+    found = diagnose(
+        outcome,
+        snapshot,
+        again,
+        target=options.target,
+        classes=classes_of_type,
+        implied=partial(_implied_shapes, entry=entry),
+    )
     return replace(outcome, diagnosis=found)
+
+
+def _implied_shapes(
+    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
+) -> dict[str, tuple[int, ...]] | None:
+    """What the config implies that must be stored, by name; None: nothing follows from it."""
+    try:
+        declared = declared_by_config(snapshot, entry)
+        if declared is None:
+            return None
+        found = expectation_of(
+            declared.config,
+            target or declared.target,
+            lambda _: None,
+            loader=declared.loader,
+            depth=0,
+        )
+    except (CheckpointError, SourceError):
+        return None
+    if isinstance(found, Refusal):
+        return None
+    tensors = found.expectation.tensors
+    return {one.name: one.shape for one in tensors if one.role is Role.PARAMETER}
 
 
 def _examined(

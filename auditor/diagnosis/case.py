@@ -13,6 +13,8 @@ from auditor.reconciler.findings import Unexpected as UnexpectedFinding
 from auditor.report import Report
 from auditor.tensors import StoredTensor
 
+Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config implies
+
 
 @dataclass(frozen=True, kw_only=True)
 class Undoing:
@@ -37,6 +39,7 @@ class Case:
     report: Report
     target: str | None  # the class that the user asked for; None: the declared one
     classes: Callable[[str], tuple[str, ...]]  # of a model type
+    implied: Callable[[Snapshot], Shapes | None]  # by the config alone; None: nothing follows
 
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:
@@ -65,6 +68,11 @@ class Case:
         tables = (head.parsed for head in self.snapshot.headers)
         good = (table for table in tables if not isinstance(table, CheckpointError))
         return tuple(tensor for table in good for tensor in table.tensors)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...] | None]:
+        """Of what is stored, by name."""
+        return {tensor.name: tensor.shape for tensor in self.stored}
 
     @cached_property
     def config(self) -> Mapping[str, Any]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Shapes, Undoing
 from auditor.diagnosis.causes import (
     config_field,
     dtype_doubled,
@@ -55,18 +56,25 @@ def diagnose(
     again: Again,
     *,
     target: str | None = None,
-    classes: Callable[[str], tuple[str, ...]] = lambda _type: (),
+    classes: Callable[[str], tuple[str, ...]],
+    implied: Callable[..., Shapes | None],
 ) -> tuple[Diagnosis, ...]:
     """The causes of a report's alarming findings, most telling first.
 
-    `again` audits a changed snapshot, for a class if one is given. What no undoing closes has no
-    cause here.
+    `again` audits a changed snapshot, for a class if one is given; `implied` says what its config
+    implies, which takes less. What no undoing closes has no cause here.
     """
     found: list[Diagnosis] = []
     tries = _Tries(again, max(1, report.observed.tensors if report.observed else 1))
     now, seen = report, snapshot
     for _ in range(_DEEPEST):
-        case = Case(snapshot=seen, report=now, target=target, classes=classes)
+        case = Case(
+            snapshot=seen,
+            report=now,
+            target=target,
+            classes=classes,
+            implied=partial(implied, target=target),
+        )
         if not case.alarms:
             break
         closing = _best(case, tries)
@@ -137,7 +145,8 @@ def _closing(case: Case, undoing: Undoing, after: Report) -> _Closing | None:
 def _keys(finding: Finding, undoing: Undoing | None = None) -> frozenset[tuple[str, str]]:
     """Kind and name of all that a finding is about, by the names after an undoing."""
     renames = undoing.renames if undoing else {}
-    return frozenset((finding.kind, renames.get(name, name)) for name in finding.names)
+    names = finding.names or ("",)  # of a finding about the model as a whole
+    return frozenset((finding.kind, renames.get(name, name)) for name in names)
 
 
 def _alarms(finding: Finding) -> bool:

@@ -29,7 +29,7 @@ from auditor.reconciler.findings import (
     count_of,
 )
 from auditor.reconciler.fold import fold
-from auditor.report import Expected, Observed, Report, Unaudited
+from auditor.report import Diagnosis, Expected, Observed, Report, Unaudited
 
 _MAX_NAMES = 6  # of one finding, and
 _MAX_ROWS = (
@@ -114,10 +114,19 @@ def _findings(
     """The findings of a whole or, under a heading, of a part, whose notes go with them."""
     if one.component is not None and (one.findings or one.ignored or one.notes):
         yield [Text(f"in {_shown(one.component)}", style="bold"), *map(_sentence, one.notes)]
+    yield from (list(_diagnosis(each, width)) for each in one.diagnosis)
+    explained = {at for each in one.diagnosis for at in each.findings}
+    told = {id(finding) for at, finding in enumerate(one.findings) if at in explained}
     for finding in sorted(one.findings, key=lambda one: list(Severity).index(one.severity)):
-        yield list(_finding(finding, width, verbose=verbose))
+        names = verbose or id(finding) not in told
+        yield list(_finding(finding, width, verbose=verbose, names=names))
     for finding in one.ignored:
         yield list(_finding(finding, width, verbose=verbose, ignored=True))
+
+
+def _diagnosis(one: Diagnosis, width: int) -> Iterator[RenderableType]:
+    yield Text("why: ", _SEVERITIES[one.severity]).append(one.cause)
+    yield _grid([("cause", one.summary), ("fix", one.fix)], width)
 
 
 def _title(outcome: Report | Unaudited) -> Text:
@@ -197,14 +206,17 @@ def _facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
 
 
 def _finding(
-    finding: Finding, width: int, *, verbose: bool, ignored: bool = False
+    finding: Finding, width: int, *, verbose: bool, names: bool = True, ignored: bool = False
 ) -> Iterator[RenderableType]:
+    """A finding; without `names` where a diagnosis says what they have in common."""
     yield _heading(finding, ignored=ignored)
-    names = _names(finding)
-    shown = names if verbose else names[:_MAX_NAMES]
+    if not names:
+        return
+    folded = _names(finding)
+    shown = folded if verbose else folded[:_MAX_NAMES]
     yield from (_indented(cut_middle(printable(name), width - 4), 4) for name in shown)
-    if len(names) > len(shown):
-        yield _indented(f"and {len(names) - len(shown):,} more of such names", 4)
+    if len(folded) > len(shown):
+        yield _indented(f"and {len(folded) - len(shown):,} more of such names", 4)
     yield _indented(_shown(finding.reason), 2)
 
 

@@ -1,6 +1,7 @@
 """Checkpoints of many families that transformers writes, and single faults planted in them."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -132,6 +133,7 @@ SIZES = {
     "max_source_positions": (10,),
     "num_mel_bins": (8,),
 }
+_LAYER = re.compile(r"(\b(?:layers?|h|block)\.)(\d+)\.")
 WRAPPERS = ("_orig_mod.", "module.", "student.", "ema_model.model.")
 
 
@@ -179,6 +181,63 @@ def faults(name: str, snapshot: Snapshot) -> Iterator[Fault]:
         for change in changes if value_at(config, key) else ():
             yield _field(name, snapshot, config, key, change)
 
+    yield from _others(name, snapshot, config, names)
+
+
+def _others(name: str, snapshot: Snapshot, config: dict, names: list[str]) -> Iterator[Fault]:
+    heads = [one for one in names if one in {"lm_head.weight", "embed_out.weight"}]
+    if heads and not config.get("tie_word_embeddings"):
+        without = without_tensors(snapshot, set(heads))
+        fields = {"tie_word_embeddings": (config.get("tie_word_embeddings"), True)}
+        yield Fault(
+            name=f"{name} without head", snapshot=without, cause="head-not-saved", fields=fields
+        )
+    halves = with_values(snapshot, {"dtype": "bfloat16"})
+    yield Fault(
+        name=f"{name} said to be bfloat16",
+        snapshot=halves,
+        cause="dtype-doubled",
+        fields={"dtype": ("bfloat16", "float32")},
+    )
+    packed = with_values(
+        snapshot, {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}}
+    )
+    yield Fault(
+        name=f"{name} said to be GPTQ",
+        snapshot=packed,
+        cause="quantization-not-applied",
+        fields={"quantization_config": ("gptq", None)},
+    )
+    shifted = {one: _shifted(one, 5) for one in names}
+    if any(one != other for one, other in shifted.items()):
+        yield Fault(
+            name=f"{name}, layers from 5",
+            snapshot=with_names(snapshot, shifted),
+            cause="layers-renumbered",
+        )
+    keys = [key for key in (*COUNTS, *SIZES) if key in config and key != "max_position_embeddings"]
+    if len(keys) > 2:
+        one, other = keys[0], keys[2]
+        changed = {one: config[one] + 1, other: config[other] * 2}
+        yield Fault(
+            name=f"{name}, {one} and {other}",
+            snapshot=with_values(snapshot, changed),
+            cause="config-field",
+            fields={key: (value, config[key]) for key, value in changed.items()},
+        )
+
+
+def _shifted(name: str, by: int) -> str:
+    return _LAYER.sub(lambda at: f"{at[1]}{int(at[2]) + by}.", name, count=1)
+
+
+def without_tensors(snapshot: Snapshot, names: set[str]) -> Snapshot:
+    heads = []
+    for head in snapshot.headers:
+        kept = tuple(one for one in head.parsed.tensors if one.name not in names)
+        heads.append(replace(head, known=replace(head.parsed, tensors=kept)))
+    return replace(snapshot, headers=tuple(heads))
+
 
 def _field(name: str, snapshot: Snapshot, config: dict, key: str, change: int) -> Fault:
     held = config[key]
@@ -188,7 +247,3 @@ def _field(name: str, snapshot: Snapshot, config: dict, key: str, change: int) -
         cause="config-field",
         fields={key: (held + change, held)},
     )
-
-
-def with_architecture(snapshot: Snapshot, name: str) -> Snapshot:
-    return replace(with_values(snapshot, {"architectures": [name]}))
