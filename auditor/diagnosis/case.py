@@ -69,6 +69,12 @@ class Case:
         good = (table for table in tables if not isinstance(table, CheckpointError))
         return tuple(tensor for table in good for tensor in table.tensors)
 
+    @property
+    def size(self) -> int:
+        """Tensors of the larger side, which is what auditing it again takes time by."""
+        expected = self.report.expected.tensors if self.report.expected else 0
+        return max(1, len(self.stored), expected)
+
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...] | None]:
         """Of what is stored, by name."""

@@ -1,8 +1,9 @@
 """Hypotheses in turn, cheapest first: what closes findings when it is undone is their cause."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import Snapshot
@@ -37,6 +38,9 @@ MOST_TENSORS = 400_000
 
 _DEEPEST = 2  # causes of one model
 
+_Key = tuple[str, str]
+_UNCHANGED: Mapping[str, str] = MappingProxyType({})
+
 Again = Callable[[Snapshot, str | None], Report | Unaudited]
 
 
@@ -45,12 +49,11 @@ class _Closing(NamedTuple):
 
     undoing: Undoing
     report: Report  # after it
-    findings: tuple[int, ...]  # that it closes, wholly or in part, by their place in the report
-    names: int  # that it closes
-    left: int  # alarming names that are left
+    closed: frozenset[_Key]  # kinds and names that it closes, by the names after it
+    left: int  # alarming ones that are left
 
 
-def diagnose(
+def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change would come to
     report: Report,
     snapshot: Snapshot,
     again: Again,
@@ -65,8 +68,9 @@ def diagnose(
     implies, which takes less. What no undoing closes has no cause here.
     """
     found: list[Diagnosis] = []
-    tries = _Tries(again, max(1, report.observed.tensors if report.observed else 1))
+    tries = _Tries(again)
     now, seen = report, snapshot
+    renames = _UNCHANGED  # of the original names, by all undoings so far
     for _ in range(_DEEPEST):
         case = Case(
             snapshot=seen,
@@ -78,9 +82,10 @@ def diagnose(
         if not case.alarms:
             break
         closing = _best(case, tries)
-        if closing is None:
+        if closing is None or _again_of(closing, found):
             break
-        found.append(_diagnosis(closing, case, report))
+        renames = _composed(renames, closing.undoing.renames)
+        found.append(_diagnosis(closing, report, renames))
         now, seen, target = (
             closing.report,
             closing.undoing.snapshot,
@@ -89,18 +94,24 @@ def diagnose(
     return _merged(found)
 
 
+def _again_of(closing: _Closing, found: list[Diagnosis]) -> bool:
+    """Whether it would change once more what was changed already: then neither is the cause."""
+    keys = {key for one in found for key, *_ in one.fields}
+    return any(key in keys for key, *_ in closing.undoing.fields)
+
+
 class _Tries:
     """Audits again, as often as the bounds allow."""
 
-    def __init__(self, again: Again, tensors: int) -> None:
+    def __init__(self, again: Again) -> None:
         self._again = again
-        self._left = max(2, min(MOST_TRIED, MOST_TENSORS // tensors))
+        self._audits, self._tensors = MOST_TRIED, MOST_TENSORS
 
-    def __call__(self, snapshot: Snapshot, target: str | None) -> Report | None:
+    def __call__(self, snapshot: Snapshot, target: str | None, size: int) -> Report | None:
         """The report after a change; None: there is none, or no try is left."""
-        if not self._left:
+        self._audits, self._tensors = self._audits - 1, self._tensors - size
+        if self._audits < 0 or self._tensors < 0:
             return None
-        self._left -= 1
         found = self._again(snapshot, target)
         return found if isinstance(found, Report) else None
 
@@ -110,7 +121,7 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     best: _Closing | None = None
     for undoings in CAUSES:
         for undoing in undoings(case):
-            after = tries(undoing.snapshot, undoing.target or case.target)
+            after = tries(undoing.snapshot, undoing.target or case.target, case.size)
             closing = _closing(case, undoing, after) if after else None
             if closing is None:
                 continue
@@ -123,52 +134,48 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
 
 def _closing(case: Case, undoing: Undoing, after: Report) -> _Closing | None:
     """What an undoing closes; None: nothing, or it opens something else."""
-    before = [_keys(finding, undoing) for finding in case.report.findings]
-    left = {key for finding in after.findings if _alarms(finding) for key in _keys(finding)}
-    alarming = {
-        at: keys
-        for at, (finding, keys) in enumerate(zip(case.report.findings, before, strict=True))
-        if _alarms(finding)
-    }
-    known = {key for keys in alarming.values() for key in keys}
+    known = _alarming(case.report, undoing.renames)
+    left = _alarming(after)
     if left - known or (left and undoing.exact):
         return None
     if undoing.exact and any(isinstance(one, NewlyInitialized | Unused) for one in after.findings):
         return None
-    closed = {at: keys - left for at, keys in alarming.items() if keys - left}
-    if not closed:
-        return None
-    names = sum(len(keys) for keys in closed.values())
-    return _Closing(undoing, after, tuple(closed), names, len(left))
+    return _Closing(undoing, after, known - left, len(left)) if known - left else None
 
 
-def _keys(finding: Finding, undoing: Undoing | None = None) -> frozenset[tuple[str, str]]:
-    """Kind and name of all that a finding is about, by the names after an undoing."""
-    renames = undoing.renames if undoing else {}
+def _alarming(report: Report, renames: Mapping[str, str] = _UNCHANGED) -> frozenset[_Key]:
+    """Kind and name of all that alarms, by the names after an undoing."""
+    alarms = (finding for finding in report.findings if finding.severity is not Severity.INFO)
+    return frozenset(key for finding in alarms for key in _keys(finding, renames))
+
+
+def _keys(finding: Finding, renames: Mapping[str, str]) -> frozenset[_Key]:
     names = finding.names or ("",)  # of a finding about the model as a whole
     return frozenset((finding.kind, renames.get(name, name)) for name in names)
 
 
-def _alarms(finding: Finding) -> bool:
-    return finding.severity is not Severity.INFO
+def _composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str, str]:
+    return {**then, **{name: then.get(other, other) for name, other in first.items()}}
 
 
-def _diagnosis(closing: _Closing, case: Case, report: Report) -> Diagnosis:
-    undoing = closing.undoing
+def _diagnosis(closing: _Closing, report: Report, renames: Mapping[str, str]) -> Diagnosis:
+    undoing, names = closing.undoing, len(closing.closed)
     whole = "this explains all" if not closing.left else "this explains"
-    of = "" if not closing.left else f" of {closing.names + closing.left:,}"
-    plural = "name" if closing.names == 1 else "names"
-    said = f"{undoing.summary}: {whole} {closing.names:,} {plural}{of}"
-    severities = [case.report.findings[at].severity for at in closing.findings]
-    places = {id(finding): at for at, finding in enumerate(report.findings)}
-    kept = [places.get(id(case.report.findings[at])) for at in closing.findings]
+    of = f" of {names + closing.left:,}" if closing.left else ""
+    said = f"{undoing.summary}: {whole} {names:,} {'name' if names == 1 else 'names'}{of}"
+    claimed = tuple(
+        at
+        for at, finding in enumerate(report.findings)
+        if finding.severity is not Severity.INFO and _keys(finding, renames) & closing.closed
+    )
+    severities = {report.findings[at].severity for at in claimed}
     return Diagnosis(
         cause=undoing.cause,
         severity=Severity.ERROR if Severity.ERROR in severities else Severity.WARNING,
         summary=said,
         fix=undoing.fix,
         fields=undoing.fields,
-        findings=tuple(at for at in kept if at is not None),
+        findings=claimed,
         evidence=undoing.evidence,
     )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader import local_folder
 from auditor.diagnosis.changes import value_at, with_names, with_values
+from auditor.downloader import local_folder
 
 SMALL = {
     "vocab_size": 96,

@@ -28,7 +28,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """The keys and values with which most of what differs would be expected as it is stored."""
     legend = case.report.expected.legend if case.report.expected else ()
     differ = [*sorted(_counts(case)), *sorted(_sizes(case))]
-    most = MOST_IMPLIED // max(1, len(case.stored))
+    most = MOST_IMPLIED // case.size
     every = len(case.missing) + len(case.unexpected) + len(case.mismatched)
     judged: dict[tuple[str, int], tuple[int, Undoing]] = {}
     for symbol, value in _suggested(legend, differ):
@@ -103,7 +103,7 @@ def _counts(case: Case) -> set[tuple[int, int]]:
     found = set()
     for place in missing.keys() | unexpected.keys():
         have = stored.get(place, 0)
-        if place in missing:
+        if place in missing and have:  # else the files say nothing of how many there are
             found.add((max(missing[place], have), _lowest(case.missing, place)))
         if place in unexpected:
             found.add((_lowest(case.unexpected, place), have))

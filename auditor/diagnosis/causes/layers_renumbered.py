@@ -12,7 +12,7 @@ _NUMBERED = re.compile(r"(.*?\.)(\d{1,6})(\..*)", re.DOTALL)
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """All lists of layers whose numbers are not 0 to n - 1, numbered so; then each of them alone."""
+    """All lists of layers that are not numbered from 0 to n - 1, numbered so; then each alone."""
     if not (case.unexpected or case.missing):
         return
     lists: dict[str, dict[int, list[re.Match[str]]]] = {}

@@ -1,0 +1,110 @@
+"""Law 10: what a diagnosis says to undo, undone, closes what it claims; the healthy have none."""
+
+import json
+
+import pytest
+from support.checkpoints import expect, stored_by
+from support.fault_bench import FAMILIES, faults, written
+
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
+from auditor.containers.weight_formats import Table
+from auditor.diagnosis.changes import with_names, with_values
+from auditor.reconciler.findings import Severity
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("families")
+
+
+def examined(snapshot, **options):
+    return examine(snapshot, Options(requested=snapshot.model, **options))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_transformers_writes_has_no_diagnosis(name, place):
+    pytest.importorskip("transformers")
+    report = examined(written(name, place))
+    assert (report.verdict, report.diagnosis) == ("clean", ())
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_single_fault_has_its_one_cause(name, place):
+    pytest.importorskip("transformers")
+    for fault in faults(name, written(name, place)):
+        report = examined(fault.snapshot)
+        if report.verdict == "clean":  # a length that no shape follows from
+            assert "max_position_embeddings" in fault.fields, fault.name
+            continue
+        [found] = report.diagnosis
+        fields = {key: (declared, held) for key, declared, held in found.fields}
+        assert (found.cause, fields or fault.fields) == (fault.cause, fault.fields or fields), (
+            fault.name
+        )
+        alarms = {
+            at
+            for at, finding in enumerate(report.findings)
+            if finding.severity is not Severity.INFO
+        }
+        assert set(found.findings) == alarms, fault.name
+
+
+# Without the library: a tiny BERT, as its closed form has it.
+
+
+def tiny(**values) -> Snapshot:
+    tensors = tuple(sorted(stored_by(expect("BertForMaskedLM"))))
+    head = WeightHeader(
+        name="model.safetensors", size=None, known=Table(file="model.safetensors", tensors=tensors)
+    )
+    config = TextFile(name="config.json", content=_config())
+    made = Snapshot(
+        model="tiny",
+        commit=None,
+        source=Source.FOLDER,
+        origin="",
+        files=(),
+        config=config,
+        headers=(head,),
+    )
+    return with_values(made, values)
+
+
+def _config() -> bytes:
+    from support.checkpoints import TINY  # noqa: PLC0415 - beside its use
+
+    return json.dumps({**TINY, "architectures": ["BertForMaskedLM"], "dtype": "float32"}).encode()
+
+
+def test_a_field_that_is_off_is_solved_for_and_explains_all():
+    [found] = examined(tiny(num_hidden_layers=4)).diagnosis
+    assert found.cause == "config-field"
+    assert found.fields == (("num_hidden_layers", 4, 2),)
+    assert "num_hidden_layers is 4, the files hold 2: this explains all 32 names" in found.summary
+
+
+def test_another_class_of_the_type_is_named_where_it_fits_exactly():
+    [found] = examined(tiny(architectures=["BertForSequenceClassification"])).diagnosis
+    assert found.cause == "other-class"
+    assert found.fields[0][2] == ["BertForMaskedLM"]
+
+
+def test_two_faults_have_two_causes():
+    names = [tensor.name for tensor in stored_by(expect("BertForMaskedLM"))]
+    spoilt = with_names(tiny(num_hidden_layers=3), {name: f"module.{name}" for name in names})
+    assert [one.cause for one in examined(spoilt).diagnosis] == ["wrapper-prefix", "config-field"]
+
+
+def test_where_nothing_closes_no_cause_is_guessed():
+    names = [tensor.name for tensor in stored_by(expect("BertForMaskedLM"))]
+    strange = with_names(tiny(), {name: f"x{at}" for at, name in enumerate(names)})
+    report = examined(strange)
+    assert (report.verdict, report.diagnosis) == ("findings", ())
+
+
+def test_what_the_user_leaves_out_needs_no_cause():
+    assert examined(tiny()).diagnosis == ()
