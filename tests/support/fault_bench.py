@@ -186,7 +186,7 @@ def faults(name: str, snapshot: Snapshot) -> Iterator[Fault]:
 
 def _others(name: str, snapshot: Snapshot, config: dict, names: list[str]) -> Iterator[Fault]:
     heads = [one for one in names if one in {"lm_head.weight", "embed_out.weight"}]
-    if heads and not config.get("tie_word_embeddings"):
+    if heads and "lm_head.bias" not in names and not config.get("tie_word_embeddings"):
         without = without_tensors(snapshot, set(heads))
         fields = {"tie_word_embeddings": (config.get("tie_word_embeddings"), True)}
         yield Fault(
@@ -240,7 +240,7 @@ def without_tensors(snapshot: Snapshot, names: set[str]) -> Snapshot:
 
 
 def _field(name: str, snapshot: Snapshot, config: dict, key: str, change: int) -> Fault:
-    held = config[key]
+    held = value_at(config, key)
     return Fault(
         name=f"{name}, {key} {held} said to be {held + change}",
         snapshot=with_values(snapshot, {key: held + change}),

@@ -5,8 +5,9 @@ shapes that do not fit, and from the numbers in the names.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
+from math import isqrt
 from operator import itemgetter
 from typing import Any
 
@@ -20,18 +21,20 @@ _LABELS = "num_labels"
 
 # Tensors of all configs that are tried without auditing again: 200 take 1 ms, 92,000 half a second.
 MOST_IMPLIED = 300_000
+_MOST_ASKED = 4  # configs of which the oracle is asked, which takes 50 ms and more of each
 _MOST_AUDITED = 4  # of those that promise most
 _MOST_STEPS = 8  # by which a key is off that is one of several terms of a size
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """The keys and values with which most of what differs would be expected as it is stored."""
-    legend = case.report.expected.legend if case.report.expected else ()
+    keys = _keys(case)
     differ = [*sorted(_counts(case)), *sorted(_sizes(case))]
-    most = MOST_IMPLIED // case.size
+    closed_form = case.report.expected is not None and case.report.expected.by == "closed-form"
+    most = MOST_IMPLIED // case.size if closed_form else _MOST_ASKED
     every = len(case.missing) + len(case.unexpected) + len(case.mismatched)
     judged: dict[tuple[str, int], tuple[int, Undoing]] = {}
-    for symbol, value in _suggested(legend, differ):
+    for symbol, value in _suggested(keys, differ):
         key = (symbol.key, value)
         if not 0 < value != symbol.value or key in judged or len(judged) >= most:
             continue
@@ -42,6 +45,22 @@ def undoings(case: Case) -> Iterator[Undoing]:
     promising = [pair for pair in judged.values() if 0 < pair[0] < every]
     for _, undoing in sorted(promising, key=itemgetter(0), reverse=True)[:_MOST_AUDITED]:
         yield undoing
+
+
+def _keys(case: Case) -> tuple[Symbol, ...]:
+    """The keys that shape a tensor by the formulas, then any other that has a number."""
+    legend = case.report.expected.legend if case.report.expected else ()
+    known = {(symbol.key, symbol.value) for symbol in legend}
+    others = (one for one in _numbers(case.config, "") if one not in known)
+    return *legend, *(Symbol("", key, value, default=False) for key, value in others)
+
+
+def _numbers(values: Mapping[str, Any], within: str) -> Iterator[tuple[str, int]]:
+    for key, value in values.items():
+        if type(value) is int and value > 0 and not key.endswith("_token_id"):
+            yield f"{within}{key}", value
+        elif isinstance(value, Mapping) and key.endswith("_config"):
+            yield from _numbers(value, f"{within}{key}.")
 
 
 def _closed(case: Case, undoing: Undoing) -> int:
@@ -62,16 +81,19 @@ def _closed(case: Case, undoing: Undoing) -> int:
 
 
 def _suggested(
-    legend: tuple[Symbol, ...], differ: list[tuple[int, int]]
+    keys: tuple[Symbol, ...], differ: list[tuple[int, int]]
 ) -> Iterator[tuple[Symbol, int]]:
     """Values by key: the length itself, then what is in proportion to it, then few steps away."""
-    for suggest in (_as_it_is, _by_ratio, _by_difference):
-        for symbol, (due, found) in product(legend, differ):
-            yield symbol, suggest(symbol.value, due, found)
-    for symbol, (due, found) in product(legend, differ):
-        for steps in range(1, min(_MOST_STEPS, symbol.value) + 1):
+    for key, (due, found) in product(keys, differ):
+        yield key, _as_it_is(key.value, due, found)
+    shaping = [key for key in keys if key.letter]
+    for suggest in (_by_ratio, _by_square, _by_difference):
+        for key, (due, found) in product(shaping, differ):
+            yield key, suggest(key.value, due, found)
+    for key, (due, found) in product(shaping, differ):
+        for steps in range(1, min(_MOST_STEPS, key.value) + 1):
             if abs(found - due) % steps == 0:
-                yield symbol, symbol.value + (steps if found > due else -steps)
+                yield key, key.value + (steps if found > due else -steps)
 
 
 def _as_it_is(value: int, due: int, found: int) -> int:
@@ -80,6 +102,15 @@ def _as_it_is(value: int, due: int, found: int) -> int:
 
 def _by_ratio(value: int, due: int, found: int) -> int:
     return value * found // due if due and value * found % due == 0 else 0
+
+
+def _by_square(value: int, due: int, found: int) -> int:
+    """Of a length that is a square and one more, or none: patches of an image, and its class."""
+    for more in (0, 1, 2):
+        sides = [isqrt(max(0, one - more)) for one in (due, found)]
+        if sides[0] and [side * side + more for side in sides] == [due, found]:
+            return _by_ratio(value, *sides)
+    return 0
 
 
 def _by_difference(value: int, due: int, found: int) -> int:
