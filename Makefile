@@ -102,4 +102,4 @@ $(PEERS)/hf-mem: | $(VENV)/.test
 	-@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ hf-mem==0.5.6
 
 $(PEERS)/node_modules:
-	-@npm install --silent --no-audit --no-fund --prefix $(PEERS) @huggingface/gguf@0.4.6
+	-@npm install --silent --no-audit --no-fund --prefix $(PEERS) @huggingface/gguf@0.4.6 @huggingface/hub@2.17.5

@@ -5,7 +5,7 @@ without this project's own closed form; TENSORS and ELEMENTS are what the Hub sh
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,42 +88,42 @@ LAYERS, DENSE, EXPERTS = 61, 3, 256
 Stored = tuple[str, tuple[str, tuple[int, ...]]]  # name, (dtype, shape)
 
 
-class Shard(NamedTuple):
-    """One weight file: its name, what it begins with, and how long it is."""
+class File(NamedTuple):
+    """One file: its name, what it begins with, and how long it is."""
 
     name: str
     head: bytes
     size: int
 
 
-def tensors() -> Iterator[Stored]:
-    """In the order of the layers."""
+def tensors(experts: int = EXPERTS) -> Iterator[Stored]:
+    """In the order of the layers; with fewer experts for a smaller model of the same kind."""
     yield "model.embed_tokens.weight", ("BF16", (V, D))
     for layer in range(LAYERS):
-        yield from _layer(layer)
+        yield from _layer(layer, experts)
     yield "model.norm.weight", ("BF16", (D,))
     yield "lm_head.weight", ("BF16", (V, D))
-    yield from _drafting(f"model.layers.{LAYERS}")
+    yield from _drafting(f"model.layers.{LAYERS}", experts)
 
 
-def _layer(number: int) -> Iterator[Stored]:
+def _layer(number: int, experts: int) -> Iterator[Stored]:
     at = f"model.layers.{number}"
     yield from _attention(f"{at}.self_attn")
     if number < DENSE:
         yield from _mlp(f"{at}.mlp", CONFIG["intermediate_size"])
     else:
-        yield f"{at}.mlp.gate.weight", ("BF16", (EXPERTS, D))
-        yield f"{at}.mlp.gate.e_score_correction_bias", ("F32", (EXPERTS,))
-        for expert in range(EXPERTS):
+        yield f"{at}.mlp.gate.weight", ("BF16", (experts, D))
+        yield f"{at}.mlp.gate.e_score_correction_bias", ("F32", (experts,))
+        for expert in range(experts):
             yield from _mlp(f"{at}.mlp.experts.{expert}", CONFIG["moe_intermediate_size"])
         yield from _mlp(f"{at}.mlp.shared_experts", CONFIG["moe_intermediate_size"])
     yield f"{at}.input_layernorm.weight", ("BF16", (D,))
     yield f"{at}.post_attention_layernorm.weight", ("BF16", (D,))
 
 
-def _drafting(at: str) -> Iterator[Stored]:
+def _drafting(at: str, experts: int) -> Iterator[Stored]:
     """The layer behind the last, which predicts a token more: a MoE layer, with both embeddings."""
-    yield from _layer(LAYERS)
+    yield from _layer(LAYERS, experts)
     yield f"{at}.embed_tokens.weight", ("BF16", (V, D))
     yield f"{at}.enorm.weight", ("BF16", (D,))
     yield f"{at}.hnorm.weight", ("BF16", (D,))
@@ -156,46 +156,39 @@ def _linear(at: str, out: int, into: int) -> Iterator[Stored]:
     yield f"{at}.weight_scale_inv", ("F32", (ceil(out / _BLOCK), ceil(into / _BLOCK)))
 
 
-def config_file() -> bytes:
-    return (json.dumps(CONFIG, indent=2) + "\n").encode()
-
-
-def shards() -> Iterator[Shard]:
-    """The weight files, each of consecutive tensors, all but the last of about one size."""
-    for number, part in enumerate(_parts(), start=1):
-        name = f"model-{number:05}-of-{SHARDS:06}.safetensors"
+def files(experts: int = EXPERTS) -> Iterator[File]:
+    """config.json, the index, and all weight files."""
+    config = {**CONFIG, "n_routed_experts": experts}
+    yield _text("config.json", config)
+    parts = tuple(_parts(list(tensors(experts))))
+    weight_map = {}
+    for number, part in enumerate(parts, start=1):
+        name = f"model-{number:05}-of-{len(parts):06}.safetensors"
         # As the library's writer has them: wide dtypes first, then by name.
         ordered = dict(sorted(part, key=lambda one: (-DTYPE_BITS[one[1][0]], one[0])))
         head = safetensors_bytes(ordered, metadata={"format": "pt"}, data=False)
-        yield Shard(name, head, len(head) + sum(_bytes(one) for one in part))
-
-
-def index_file() -> bytes:
-    """model.safetensors.index.json, as the library's writers print it."""
-    weight_map = {
-        name: f"model-{number:05}-of-{SHARDS:06}.safetensors"
-        for number, part in enumerate(_parts(), start=1)
-        for name, _ in part
-    }
-    metadata = {"total_size": sum(map(_bytes, tensors()))}
-    content = {"metadata": metadata, "weight_map": weight_map}
-    return (json.dumps(content, indent=2) + "\n").encode()
+        yield File(name, head, len(head) + sum(map(_bytes, part)))
+        weight_map |= dict.fromkeys((tensor for tensor, _ in part), name)
+    metadata = {"total_size": sum(_bytes(one) for part in parts for one in part)}
+    yield _text("model.safetensors.index.json", {"metadata": metadata, "weight_map": weight_map})
 
 
 def write(folder: Path) -> None:
     """All of them on a disk, with holes where the weights would be."""
     folder.mkdir()
-    (folder / "config.json").write_bytes(config_file())
-    (folder / "model.safetensors.index.json").write_bytes(index_file())
-    for shard in shards():
-        with (folder / shard.name).open("wb") as file:
-            file.write(shard.head)
-            file.truncate(shard.size)
+    for one in files():
+        with (folder / one.name).open("wb") as file:
+            file.write(one.head)
+            file.truncate(one.size)
 
 
-def _parts() -> Iterator[list[Stored]]:
+def _text(name: str, value: Mapping[str, Any]) -> File:
+    content = (json.dumps(value, indent=2) + "\n").encode()
+    return File(name, content, len(content))
+
+
+def _parts(every: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
     """What each shard holds: it ends with the tensor that reaches its share of the bytes."""
-    every = list(tensors())
     whole = sum(map(_bytes, every))
     part: list[Stored] = []
     done, ended = 0, 0
