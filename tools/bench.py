@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +29,7 @@ from benching.server import serving
 from support.deepseek_v3 import EXPERTS
 
 DISTANCES = (0.0, 0.05)  # seconds before each answer
+BEGIN, END = "<!-- bench -->", "<!-- end of bench -->"
 VERSIONS = ("python", "huggingface_hub", "hf-audit")
 
 # Processes that do no audit: what of the wall time is only getting there.
@@ -124,7 +126,7 @@ def _notes(starts: dict[str, float], facts: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {facts[name]}" for name in VERSIONS)
     return [
         f"Medians of {facts['runs']} runs in turn, each with an empty cache; ratios are of pairs.",
-        "One Hub on loopback answers all, without TLS; CPU time and the rest at 0 ms.",
+        "One Hub on loopback answers all, without TLS and Xet; CPU time and the rest at 0 ms.",
         "What a tool says: the parameters that it prints; hf-mem's fixed address is exchanged.",
         f"{facts['machine']}, {facts['cores']} cores, load {facts['load']}; {versions}.",
         f"The first read of a weight file has {facts['first_read']:,} bytes (headers.py).",
@@ -133,12 +135,15 @@ def _notes(starts: dict[str, float], facts: dict[str, Any]) -> list[str]:
 
 
 def _markdown(compared: Sequence[Compared], notes: Sequence[str]) -> None:
-    lines = []
-    for one in compared:
-        rule = ("---", *["--:"] * (len(one.headings) - 1))
-        lines += [f"**{one.checkpoint.title}**", "", *map(_row, (one.headings, rule))]
-        lines += [*map(_row, one.rows()), ""]
-    _say("\n".join([*lines, *notes]))
+    """The tables between the markers that they have in the README, and the notes."""
+    lines = [BEGIN, ""]
+    for headings, group in groupby(compared, lambda one: one.headings):
+        empty = [""] * (len(headings) - 1)
+        lines += [_row(headings), _row(("---", *["--:"] * len(empty)))]
+        for one in group:
+            lines += [_row((f"**{one.checkpoint.title}**", *empty)), *map(_row, one.rows())]
+        lines.append("")
+    _say("\n".join([*lines, END, "", *notes]))
 
 
 def _row(cells: Sequence[str]) -> str:
