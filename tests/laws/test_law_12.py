@@ -82,7 +82,9 @@ def checkpoints(draw) -> Files:
     weights = [name for name in files if name != "config.json"]
     for broken in draw(st.sets(st.sampled_from(weights), max_size=1)):
         files[broken] = draw(st.sampled_from(BROKEN))
-    for gone in draw(st.sets(st.sampled_from(weights), max_size=1)) if len(weights) > 1 else ():
+    shards_or_index = [name for name in weights if len(weights) > 1]
+    ways = [set(), set(), set(shards_or_index[:1]), set(shards_or_index[:-1])]  # the index is last
+    for gone in draw(st.sampled_from(ways)):
         del files[gone]
     if draw(st.booleans()):
         files.setdefault("pytorch_model.bin", torch_bytes(of_torch(table)))
@@ -100,10 +102,14 @@ def shards(name: str, write: Any, table: Table, count: int) -> Files:
     return {**files, f"{name}.index.json": json.dumps(index).encode()}
 
 
+# Its base is a folder in the adapter's own.
+BASED = small_adapters.LORA | {"base_model_name_or_path": "FOLDER/base"}
+BASE = {"base/config.json": json.dumps(small_adapters.GPT2).encode()}
 ADAPTERS = st.sampled_from(
     [
+        small_adapters.files(BASED) | BASE,
+        small_adapters.files(BASED, {"a": ("F32", (2,))}) | BASE,
         small_adapters.files(),
-        small_adapters.files(tensors={"a": ("F32", (2,))}),
         small_adapters.files(settings=b"{"),
         small_adapters.files(small_adapters.LORA | {"base_model_name_or_path": "/no/such"}),
     ]
@@ -114,6 +120,7 @@ PIPELINES = st.sampled_from(
         pipelines.stable_diffusion(unet={}),
         pipelines.encoders(text_encoder=pipelines.model(pipelines.CLIP, pipelines.CLIP_SPOILT)),
         pipelines.sentence(),
+        pipelines.sentence() | {"sentence_bert_config.json": b"{"},
         pipelines.sentence(pipelines.SECOND, **{"2_Dense": pipelines.model({}, {})}),
     ]
 )
@@ -128,10 +135,12 @@ def without_place(outcome: Report | Unaudited) -> dict[str, Any]:
     return found
 
 
-def recorded(folder: str, file: Path) -> Report | Unaudited:
-    """The outcome of a folder, which is that of its snapshot."""
-    file.write_bytes(dump(fetch(folder), file.name))
-    first, again = auditor.audit(folder), auditor.audit(str(file))
+def recorded(folder: Path, file: Path) -> Report | Unaudited:
+    """The outcome of a folder, which is that of its snapshot when the folder is gone."""
+    first = auditor.audit(str(folder))
+    file.write_bytes(dump(fetch(str(folder)), file.name))
+    folder.rename(folder.with_name("gone"))
+    again = auditor.audit(str(file))
     assert again.source == Source.SNAPSHOT
     assert without_place(again) == without_place(first)
     return first
@@ -140,7 +149,9 @@ def recorded(folder: str, file: Path) -> Report | Unaudited:
 @given(checkpoints() | ADAPTERS | PIPELINES, st.sampled_from(["s.json", "s.json.gz"]))
 def test_a_snapshot_gives_the_same_report(tmp_path_factory, files, name):
     place = tmp_path_factory.mktemp("law")
-    folder = pipelines.written(place / "model", files)
+    folder = place / "model"
+    own = {name: content.replace(b"FOLDER", bytes(folder)) for name, content in files.items()}
+    pipelines.written(folder, own)
     with suppress(SourceError):  # what cannot be read cannot be recorded either
         recorded(folder, place / name)
 
@@ -153,7 +164,7 @@ def test_deepseek_v3_is_recorded_in_less_than_3_mb_and_audited_again(tmp_path):
     """163 shards of 91,991 tensors: 11.5 MB of headers, and an index of 8.9."""
     folder = tmp_path / "model"
     deepseek_v3.write(folder)
-    report = recorded(str(folder), tmp_path / "s.json")
+    report = recorded(folder, tmp_path / "s.json")
     assert (report.verdict, report.residual) == ("clean", 0)
     assert report.observed.tensors == deepseek_v3.TENSORS
     assert report.observed.elements == deepseek_v3.ELEMENTS
@@ -190,4 +201,4 @@ def test_headers_as_large_as_are_read_are_recorded(tmp_path, metadata):
         (folder / name).write_bytes(framed(header, b"\0"))
     index = {"metadata": {"total_size": len(metadata)}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    recorded(str(folder), tmp_path / "s.json")
+    recorded(folder, tmp_path / "s.json")
