@@ -60,7 +60,7 @@ fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute e
 hostile: $(VENV)/.test ## audit some three hundred hostile inputs, each alone: time, memory, exit code
 	@$(PROGRAM) -m hostile $(ARGS)
 
-bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules ## time, requests, bytes and memory beside other tools, on loopback
+bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## time, requests, bytes and memory beside other tools, on loopback
 	@$(PROGRAM) tools/bench.py --peers $(PEERS) $(ARGS)
 
 bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
@@ -101,5 +101,5 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 $(PEERS)/hf-mem: | $(VENV)/.test
 	-@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ hf-mem==0.5.6
 
-$(PEERS)/node_modules:
-	-@npm install --silent --no-audit --no-fund --prefix $(PEERS) @huggingface/gguf@0.4.6
+$(PEERS)/node_modules/@huggingface/hub:
+	-@npm install --silent --no-audit --no-fund --prefix $(PEERS) @huggingface/gguf@0.4.6 @huggingface/hub@2.17.5

@@ -1,11 +1,11 @@
-"""audit beside huggingface_hub: `make bench`.
+"""audit beside other tools that read a checkpoint's headers: `make bench`.
 
-Whole processes against one Hub on loopback, in turn, each with an empty cache. The peer is
-get_safetensors_metadata, the nearest that huggingface_hub has: it reads the same headers and
-counts their parameters, and compares them with nothing. Then a .bin, GGUF and GPTQ checkpoint
-beside hf-mem and @huggingface/gguf, where --peers has them. At last, in this process: what a config
-of 92,000 tensors implies, built and reconciled, beside json.loads of as many. A bench and not a
-gate: it ends with 0 whatever the figures are.
+Whole processes against one Hub on loopback, in turn, each with an empty cache, where answers come
+at once and where each comes 50 ms late. The peers read the same headers and count their parameters,
+and compare them with nothing: huggingface_hub's get_safetensors_metadata, and hf-mem and
+@huggingface/hub, where --peers has them. Then a .bin, GGUF and GPTQ checkpoint, without distance.
+The bench ends with an error where an audit is not clean or counts other parameters than were
+published; the figures themselves are no gate.
 """
 
 import argparse
@@ -16,20 +16,20 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benching import formats, mixture, peers
-from benching.figures import Measured, compare
-from benching.formats import Compared
+from benching import checkpoints, peers
+from benching.comparing import Compared, compare
 from benching.measure import AUDIT, run
-from benching.mixture import Mixture
 from benching.peers import Peer
 from benching.server import serving
+from support.deepseek_v3 import EXPERTS
 
-LAYERS, SHARDS = 5625, 20  # 16 tensors a layer and 7 around them: 90,007
-SINGLE, SHARDED = "bert-base-chinese", "bench/many-layers"  # as benching/models.py serves them
+DISTANCES = (0.0, 0.05)  # seconds before each answer
+BEGIN, END = "<!-- bench -->", "<!-- end of bench -->"
 VERSIONS = ("python", "huggingface_hub", "hf-audit")
 
 # Processes that do no audit: what of the wall time is only getting there.
@@ -47,11 +47,12 @@ STARTS = {
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--runs", type=int, default=7, help="pairs, after one to warm up")
-    parser.add_argument("--layers", type=int, default=LAYERS, help="of the sharded model")
+    parser.add_argument("--runs", type=int, default=5, help="of each tool, after one to warm up")
+    parser.add_argument("--only", default="", help="checkpoints with this in their id")
     parser.add_argument(
-        "--experts", type=int, default=mixture.EXPERTS, help="of the mixture of experts"
+        "--layers", type=int, default=checkpoints.LAYERS, help="of the BERT with many layers"
     )
+    parser.add_argument("--experts", type=int, default=EXPERTS, help="of DeepSeek-V3")
     parser.add_argument(
         "--peers", type=Path, default=Path(sys.prefix, "peers"), help="where other tools are"
     )
@@ -67,39 +68,36 @@ def main() -> None:
     options = arguments()
     found, absent = peers.find(options.peers)
     with tempfile.TemporaryDirectory() as bytecode:
-        measured, packed = _measured(options.layers, options.runs, Path(bytecode), found)
+        compared = _compared(options, Path(bytecode), found)
         starts = {
             name: _start(command, options.runs, Path(bytecode)) for name, command in STARTS.items()
         }
     facts = _facts(options.runs)
-    # Last: the peak memory of the processes above counts that of the one they come from.
-    experts = mixture.measured(mixture.LAYERS, options.experts, options.runs)
     show = _markdown if options.markdown else _tables
-    notes = [*(note for one in packed for note in one.notes()), *peers.lines(absent)]
-    show((*measured, *packed, experts), [*notes, *_notes(starts, facts)])
+    notes = [*(note for one in compared for note in one.notes()), *peers.lines(absent)]
+    show(compared, [*notes, *_notes(starts, facts)])
     if options.json:
         figures = {
             "facts": facts,
-            "models": [one.as_json() for one in measured],
-            "formats": [one.as_json() for one in packed],
-            "mixture": experts.as_json(),
+            "checkpoints": [one.as_json() for one in compared],
             "starts": starts,
         }
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def _measured(
-    layers: int, runs: int, bytecode: Path, others: Sequence[Peer]
-) -> tuple[list[Measured], list[Compared]]:
-    tensors = 16 * layers + 7
-    models = {
-        SINGLE: f"{SINGLE}: one file of 411,553,788 bytes, 206 tensors",
-        SHARDED: f"BertModel of {layers:,} layers: {SHARDS} shards, {tensors:,} tensors",
-    }
-    with serving(layers, SHARDS) as served:
-        measured = [compare(served, title, id_, runs, bytecode) for id_, title in models.items()]
-        return measured, [
-            formats.compare(served, one, others, runs, bytecode) for one in formats.CHECKPOINTS
+def _compared(
+    options: argparse.Namespace, bytecode: Path, others: Sequence[Peer]
+) -> list[Compared]:
+    here = DISTANCES[:1]
+    asked = [
+        *((one, DISTANCES) for one in checkpoints.listed(options.layers, options.experts)),
+        *((one, here) for one in checkpoints.packed()),
+    ]
+    with serving(options.layers, options.experts) as served:
+        return [
+            compare(served, one, others, runs=options.runs, distances=distances, bytecode=bytecode)
+            for one, distances in asked
+            if options.only in one.model
         ]
 
 
@@ -127,34 +125,36 @@ def _notes(starts: dict[str, float], facts: dict[str, Any]) -> list[str]:
     started = ", ".join(f"`{name}` {1000 * wall:.0f} ms" for name, wall in starts.items())
     versions = ", ".join(f"{name} {facts[name]}" for name in VERSIONS)
     return [
-        f"Medians of {facts['runs']} pairs of whole processes in turn, each with an empty cache.",
-        "One Hub on loopback answers all: no distance and no TLS.",
+        f"Medians of {facts['runs']} runs in turn, each with an empty cache; ratios are of pairs.",
+        "One Hub on loopback answers all, without TLS and Xet; CPU time and the rest at 0 ms.",
         "What a tool says: the parameters that it prints; hf-mem's fixed address is exchanged.",
         f"{facts['machine']}, {facts['cores']} cores, load {facts['load']}; {versions}.",
         f"The first read of a weight file has {facts['first_read']:,} bytes (headers.py).",
         f"For comparison: {started}.",
-        "The mixture of experts: CPU time of the steps in one process, garbage collector off.",
     ]
 
 
-def _markdown(measured: Sequence[Measured | Compared | Mixture], notes: Sequence[str]) -> None:
-    lines = []
-    for one in measured:
-        rule = ("---", *["--:"] * (len(one.headings) - 1))
-        lines += [f"**{one.title}**", "", *map(_row, (one.headings, rule))]
-        lines += [*map(_row, one.rows()), ""]
-    _say("\n".join([*lines, *notes]))
+def _markdown(compared: Sequence[Compared], notes: Sequence[str]) -> None:
+    """The tables between the markers that they have in the README, and the notes."""
+    lines = [BEGIN, ""]
+    for headings, group in groupby(compared, lambda one: one.headings):
+        empty = [""] * (len(headings) - 1)
+        lines += [_row(headings), _row(("---", *["--:"] * len(empty)))]
+        for one in group:
+            lines += [_row((f"**{one.checkpoint.title}**", *empty)), *map(_row, one.rows())]
+        lines.append("")
+    _say("\n".join([*lines, END, "", *notes]))
 
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _tables(measured: Sequence[Measured | Compared | Mixture], notes: Sequence[str]) -> None:
-    for one in measured:
+def _tables(compared: Sequence[Compared], notes: Sequence[str]) -> None:
+    for one in compared:
         rows = (one.headings, *one.rows())
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        _say(one.title)
+        _say(one.checkpoint.title)
         for row in rows:
             name, *numbers = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
             _say("  ".join([row[0].ljust(len(name)), *numbers]).rstrip())

@@ -1,16 +1,16 @@
 """Snapshot files, written: what snapshot_reader.py reads. Pure; the same in, the same out."""
 
-import base64
 import gzip
 import json
+from contextlib import suppress
 from hashlib import sha256
 
+from auditor.checkpoint.packed_content import packed
 from auditor.checkpoint.snapshot import Component, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import (
     BASE,
     COMPONENTS,
     FORMAT,
-    LENGTH,
     MANIFEST,
     PACKING,
     SETTINGS,
@@ -18,6 +18,9 @@ from auditor.checkpoint.snapshot_reader import (
     VERSION,
 )
 from auditor.containers.partial_file import FilePart
+
+# Bytes of a text that stands as such: nearly every config.json, and no index of a large model.
+_LONGEST_TEXT = 16 * 1024
 
 
 def dump(snapshot: Snapshot, path: str = "", *, indent: int | None = 1) -> bytes:
@@ -63,7 +66,7 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
 
 def _own(snapshot: Snapshot) -> dict[str, object]:
     return {
-        "model": snapshot.model,
+        "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
         "commit": snapshot.commit,
         "config": _text(snapshot.config),
         "files": [{"name": file.name, "size": file.size} for file in snapshot.files],
@@ -109,27 +112,21 @@ def _component(component: Component) -> dict[str, object]:
 
 
 def _text(file: TextFile | None) -> dict[str, object] | None:
+    """A config as text, for people and for diffs; what is long or no text deflated."""
     if file is None:
         return None
-    try:
-        return {"name": file.name, "text": file.content.decode()}
-    except UnicodeDecodeError:
-        return {"name": file.name, "base64": base64.b64encode(file.content).decode()}
+    if len(file.content) <= _LONGEST_TEXT:
+        with suppress(UnicodeDecodeError):
+            return {"name": file.name, "text": file.content.decode()}
+    return {"name": file.name, "deflated": packed(file.content)}
 
 
 def _head(head: WeightHeader) -> dict[str, object]:
-    """The header as text, for people and for diffs; whatever is not a header as base64."""
     known: dict[str, object] = {"name": head.name, "size": head.size}
     if head.parts:
         return known | {"parts": [_part(part) for part in head.parts]}
-    try:
-        text = head.prefix[LENGTH:].decode()
-    except UnicodeDecodeError:
-        text = ""
-    if not text:
-        return known | {"base64": base64.b64encode(head.prefix).decode()}
-    return known | {"length": int.from_bytes(head.prefix[:LENGTH], "little"), "header": text}
+    return known | {"deflated": packed(head.prefix)}
 
 
 def _part(part: FilePart) -> dict[str, object]:
-    return {"start": part.start, "base64": base64.b64encode(part.data).decode()}
+    return {"start": part.start, "deflated": packed(part.data)}

@@ -9,6 +9,8 @@ import typer
 from auditor.analytic.catalogue import model_types, siblings
 from auditor.audit.pipeline import audit
 from auditor.audit.pipeline import explain as explained
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import (
     UNAUDITED,
@@ -29,7 +31,7 @@ from auditor.cli.console import (
 from auditor.cli.printing import print_outcome
 from auditor.downloader import fetch
 from auditor.downloader.reference_configs import NAMES as PAPERS
-from auditor.errors import SourceError, UsageError
+from auditor.errors import Reason, SourceError, UsageError
 from auditor.formats.registry import TERMINAL
 from auditor.formats.text import printable
 from auditor.messages import quoted
@@ -61,11 +63,22 @@ def snapshot(
     tell = talk(quiet=quiet)
     with guarded():
         try:
-            content = dump(fetch(model, source=source.value, token=token, say=tell), output.name)
+            found = fetch(model, source=source.value, token=token, say=tell)
+            content = _recorded(found, output.name)
         except SourceError as error:
             fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")
         write(output, content)
         tell(f"wrote {quoted(str(output))}, {len(content):,} bytes")
+
+
+def _recorded(found: Snapshot, name: str) -> bytes:
+    """A snapshot file that can be read again; SourceError where there is too much for that."""
+    content = dump(found, name)
+    try:
+        load(content, name)
+    except UsageError as fault:
+        raise SourceError(Reason.TOO_LARGE, f"no snapshot is written: {fault}") from None
+    return content
 
 
 def explain(  # noqa: PLR0913 - one parameter for each option

@@ -30,7 +30,7 @@ _FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
 # Possessive, for what could be gone back to is kept: 1.8 GB for 15 million escapes.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _BARE_STRING = re.compile(rb'"[^"]*(?:"|\Z)')
-_UNMARKED = bytes(byte for byte in range(256) if byte not in b'[]{}"')
+_UNMARKED = bytes(byte for byte in range(256) if byte not in b'[]{},"')
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # +1 and -1 as signed bytes
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _POINTER_SIZE = re.compile(rb"^size (\d{1,19})\r?$", re.MULTILINE)
@@ -173,11 +173,12 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
 
 def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | None:
     """What makes a JSON text too deep or too large to read; None: nothing. The verb comes first."""
-    brackets = _brackets(content)
-    values = content.count(b",") + len(brackets) // 2
+    marks = _marks(content)
+    brackets = marks.translate(_STEPS, b",")
+    values = len(marks) - len(brackets) // 2  # each comma, and each pair of brackets
     if values > most:
         return f"holds some {values:,} JSON values; {most:,} are the most that are read"
-    steps = memoryview(brackets.translate(_STEPS)).cast("b")
+    steps = memoryview(brackets).cast("b")
     deepest = max(accumulate(steps), default=0)
     if deepest > depth:
         return f"is nested {deepest:,} levels deep; {depth} are the most that are read"
@@ -202,11 +203,11 @@ def position(text: str, offset: int) -> str:
     return f"line {line} column {offset - text.rfind(chr(10), 0, offset)}"
 
 
-def _brackets(content: bytes) -> bytes:
-    """The brackets of a JSON text in order, without those inside strings.
+def _marks(content: bytes) -> bytes:
+    """The brackets and commas of a JSON text in order, without those inside strings.
 
     Taking out one pair of neighbouring quotes leaves every other byte on the side of the quotes
-    where it was, inside or outside; so strings without brackets go first, and cheaply.
+    where it was, inside or outside; so strings without either go first, and cheaply.
     """
     if b"\\" in content:
         content = _STRING.sub(b"", content)

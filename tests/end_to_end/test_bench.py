@@ -1,27 +1,36 @@
-"""The bench runs to its end, and what it counts of requests holds."""
+"""The bench runs to its end, and what it counts of requests and parameters holds."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import bench
 import pytest
-from benching import formats, peers
+from benching import checkpoints, peers
+from benching.checkpoints import Checkpoint
+from benching.comparing import Compared, Side
 from benching.measure import Run
-from support.programs import TOOLS, environment
+from benching.server import serving
+from support import deepseek_v3
+from support.hub.client import ask
+from support.programs import ROOT, TOOLS, environment
 
 BENCH = TOOLS / "bench.py"
+README = (ROOT / "README.md").read_text()
+LAYERS, EXPERTS = 20, 8
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """One small run: what it printed, and its figures."""
+    """One small run: what it printed, and its figures by the checkpoint's id."""
     folder = tmp_path_factory.mktemp("bench")
     figures = folder / "figures.json"
-    sizes = ["--runs", "1", "--layers", "20", "--experts", "2", "--peers", str(folder / "none")]
-    options = [*sizes, "--markdown", "--json", str(figures)]
+    sizes = ["--runs", "1", "--layers", str(LAYERS), "--experts", str(EXPERTS)]
+    options = [*sizes, "--peers", str(folder / "none"), "--markdown", "--json", str(figures)]
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, str(BENCH), *options],
         env=environment(),
@@ -30,140 +39,170 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads(figures.read_text())
+    found = json.loads(figures.read_text())["checkpoints"]
+    return done.stdout, {one["model"]: one for one in found}
 
 
-def test_it_prints_a_table_for_each_model(ended):
-    printed, _ = ended
-    assert "**bert-base-chinese: one file of 411,553,788 bytes, 206 tensors**" in printed
-    assert "**BertModel of 20 layers: 20 shards, 327 tensors**" in printed
-    assert printed.count("\n| wall time |") == 2
-    assert printed.count("\n|  | says | wall time |") == 3
+def side(figures: dict[str, Any], model: str, tool: str = "audit") -> dict[str, Any]:
+    """What a tool did on a checkpoint; tools are named without their versions."""
+    (found,) = [one for one in figures[model]["sides"] if one["name"].split()[0] == tool]
+    return found
+
+
+def runs(figures: dict[str, Any], model: str, tool: str = "audit") -> list[dict[str, Any]]:
+    """Its runs, at every distance."""
+    return [run for runs in side(figures, model, tool)["runs"] for run in runs]
+
+
+def answered(run: dict[str, Any]) -> int:
+    """Requests for files, each with the redirects that it took."""
+    return run["requests"] - run["redirects"] - run["api"]
+
+
+SAFETENSORS = (checkpoints.BERT, checkpoints.LLAMA, checkpoints.DEEPSEEK, checkpoints.MANY_LAYERS)
+PACKED = (checkpoints.TORCH, checkpoints.GGUF, checkpoints.GPTQ)
+
+
+def test_it_prints_every_checkpoint_those_of_safetensors_at_two_distances(ended):
+    printed, figures = ended
+    assert tuple(figures) == (*SAFETENSORS, *PACKED)
+    far = "|  | says | at 0 ms | audit by it | at 50 ms | audit by it | CPU time | peak memory |"
+    near = "|  | says | at 0 ms | audit by it | CPU time | peak memory | requests | body bytes |"
+    _, tables, notes = re.split(f"{bench.BEGIN}|{bench.END}", printed)
+    first, second = tables.split(near)
+    assert (first.count(far), second.count(far)) == (1, 0)
+    for one in figures.values():
+        at_two = one["model"] in SAFETENSORS
+        assert f"\n| **{one['title']}** |" in (first if at_two else second)
+        assert one["distances"] == ([0.0, 0.05] if at_two else [0.0])
+    assert "Medians of 1 runs" in notes
+
+
+def test_the_readme_has_a_place_for_the_tables():
+    assert re.search(f"\n{bench.BEGIN}\n\n(\\|.*\n|\n)+{bench.END}\n", README)
+
+
+def test_every_answer_is_late_from_the_moment_that_it_is_said_and_until_it_is_not():
+    with serving(layers=1, experts=EXPERTS) as served:
+        faults = []
+        for seconds in (0.0, 0.001, 0.0):
+            served.wait(seconds)
+            for path in ("config.json", "model.safetensors"):
+                ask(f"{served.url}/{checkpoints.BERT}/resolve/main/{path}", method="HEAD")
+            faults.append([record.fault for record in served.log()])
+    assert faults == [[None] * 2, ["Late"] * 2, [None] * 2]
 
 
 def test_a_single_file_costs_one_request_of_the_api_and_two_of_the_resolver(ended):
     _, figures = ended
-    for run in figures["models"][0]["ours"]:
+    for run in runs(figures, checkpoints.BERT):
         assert run["api"] == 1
-        assert run["requests"] - run["redirects"] - run["api"] <= 2
+        assert answered(run) <= 2
 
 
 def test_a_sharded_model_costs_as_many_requests_as_it_has_files_and_one_of_the_api(ended):
     _, figures = ended
-    config, index, shards = 1, 1, 20
-    for run in figures["models"][1]["ours"]:
-        assert run["api"] == 1
-        assert run["requests"] - run["redirects"] - run["api"] == config + index + shards
+    config, index = 1, 1
+    for model, shards in ((checkpoints.LLAMA, 4), (checkpoints.MANY_LAYERS, checkpoints.SHARDS)):
+        for run in runs(figures, model):
+            assert run["api"] == 1
+            assert answered(run) == config + index + shards
 
 
-def test_both_sides_read_the_same_tensors(ended):
+# --- what is served is what was published -----------------------------------------------------
+
+LLAMA_2, LLAMA_3 = 6_738_415_616, 8_030_261_248  # test_published_figures.py
+
+
+def test_deepseek_v3_is_served_with_the_figures_that_the_hub_shows_of_it():
+    (one,) = [one for one in checkpoints.listed() if one.model == checkpoints.DEEPSEEK]
+    # By dtype: BF16 and F8_E4M3; those in F32 are scales, and 256 biases of each of 59 routers.
+    assert one.parameters == 3_918_786_560 + 680_571_043_840
+    assert one.others == (deepseek_v3.ELEMENTS, one.parameters + 59 * 256)
+    assert one.title == "DeepSeek-V3: 163 shards, 91,991 tensors in fp8 with scales"
+
+
+def test_every_tool_says_the_parameters_or_elements_of_what_is_served(ended):
     _, figures = ended
-    single, sharded = figures["models"]
-    assert "206 tensors, 102,882,442 parameters stored" in single["ours"][0]["stdout"]
-    assert single["peer"][0]["stdout"] == "102882442\n"
-    parameters = 11 * 4 + 6 * 4 + 2 * 4 + 2 * 4 + 20 * (8 * 4**2 + 11 * 4) + 4 * 4 + 4
-    assert f"327 tensors, {parameters:,} parameters stored" in sharded["ours"][0]["stdout"]
-    assert sharded["peer"][0]["stdout"] == f"{parameters}\n"
+    every = (*checkpoints.listed(LAYERS, EXPERTS), *checkpoints.packed())
+    for one in every:
+        assert side(figures, one.model)["says"] == one.parameters
+        if one.model not in {checkpoints.TORCH, checkpoints.GGUF}:
+            says = side(figures, one.model, "huggingface_hub")["says"]
+            assert says in (one.parameters, *one.others)
+    published = [figures[model]["parameters"] for model in (checkpoints.LLAMA, *PACKED)]
+    assert published == [LLAMA_3, LLAMA_2, LLAMA_3, LLAMA_2]
+    assert figures[checkpoints.MANY_LAYERS]["parameters"] == 44 + 24 + 8 + 8 + 20 * 172 + 20
 
 
-def test_what_is_beside_json_loads_are_as_many_tensors_as_the_config_implies(ended):
-    printed, figures = ended
-    # Attention has seven tensors, a layer two norms, a dense or shared feed-forward three, a
-    # router two, each of two experts three; around them the embeddings, the last norm, the head.
-    attention, norms, mlp = 7, 2, 3
-    dense = 3 * (attention + norms + mlp)
-    mixed = attention + norms + mlp + 2 + 2 * mlp
-    drafting = mixed + 4 + 2  # three norms and a projection, copies of the embeddings and the head
-    tensors = dense + 58 * mixed + 3 + drafting
-    assert f"**DeepSeek-V3 of 61 layers and 2 experts: {tensors:,} tensors, " in printed
-    assert "| both |" in printed
-    (once,) = figures["mixture"]["runs"]
-    assert min(once.values()) >= 0
-    steps = {"the expectation", "matched and reconciled", "both"}
-    assert set(figures["mixture"]["ratios"]) == steps
-
-
-# --- other formats, other tools -------------------------------------------------------------------
-
-LLAMA_2, LLAMA_3 = 6_738_415_616, 8_030_261_248  # as published; test_published_figures.py
-
-
-def sides(figures, number):
-    """By the tool's name without its version."""
-    return {side["name"].split()[0]: side for side in figures["formats"][number]["sides"]}
-
-
-def test_every_format_is_counted_as_the_model_was_published(ended):
+def test_a_checkpoint_is_served_with_all_its_tensors(ended):
     _, figures = ended
-    models = [one["model"] for one in figures["formats"]]
-    assert models == [formats.TORCH, formats.GGUF, formats.GPTQ]
-    said = [sides(figures, number)["audit"]["says"] for number in range(3)]
-    assert said == [LLAMA_2, LLAMA_3, LLAMA_2]
-
-
-def test_a_format_is_served_with_all_its_tensors_in_the_bytes_that_its_title_tells(ended):
-    _, figures = ended
-    torch, gguf, gptq = (
-        sides(figures, number)["audit"]["runs"][0]["stdout"] for number in range(3)
-    )
+    read = {model: runs(figures, model)[0]["stdout"] for model in figures}
+    assert "1 file, 206 tensors in 411,529,768 bytes" in read[checkpoints.BERT]
+    assert "4 files, 291 tensors in 16,060,5" in read[checkpoints.LLAMA]
+    # A layer: attention 5 linears in fp8 with scales and 2 norms, 2 norms around; a dense one 3
+    # linears more; one of experts the router, its bias, 3 linears of each expert, shared or not.
+    dense = 5 * 2 + 2 + 2 + 3 * 2
+    mixed = 5 * 2 + 2 + 2 + 2 + (EXPERTS + 1) * 3 * 2
+    tensors = 3 + 3 * dense + 58 * mixed + mixed + 6
+    assert f", {tensors:,} tensors in " in read[checkpoints.DEEPSEEK]
+    assert "20 files, 327 tensors in" in read[checkpoints.MANY_LAYERS]
     plain = 3 + 32 * 9
-    assert f"2 files, {plain + 32} tensors in {2 * LLAMA_2 + 32 * 64 * 4:,} bytes" in torch
-    assert f"1 file, {plain + 1} tensors in 4,9" in gguf
-    assert f"1 file, {plain + 3 * 7 * 32} tensors in 3,89" in gptq
+    torch = f"2 files, {plain + 32} tensors in {2 * LLAMA_2 + 32 * 64 * 4:,} bytes"
+    assert torch in read[checkpoints.TORCH]
+    assert f"1 file, {plain + 1} tensors in 4,9" in read[checkpoints.GGUF]
+    assert f"1 file, {plain + 3 * 7 * 32} tensors in 3,89" in read[checkpoints.GPTQ]
 
 
 def test_a_format_costs_few_requests_and_none_of_the_weights(ended):
     _, figures = ended
-    answered = [
-        run["requests"] - run["redirects"] - run["api"]
-        for number in range(3)
-        for run in sides(figures, number)["audit"]["runs"]
-    ]
+    torch, gguf, gptq = (runs(figures, model)[0] for model in PACKED)
     config, index, shards, ends, growing, header = 1, 1, 2, 2, 4, 2
-    assert answered == [config + index + shards * ends, growing, config + header]
-    torch, gguf, gptq = (sides(figures, n)["audit"]["runs"][0]["bytes"] for n in range(3))
-    assert max(torch, gptq) < 500_000
-    assert gguf < 2 * 7_800_000
+    assert answered(torch) == config + index + shards * ends
+    assert (answered(gguf), answered(gptq)) == (growing, config + header)
+    assert max(torch["bytes"], gptq["bytes"]) < 500_000
+    assert gguf["bytes"] < 2 * 7_800_000
 
 
-def test_a_tool_that_counts_elements_is_wrong_on_packed_weights_and_that_is_shown(ended):
+def test_a_tool_that_counts_elements_is_shown_as_it_counts(ended):
     printed, figures = ended
-
-    # A linear of (out, in): in/8 * out words, and for each 128 inputs out/8 words and out scales;
-    # and of each input the group.
-    def packed(outputs, inputs):
-        return outputs * inputs // 8 + inputs // 128 * (outputs // 8 + outputs) + inputs
-
-    layer = 4 * packed(4096, 4096) + 2 * packed(11_008, 4096) + packed(4096, 11_008) + 2 * 4096
-    elements = 2 * 32_000 * 4096 + 4096 + 32 * layer
-    (version,) = [line for line in printed.splitlines() if f"| {elements:,} |" in line]
-    assert version.startswith("| huggingface_hub ")
-    assert sides(figures, 2)["huggingface_hub"]["says"] == elements
+    (elements,) = figures[checkpoints.GPTQ]["others"]
+    assert elements < LLAMA_2 // 5
+    (line,) = [line for line in printed.splitlines() if f"| {elements:,} |" in line]
+    assert line.startswith("| huggingface_hub ")
 
 
 def test_a_tool_that_cannot_read_a_format_is_quoted(ended):
     printed, figures = ended
-    for number in (0, 1):
-        assert sides(figures, number)["huggingface_hub"]["says"] is None
+    for model in (checkpoints.TORCH, checkpoints.GGUF):
+        assert side(figures, model, "huggingface_hub")["says"] is None
     lines = [line for line in printed.splitlines() if "is not a safetensors repo" in line]
-    assert [line.split(" on ")[1].split(":")[0] for line in lines] == [formats.TORCH, formats.GGUF]
+    models = [line.split(" on ")[1].split(":")[0] for line in lines]
+    assert models == [checkpoints.TORCH, checkpoints.GGUF]
+
+
+# --- other tools ------------------------------------------------------------------------------
 
 
 def test_a_tool_that_is_not_installed_is_skipped_with_one_line(ended):
     printed, _ = ended
     lines = [line for line in printed.splitlines() if line.startswith("Not measured")]
-    hf_mem, gguf = lines
+    hf_mem, hub, gguf = lines
     assert "hf-mem; `pip install --target " in hf_mem
+    assert "@huggingface/hub; `npm install --prefix " in hub
     assert "@huggingface/gguf; `npm install --prefix " in gguf
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, peers.Peer]:
-    """Both peers as far as they are looked at, by name."""
+    """The peers as far as they are looked at, by name."""
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     facts = tmp_path / "hf-mem" / "hf_mem-1.2.dist-info" / "METADATA"
-    package = tmp_path / "node_modules" / "@huggingface" / "gguf" / "package.json"
-    for path, content in ((facts, "Name: hf-mem\nVersion: 1.2\n"), (package, '{"version": "3.4"}')):
+    contents = {facts: "Name: hf-mem\nVersion: 1.2\n"}
+    for number, name in enumerate(("gguf", "hub")):
+        package = tmp_path / "node_modules" / "@huggingface" / name / "package.json"
+        contents[package] = json.dumps({"version": f"3.{number}"})
+    for path, content in contents.items():
         path.parent.mkdir(parents=True)
         path.write_text(content)
     found, absent = peers.find(tmp_path)
@@ -172,10 +211,16 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, peer
 
 
 def test_a_tool_that_is_given_a_url_is_asked_about_gguf_alone(installed):
-    command = installed["@huggingface/gguf 3.4"].command
+    command = installed["@huggingface/gguf 3.0"].command
     assert command("o/n", "http://h/o/n/m.gguf")[-1] == "http://h/o/n/m.gguf"
     assert command("o/n", "http://h/o/n/model.safetensors") is None
     assert command("o/n", None) is None
+
+
+def test_every_tool_is_asked_about_the_model_that_is_served(installed):
+    assert list(installed)[1:] == ["hf-mem 1.2", "@huggingface/hub 3.1", "@huggingface/gguf 3.0"]
+    for name in list(installed)[:3]:
+        assert "o/n" in " ".join(installed[name].command("o/n", None))
 
 
 def test_parameters_are_summed_over_the_components_of_every_file(installed):
@@ -190,21 +235,22 @@ def test_the_ratio_is_of_pairs_and_there_is_none_for_what_read_nothing():
         whole = dict.fromkeys(("cpu", "memory", "requests", "redirects", "api", "bytes"), 1)
         return Run(wall=wall, stdout="", **whole)
 
-    compared = formats.Compared(
-        title="t",
-        model="o/n",
+    compared = Compared(
+        checkpoint=Checkpoint("o/n", "t", 5, (6,)),
+        distances=(0.0, 0.05),
         sides=(
-            formats.Side(name="audit", says=5, runs=(took(1.0), took(3.0), took(2.0))),
-            formats.Side(name="slow", says=6, runs=(took(2.0), took(3.0), took(1.0))),
-            formats.Side(name="blind", says=None, runs=(), refusal="no such file"),
+            Side(name="audit", says=5, runs=((took(1.0), took(3.0), took(2.0)), (took(4.0),) * 3)),
+            Side(name="slow", says=6, runs=((took(2.0), took(3.0), took(1.0)), (took(8.0),) * 3)),
+            Side(name="odd", says=7, runs=((took(2.0),) * 3, (took(8.0),) * 3)),
+            Side(name="blind", says=None, runs=(), refusal="no such file"),
         ),
     )
-    cells = {row[0]: row[1:4] for row in compared.rows()}
+    cells = {row[0]: row[1:6] for row in compared.rows()}
     assert cells == {
-        "audit": ("5", "2,000 ms", "-"),
-        "slow": ("6", "2,000 ms", "1.00 (0.50 to 2.00)"),
-        "blind": ("nothing", "-", "-"),
+        "audit": ("5", "2,000 ms", "-", "4,000 ms", "-"),
+        "slow": ("6", "2,000 ms", "1.00 (0.50 to 2.00)", "8,000 ms", "0.50"),
+        "odd": ("7", "2,000 ms", "1.00 (0.50 to 1.50)", "8,000 ms", "0.50"),
     }
     assert {len(row) for row in compared.rows()} == {len(compared.headings)}
-    assert compared.notes() == ["blind on o/n: no such file"]
-    assert set(compared.as_json()["ratios"]) == {"slow"}
+    assert compared.notes() == ["odd on o/n: 7 is wrong", "blind on o/n: no such file"]
+    assert set(compared.as_json()["ratios"]) == {"slow", "odd"}

@@ -136,6 +136,22 @@ def test_a_snapshot_taken_from_the_hub_audits_offline_to_the_same_report(
         assert offline[key] == online[key]
 
 
+def test_what_could_not_be_audited_again_is_not_recorded(hub_env, tmp_path: Path) -> None:
+    """Each of the three is as long as it may be; together they are too long for a snapshot."""
+    folder, file = tmp_path / "model", tmp_path / "s.json"
+    folder.mkdir()
+    texts = {"config.json": 16, "quantize_config.json": 16, "model.safetensors.index.json": 32}
+    for name, mib in texts.items():
+        (folder / name).write_bytes(b" " * (mib * 2**20))
+    done = run("snapshot", str(folder), "-o", str(file), env=hub_env)
+    assert (done.returncode, done.stdout, file.exists()) == (3, "", False)
+    said = (
+        f"audit: {folder}: too-large: no snapshot is written: 's.json' is not a snapshot that can"
+    )
+    assert done.stderr.startswith(said)
+    assert "torch copies have 67,108,864 bytes; 50,331,648 are the most" in done.stderr
+
+
 @pytest.mark.usefixtures("chinese")
 def test_the_same_audit_prints_the_same_bytes_but_for_the_seconds(hub_env) -> None:
     first, second = (

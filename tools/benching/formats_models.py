@@ -20,7 +20,7 @@ from support.torch_files import STORAGES, write_large
 from auditor.analytic import Role, catalogue, read_config
 from auditor.containers.ggml import TYPES
 from auditor.tensors import DTYPE_BITS
-from benching.formats import GGUF, GGUF_FILE, GPTQ, TORCH
+from benching.checkpoints import GGUF, GGUF_FILE, GPTQ, TORCH
 
 Shape = tuple[int, ...]
 Described = dict[str, tuple[str, Shape]]  # name: (dtype, shape)

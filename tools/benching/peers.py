@@ -1,6 +1,6 @@
 """Other tools that read a checkpoint's headers over HTTP, each as the command of one process.
 
-hf-mem and @huggingface/gguf stand in a folder of their own, `make bench` puts them there:
+All but huggingface_hub stand in a folder of their own, `make bench` puts them there:
 
     PEERS/hf-mem         pip install --target
     PEERS/node_modules   npm install --prefix PEERS
@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import NamedTuple
@@ -38,7 +39,7 @@ class Absent(NamedTuple):
 
 def find(folder: Path) -> tuple[tuple[Peer, ...], tuple[Absent, ...]]:
     """The peers that are installed there, and how to install the others."""
-    found = (_hf_mem(folder), _gguf(folder), _huggingface_hub())
+    found = (_huggingface_hub(), _hf_mem(folder), _huggingface_js(folder), _gguf(folder))
     peers = tuple(one for one in found if isinstance(one, Peer))
     return peers, tuple(one for one in found if isinstance(one, Absent))
 
@@ -90,8 +91,16 @@ def _hf_mem_says(printed: str) -> int:
     return sum(one["param_count"] for file in files for one in file["components"].values())
 
 
-# --- @huggingface/gguf ------------------------------------------------------------------------
+# --- @huggingface/hub and @huggingface/gguf -----------------------------------------------------
 
+_HUGGINGFACE_JS = """
+const [folder, repo] = process.argv.slice(1);
+const hubUrl = process.env.HF_ENDPOINT;
+require(folder).parseSafetensorsMetadata({ repo, hubUrl, computeParametersCount: true }).then(
+  (read) => console.log(String(Object.values(read.parameterCount).reduce((a, b) => a + b, 0))),
+  (error) => { console.error(String(error)); process.exitCode = 1; },
+);
+"""
 _GGUF = """
 const [folder, url] = process.argv.slice(1);
 require(folder).gguf(url, { computeParametersCount: true }).then(
@@ -101,19 +110,30 @@ require(folder).gguf(url, { computeParametersCount: true }).then(
 """
 
 
+def _huggingface_js(folder: Path) -> Peer | Absent:
+    def command(node: str, place: Path, model: str, _url: str | None) -> Command:
+        return node, "-e", _HUGGINGFACE_JS, str(place), model
+
+    return _of_node(folder, "@huggingface/hub", command)
+
+
 def _gguf(folder: Path) -> Peer | Absent:
-    name = "@huggingface/gguf"
+    def command(node: str, place: Path, _model: str, url: str | None) -> Command | None:
+        return (node, "-e", _GGUF, str(place), url) if url and url.endswith(".gguf") else None
+
+    return _of_node(folder, "@huggingface/gguf", command)
+
+
+def _of_node(
+    folder: Path, name: str, command: Callable[[str, Path, str, str | None], Command | None]
+) -> Peer | Absent:
     place = (folder / "node_modules" / name).absolute()
     node = shutil.which("node")
     if node is None or not (place / "package.json").is_file():
         needs = "" if node else " (and node 20)"
         return Absent(name, f"npm install --prefix {folder} {name}{needs}")
     package = json.loads((place / "package.json").read_text(encoding="utf-8"))
-
-    def command(_model: str, url: str | None) -> Command | None:
-        return (node, "-e", _GGUF, str(place), url) if url and url.endswith(".gguf") else None
-
-    return Peer(f"{name} {package['version']}", command, int)
+    return Peer(f"{name} {package['version']}", partial(command, node, place), int)
 
 
 def lines(absent: Sequence[Absent]) -> Iterator[str]:

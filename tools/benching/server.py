@@ -18,18 +18,25 @@ class Served:
 
     def log(self) -> tuple[Any, ...]:
         """The requests (hub.Record) since the last call."""
-        self._pipe.send("log")
-        records: tuple[Any, ...] = self._pipe.recv()
+        records: tuple[Any, ...] = self._ask("log")
         return records
+
+    def wait(self, seconds: float) -> None:
+        """From now on every answer comes so much later than it is ready."""
+        self._ask(seconds)
+
+    def _ask(self, what: str | float) -> Any:
+        self._pipe.send(what)
+        return self._pipe.recv()
 
 
 @contextmanager
-def serving(layers: int, shards: int) -> Iterator[Served]:
+def serving(layers: int, experts: int) -> Iterator[Served]:
     """A server with all models, ended on the way out."""
     # Not fork: the measured processes come from this one, and must find it small (see measure).
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, layers, shards))
+    process = context.Process(target=_serve, args=(there, layers, experts))
     process.start()
     there.close()
     try:
@@ -39,8 +46,8 @@ def serving(layers: int, shards: int) -> Iterator[Served]:
         process.join()
 
 
-def _serve(pipe: Connection, layers: int, shards: int) -> None:
-    from support.hub import Hub, Quota  # noqa: PLC0415 - in the server's process only: see measure
+def _serve(pipe: Connection, layers: int, experts: int) -> None:
+    from support.hub import Hub, Late, Quota  # noqa: PLC0415 - in its process only: see measure
 
     from benching.formats_models import add_formats  # noqa: PLC0415 - the same
     from benching.models import add_models  # noqa: PLC0415 - the same
@@ -48,18 +55,23 @@ def _serve(pipe: Connection, layers: int, shards: int) -> None:
     without_end = 10**9
     quota = Quota(api=without_end, resolvers=without_end)
     with Hub(quota=quota) as hub, tempfile.TemporaryDirectory() as folder:
-        add_models(hub, layers, shards)
+        add_models(hub, layers, experts)
         add_formats(hub, Path(folder))
         pipe.send(hub.url)
-        while _asked(pipe):
-            pipe.send(hub.log)
-            hub.reset_log()
+        while (asked := _asked(pipe)) is not None:
+            if asked == "log":
+                pipe.send(hub.log)
+                hub.reset_log()
+            else:
+                hub.behave()
+                if asked:
+                    hub.misbehave(fault=Late(seconds=asked))
+                pipe.send(None)
 
 
-def _asked(pipe: Connection) -> bool:
-    """Whether there is another request for the log; False: the measuring process has closed."""
+def _asked(pipe: Connection) -> Any:
+    """What is asked next; None: the measuring process has closed."""
     try:
-        pipe.recv()
+        return pipe.recv()
     except EOFError:
-        return False
-    return True
+        return None

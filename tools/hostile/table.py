@@ -1,10 +1,11 @@
 """The table of hostile files: the tests', those that torch would run, and the large ones."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from end_to_end.bad_input import (
     test_config,
@@ -12,6 +13,7 @@ from end_to_end.bad_input import (
     test_header,
     test_index,
     test_pipelines,
+    test_snapshot,
     test_torch,
 )
 from fuzz.hostile_files import around
@@ -39,6 +41,10 @@ def table() -> Iterator[Hostile]:
     yield from _of("pipeline", test_pipelines.ROWS, None)
     for row in test_gguf.FILES:
         yield Hostile(f"gguf: {row.name}", partial(_file, row))
+    for name, change, _ in test_snapshot.BYTES:
+        yield Hostile(f"snapshot: {name}", partial(_recorded, change))
+    for name, change, *_ in (*test_snapshot.VALUES, *test_snapshot.FAULTS):
+        yield Hostile(f"snapshot: {name}", partial(_recorded, partial(_rewritten, change)))
     for name, text in test_header.HOSTILE:
         yield Hostile(f"name: {name}", partial(_named, text))
     storages = [bytes(length) for length in lengths(test_torch.TENSORS)]
@@ -64,6 +70,18 @@ def _spoilt(row: Row, good: Callable[[Path], Path] | None, place: Path) -> Path:
 def _file(row: Row, place: Path) -> Path:
     row.spoil(place / "m.gguf")
     return place / "m.gguf"
+
+
+def _recorded(change: Callable[[bytes], bytes], place: Path) -> Path:
+    path = place / "m.json"
+    path.write_bytes(change(test_snapshot.good(place)))
+    return path
+
+
+def _rewritten(change: Callable[[Any], Any], content: bytes) -> bytes:
+    document = json.loads(content)
+    change(document)
+    return json.dumps(document).encode()
 
 
 def _named(text: str, place: Path) -> Path:

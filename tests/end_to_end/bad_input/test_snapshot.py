@@ -1,13 +1,17 @@
 """Snapshot files that are broken, of another version, or say what no repository can hold."""
 
+import base64
 import gzip
 import json
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_input.making import assert_ended, whole
+from support.bad_input.making import WEIGHTS, assert_ended, whole
 from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
+from support.builders import framed
 
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import fetch
@@ -16,10 +20,14 @@ NO = "is not a snapshot that can be read: .*"
 HOSTILE = "../\x1b[31m\n"
 
 
+def good(place: Path) -> bytes:
+    """A snapshot that audits clean."""
+    return dump(fetch(str(whole(place / "model"))))
+
+
 @pytest.fixture(scope="module")
 def content(tmp_path_factory) -> bytes:
-    """A snapshot that audits clean."""
-    return dump(fetch(str(whole(tmp_path_factory.mktemp("snapshot") / "model"))))
+    return good(tmp_path_factory.mktemp("snapshot"))
 
 
 def to(*path: object) -> Callable[[Any], Any]:
@@ -47,20 +55,80 @@ def without(*path: object) -> Callable[[Any], Any]:
     return change
 
 
+ENTRY = b'"data_offsets"'
+
+
+def packed(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+def holding(content: bytes, *, deflate: bool = True) -> Callable[[Any], Any]:
+    """Another header in the place of the only one."""
+    text = packed(content) if deflate else base64.b64encode(content).decode()
+    return to("heads", 0, "deflated", text)
+
+
+def earlier(header: str, length: int) -> Callable[[Any], Any]:
+    """The same as earlier versions wrote it."""
+    entry = {"name": WEIGHTS, "size": None, "header": header, "length": length}
+    return to("heads", [entry])
+
+
+def heads(count: int, content: bytes) -> Callable[[Any], Any]:
+    """So many weight files with the same header."""
+
+    def change(document: Any) -> None:
+        entry = {"size": None, "deflated": packed(content)}
+        document["heads"] = [{"name": f"{n}.safetensors", **entry} for n in range(count)]
+
+    return change
+
+
+def parts(content: bytes) -> Callable[[Any], Any]:
+    """A torch file of which so much was read."""
+    name = "pytorch_model.bin"
+    part = {"start": 0, "deflated": packed(content)}
+    return to("heads", [{"name": name, "size": 2**40, "parts": [part]}])
+
+
+def config(content: bytes) -> Callable[[Any], Any]:
+    return to("config", {"name": "config.json", "deflated": packed(content)})
+
+
+def components(count: int, index: bytes) -> Callable[[Any], Any]:
+    """So many models in folders, each with an index."""
+
+    def change(document: Any) -> None:
+        text = {"name": "model.safetensors.index.json", "deflated": packed(index)}
+        empty = {"config": None, "heads": [], "torch_copies": [], "unopened": []}
+        document["components"] = [{"name": str(n), "index": text, **empty} for n in range(count)]
+
+    return change
+
+
 BYTES = (
     ("cut off", lambda content: content[:-200], "is cut off|is not JSON"),
     ("rubbish after it", lambda content: content + b"}", "goes on after its JSON has ended"),
-    ("not UTF-8", lambda content: content.replace(b"pooler", b"p\xffoler"), "is not UTF-8"),
+    ("not UTF-8", lambda content: content.replace(b"config", b"c\xffnfig"), "is not UTF-8"),
     ("a key twice", lambda content: content.replace(b"{", b'{"model":1,', 1), "'model' twice"),
     ("gzip cut off", lambda content: gzip.compress(content)[:-20], "its gzip is broken"),
     ("gzip of noise", lambda _: b"\x1f\x8b" + bytes(range(256)), "its gzip is broken"),
     ("gzip of nothing", lambda _: gzip.compress(b""), "is empty"),
     ("gzip of a page", lambda _: gzip.compress(b"<html>"), "is not JSON"),
     ("a bomb", lambda _: gzip.compress(bytes(97 * 2**20), 1), "unpacks to more than"),
+    (
+        "a million lists",
+        lambda content: content.replace(b"{", b'{"x":[%s[]],' % (b"[]," * 1_000_000), 1),
+        "some 2,000,0.. JSON values; 500,000 are the most that are read",
+    ),
     ("10,000 levels deep", lambda content: content + b"[" * 10_000, "is nested 10,00"),
 )
 VALUES = (
-    ("another version", to("version", 2), "version 2; 'hf-audit-snapshot', version 1 is read"),
+    (
+        "another version",
+        to("version", 3),
+        "version 3; 'hf-audit-snapshot', versions 1 and 2 are read",
+    ),
     ("no version", without("version"), "version null"),
     ("another format", to("format", ["hf-audit-snapshot"]), "its format is a list"),
     ("no model", without("model"), "expected the keys"),
@@ -83,19 +151,39 @@ VALUES = (
     ),
     (
         "a header that is a list",
-        to("heads", 0, "header", []),
+        to("heads", 0, "deflated", []),
         "heads: expected a string, found a list",
     ),
-    ("a length beyond 2^64", to("heads", 0, "length", 2**64), "length: .* below 2"),
-    ("no header", without("heads", 0, "header"), "expected the keys"),
+    ("a length beyond 2^64", earlier("{}", 2**64), "length: .* below 2"),
+    ("no header", without("heads", 0, "deflated"), "expected the keys"),
+    ("a header in two forms", to("heads", 0, "base64", ""), "expected the keys"),
+    ("a header that is not deflated", holding(b"no zlib", deflate=False), "there is broken"),
+    ("a header that is cut off", holding(zlib.compress(b"a" * 99)[:-4], deflate=False), "cut off"),
+    ("a bomb for a header", holding(bytes(2**30)), "heads: it unpacks to more than 12,582,912"),
+    ("five bombs for headers", heads(5, bytes(12 * 2**20)), "headers have 62,914,560 bytes"),
+    ("a bomb for a config", config(bytes(2**30)), "config: it unpacks to more than 33,554,432"),
+    ("four bombs for indexes", components(4, bytes(2**25)), "texts and torch copies have 67,10"),
+    ("a bomb for a torch file", parts(bytes(2**30)), "parts: it unpacks to more than 25,165,824"),
+    (
+        "a million tensors",
+        heads(4, ENTRY * 250_000),
+        "header of 0.safetensors has 250,000 tensors; 100,000 are the most",
+    ),
+    (
+        "300,000 tensors in three files",
+        heads(3, ENTRY * 100_000),
+        "headers have 300,000 tensors; 250,000 are the most",
+    ),
     ("half a character", to("config", "text", "\ud800"), "half a"),
     ("broken base64", to("config", {"name": "config.json", "base64": "!"}), "base64 is broken"),
     ("names out of order", lambda document: document["files"].reverse(), "not sorted"),
 )
 FAULTS = (
     ("a config that is none", to("config", "text", "{"), "bad-config", "^config.json is"),
-    ("a header that is none", to("heads", 0, "header", "[]"), "bad-header", "its JSON begins with"),
-    ("a length that is none", to("heads", 0, "length", 2**63), "bad-header", "declare"),
+    ("a header that is none", holding(framed("[]")), "bad-header", "its JSON begins with"),
+    ("a length that is none", holding(framed("{}", length=2**63)), "bad-header", "declare"),
+    ("an older header that is none", earlier("[]", 2), "bad-header", "its JSON begins with"),
+    ("an older length that is none", earlier("{}", 2**63), "bad-header", "declare"),
     ("a size that is none", to("heads", 0, "size", 5), "bad-size", "is truncated"),
 )
 

@@ -3,6 +3,7 @@
 import gzip
 import http.client
 import json
+import time
 from contextlib import suppress
 
 import pytest
@@ -15,6 +16,7 @@ from support.hub import (
     Header,
     HtmlPage,
     Hub,
+    Late,
     RedirectLoop,
     RedirectTo,
     Reset,
@@ -224,6 +226,14 @@ def test_a_stall_ends_when_the_server_stops():
     for client in clients:
         client.close()
     assert [record.fault for record in hub.log] == ["Stall", "Drip"]
+
+
+def test_a_late_answer_is_true_and_waited_for(model, monkeypatch):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    model.misbehave(fault=Late(seconds=0.05))
+    assert [ask(model.url + SMALL).body for _ in range(2)] == [b"0123456789"] * 2
+    assert slept == [0.05] * 2
 
 
 def test_a_drip_sends_all_of_the_body_slowly(model):

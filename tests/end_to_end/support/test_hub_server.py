@@ -152,6 +152,16 @@ def test_a_large_file_is_redirected_to_storage_with_its_size(hub):
     assert "X-Repo-Commit" not in stored.headers
 
 
+def test_raw_is_what_git_has_of_a_file_the_pointer_of_one_in_lfs(hub):
+    hub.add("o/n", {"config.json": b"{}", "model.safetensors": Sparse(b"head", GPT2_SIZE)})
+    raw = f"{hub.url}/o/n/raw/main"
+    assert ask(f"{raw}/config.json").body == b"{}"
+    pointer = ask(f"{raw}/model.safetensors")
+    assert pointer.body.startswith(b"version https://git-lfs.github.com/spec/v1\noid sha256:")
+    assert pointer.body.endswith(b"size %d\n" % GPT2_SIZE)
+    assert ask(f"{raw}/x", method="HEAD").status == 404
+
+
 @pytest.mark.parametrize(
     ("minted", "used", "status"),
     [

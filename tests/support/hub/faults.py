@@ -5,6 +5,7 @@
 import json
 import re
 import threading
+import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -133,6 +134,17 @@ class Stall(_Break):
 
     def spoil(self, request: Request, answer: Answer) -> Answer:
         return self._broken(answer, Step.STALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Late(Fault):
+    """A true answer that comes from far away: so much later."""
+
+    seconds: float
+
+    def spoil(self, request: Request, answer: Answer) -> Answer:
+        time.sleep(self.seconds)
+        return answer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
+from .blobs import pointer
 from .listing import SORTS, model_info, model_list, model_tree
 from .quota import Meter
 from .repos import Commit, File, Repo, Shelf
@@ -16,7 +17,7 @@ ID = r"(?P<id>[^/]+(?:/[^/]+)?)"
 REVISION = r"(?P<revision>refs/[^/]+/[^/]+|[^/]+)"
 MODEL = re.compile(rf"/api/models/{ID}(?:/revision/(?P<revision>.+))?")
 TREE = re.compile(rf"/api/models/{ID}/tree/{REVISION}")
-RESOLVE = re.compile(rf"/{ID}/resolve/{REVISION}/(?P<file>.+)")
+RESOLVE = re.compile(rf"/{ID}/(?P<how>resolve|raw)/{REVISION}/(?P<file>.+)")
 CACHED = re.compile(rf"/api/resolve-cache/models/{ID}/(?P<revision>[0-9a-f]{{40}})/(?P<file>.+)")
 STORED = re.compile(rf"/xet/{ID}/(?P<revision>[0-9a-f]{{40}})/(?P<file>.+)")
 RANGE = re.compile(r"\s*bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*")
@@ -125,6 +126,8 @@ class Desk:
 
     def _resolve(self, request: Request, caller: str | None, found: re.Match[str]) -> Answer:
         repo, commit, file = self._file(request, caller, found)
+        if found["how"] == "raw":
+            return _raw(request, commit, file)
         if file.lfs:
             linked = (("X-Linked-Size", str(file.size)), ("X-Linked-ETag", file.etag))
             return _redirect(302, self._signed(request, repo, commit, file), _at(commit), *linked)
@@ -182,6 +185,14 @@ def serve(request: Request, file: File, *extra: tuple[str, str]) -> Answer:
         headers = (*headers, ("Content-Range", f"bytes {start}-{stop - 1}/{file.size}"))
     body = Cut(content=file.content, start=start, stop=stop)
     return Answer(status=206 if part else 200, headers=headers, body=body, file=file.content)
+
+
+def _raw(request: Request, commit: Commit, file: File) -> Answer:
+    """What git itself has: of a file in LFS its pointer."""
+    if file.lfs:
+        content = pointer(file.lfs, file.size)
+        file = replace(file, content=content, size=len(content), lfs=None)
+    return serve(request, file, *_identity(commit, file))
 
 
 def as_json(status: int, value: Any, *extra: tuple[str, str]) -> Answer:

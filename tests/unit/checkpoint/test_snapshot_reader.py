@@ -3,13 +3,18 @@
 import base64
 import gzip
 import json
+import zlib
 from dataclasses import replace
+from importlib import resources
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rebuild_bundled import MINILM
 from support.builders import safetensors_bytes
 
+from auditor.checkpoint import packed_content
 from auditor.checkpoint.snapshot import (
     Component,
     Fetched,
@@ -21,7 +26,14 @@ from auditor.checkpoint.snapshot import (
 )
 from auditor.checkpoint.snapshot_reader import is_snapshot, load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump, dump_own, dump_shared, fingerprint
+from auditor.containers.index import MAX_INDEX
+from auditor.containers.manifest import MAX_MANIFEST
+from auditor.downloader import headers
+from auditor.downloader.assemble import MAX_CONFIG
+from auditor.downloader.bundled import file_name
 from auditor.errors import UsageError
+
+DATA = Path(__file__).parents[2] / "data"
 
 NAMES = st.from_regex(r"[a-z]{1,3}(/[a-zé]{1,3})?\.(json|safetensors)", fullmatch=True)
 CONTENT = st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("utf-8"))
@@ -84,14 +96,49 @@ def test_what_is_dumped_is_loaded(snapshot, path):
     assert loaded == replace(snapshot, source=Source.SNAPSHOT, fetched=Fetched())
 
 
-@pytest.mark.slow
-def test_as_many_tensors_as_are_audited_are_loaded():
-    """DeepSeek-V3 has 91,991, and as many values of JSON as no config has."""
-    head = safetensors_bytes(
-        {f"layers.{n}.w": ("F8_E4M3", (1, 2)) for n in range(90_000)}, data=False
-    )
-    whole = replace(SMALL, headers=(WeightHeader(name="m.safetensors", size=None, prefix=head),))
-    assert load(dump(whole), "x.json").headers == whole.headers
+def as_version_1(snapshot):
+    """What earlier versions wrote: headers as text, and base64 for whatever is no text."""
+    document = {**json.loads(dump(snapshot)), "version": 1}
+    for place in (document, *document.get("components", [])):
+        for heads in (place["heads"], place.get("torch_copies", [])):
+            for entry in heads:
+                prefix = zlib.decompress(base64.b64decode(entry.pop("deflated")))
+                entry.update(header_of_version_1(prefix))
+    for text in texts_in(document):
+        if "deflated" in text:
+            content = zlib.decompress(base64.b64decode(text.pop("deflated")))
+            text["base64"] = base64.b64encode(content).decode()
+    return json.dumps(document).encode()
+
+
+def header_of_version_1(prefix):
+    try:
+        text = prefix[8:].decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        return {"base64": base64.b64encode(prefix).decode()}
+    return {"length": int.from_bytes(prefix[:8], "little"), "header": text}
+
+
+def texts_in(document):
+    places = (document, *document.get("components", []))
+    return [
+        place[key] for place in places for key in ("config", "index", "manifest") if place.get(key)
+    ]
+
+
+@given(SNAPSHOTS)
+def test_what_earlier_versions_dumped_is_loaded(snapshot):
+    assert load(as_version_1(snapshot), "x.json") == load(dump(snapshot), "x.json")
+
+
+def test_a_file_that_an_earlier_version_wrote_is_loaded():
+    """Recorded by the commit before version 2, of the model that is shipped."""
+    shipped = resources.files("auditor.data").joinpath(file_name(MINILM)).read_bytes()
+    content = DATA.joinpath("snapshot-1.json").read_bytes()
+    assert json.loads(content)["version"] == 1
+    assert load(content, "snapshot-1.json") == load(shipped, "shipped")
 
 
 @given(SNAPSHOTS, st.sampled_from(["a.json", "a.json.gz"]))
@@ -168,6 +215,94 @@ def changed(*path, value) -> bytes:
     return json.dumps(document).encode()
 
 
+def deflated(content: bytes) -> bytes:
+    """SMALL's file with other bytes for its deflated header."""
+    return changed("heads", 0, "deflated", value=base64.b64encode(content).decode())
+
+
+def earlier(**fields: object) -> bytes:
+    """SMALL's file of version 1 with other fields in its only header."""
+    document = json.loads(as_version_1(SMALL))
+    document["heads"][0].update(fields)
+    return json.dumps(document).encode()
+
+
+def with_heads(*prefixes: bytes) -> bytes:
+    """SMALL's file with so many headers."""
+    heads = (
+        WeightHeader(name=f"{number:04}", size=None, prefix=prefix)
+        for number, prefix in enumerate(prefixes)
+    )
+    return dump(replace(SMALL, headers=tuple(heads)))
+
+
+ENTRY = b'"data_offsets"'
+SPACES = b" " * (12 * 2**20)
+
+
+def test_as_much_as_an_audit_reads_is_read():
+    """The header of one file, all of a model's, and one more text."""
+    content = with_heads(*(SPACES,) * 4)
+    assert [len(head.prefix) for head in load(content, "x.json").headers] == [12 * 2**20] * 4
+    tensors = with_heads(ENTRY * 100_000, ENTRY * 100_000, ENTRY * 50_000)
+    assert len(load(tensors, "x.json").headers) == 3
+    texts = {
+        "config": TextFile(name="config.json", content=b" " * 2**24),
+        "index": TextFile(name="m.index.json", content=b" " * 2**25),
+    }
+    whole = replace(SMALL, **texts, source=Source.SNAPSHOT)
+    assert load(dump(whole), "x.json") == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (with_heads(SPACES + b" "), "heads: it unpacks to more than 12,582,912 bytes"),
+        (with_heads(*(SPACES,) * 4, b" "), "its headers have 50,331,649 bytes; 50,331,648 are"),
+        (with_heads(ENTRY * 100_001), "header of 0000 has 100,001 tensors; 100,000 are"),
+        (
+            with_heads(ENTRY * 100_000, ENTRY * 100_000, ENTRY * 50_001),
+            "its headers have 250,001 tensors; 250,000 are the most that are read",
+        ),
+        (
+            dump(
+                replace(
+                    SMALL,
+                    components=tuple(
+                        Component(folder=f"{n}", index=TextFile(name="i", content=b" " * 2**25))
+                        for n in range(2)
+                    ),
+                )
+            ),
+            "its texts and torch copies have 67,108,866 bytes; 50,331,648 are the most",
+        ),
+    ],
+    ids=["a header", "headers", "tensors of a file", "tensors of a model", "texts"],
+)
+def test_more_than_an_audit_reads_is_not_unpacked(content, fault):
+    assert len(content) < 1_000_000
+    with pytest.raises(UsageError, match=f"not a snapshot that can be read: .*{fault}"):
+        load(content, "x.json")
+
+
+def test_the_bounds_are_those_of_reading_a_checkpoint():
+    own = packed_content
+    assert headers.FILE[1:] == (own.MAX_HEADER, own.MAX_TENSORS)
+    assert headers.MODEL[1:] == (own.MAX_HEADERS, own.MAX_ALL_TENSORS)
+    assert headers.MOST_BYTES == own.MAX_PARTS
+    assert max(MAX_INDEX, MAX_CONFIG, MAX_MANIFEST) <= own.MAX_TEXT
+
+
+def test_two_files_of_a_folder_may_have_one_name_where_neither_is_utf8():
+    twice = replace(SMALL, files=(RepoFile(name="a\ufffd", size=1),) * 2)
+    assert load(dump(twice), "x.json").files == twice.files
+
+
+def test_a_path_that_is_not_utf8_is_written_all_the_same():
+    odd = replace(SMALL, model="a\udcff")
+    assert load(dump(odd), "x.json").model == "a?"
+
+
 def test_the_small_one_is_read():
     assert load(dump(SMALL), "x.json") == replace(SMALL, source=Source.SNAPSHOT)
 
@@ -188,17 +323,29 @@ def test_two_parts_that_are_none_of_a_snapshot_are_a_usage_error(own, shared, fa
         load_own_and_shared(own, shared, "x.json")
 
 
-def test_a_header_stands_in_the_file_as_text():
-    head = json.loads(dump(SMALL))["heads"][0]
-    assert head["header"].startswith('{"é":{"dtype":"U8"')
-    assert head["length"] == len(SMALL.headers[0].prefix) - 8 - 1  # 1: the byte of data behind it
+def test_a_header_stands_in_the_file_deflated_and_a_short_config_as_text():
+    document = json.loads(dump(SMALL))
+    content = base64.b64decode(document["heads"][0]["deflated"])
+    assert zlib.decompress(content) == SMALL.headers[0].prefix
+    assert document["config"] == {"name": "config.json", "text": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [(b" " * 16_384, "text"), (b" " * 16_385, "deflated"), (b"\xff", "deflated")],
+)
+def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
+    odd = replace(SMALL, config=TextFile(name="config.json", content=content))
+    assert json.loads(dump(odd))["config"].keys() == {"name", form}
+    assert load(dump(odd), "x.json").config == odd.config
 
 
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
         (changed("format", value="other"), "'other'.*'hf-audit-snapshot'"),
-        (changed("version", value=2), "version 2"),
+        (changed("version", value=3), "version 3; .*, versions 1 and 2 are read"),
+        (changed("version", value=2.0), "version 2.0"),
         (changed("version", value=True), "version true"),
         (changed("extra", value=1), "expected the keys .*, found .*extra"),
         (changed("model", value=5), "model: expected a string, found 5"),
@@ -209,7 +356,7 @@ def test_a_header_stands_in_the_file_as_text():
         (changed("files", 0, "name", value="../../etc/passwd"), "leaves the repository"),
         (changed("files", 0, "name", value="/etc/passwd"), "leaves the repository"),
         (changed("files", 0, "name", value="z"), "not sorted"),
-        (changed("files", 0, "name", value="b"), "there twice"),
+        (changed("unopened", value=["b", "a"]), "not sorted"),
         (
             changed("files", 0, "size", value=-1),
             r"size: expected a whole number below 2\*\*64, found -1",
@@ -229,13 +376,23 @@ def test_a_header_stands_in_the_file_as_text():
         (changed("config", value=[]), "config: expected an object, found a list"),
         (changed("config", "text", value="\ud800"), "half a character"),
         (changed("config", value={"name": "c", "base64": "?"}), "its base64 is broken"),
-        (changed("heads", 0, "length", value=2**64), "below 2\\*\\*64"),
-        (changed("heads", 0, "length", value=-1), "below 2\\*\\*64"),
-        (changed("heads", 0, "header", value=None), "heads: expected a string, found null"),
+        (earlier(length=2**64), "below 2\\*\\*64"),
+        (earlier(length=-1), "below 2\\*\\*64"),
+        (earlier(header=None), "heads: expected a string, found null"),
+        (changed("heads", 0, "deflated", value=None), "heads: expected a string, found null"),
+        (changed("heads", 0, "deflated", value="?"), "heads: its base64 is broken"),
+        (deflated(b"not deflated"), "heads: what is packed there is broken"),
+        (deflated(zlib.compress(b"a" * 99)[:-5]), "heads: what is packed there is cut off"),
+        (deflated(b""), "heads: what is packed there is cut off"),
+        (deflated(zlib.compress(b"") + b"a"), "heads: what is packed there goes on after its end"),
+        (
+            deflated(zlib.compress(bytes(12 * 2**20 + 1))),
+            "heads: it unpacks to more than 12,582,912 bytes$",
+        ),
         (changed("unopened", value=["a", "a"]), "there twice"),
         (changed("partial", value=0), "partial: expected true or false, found 0"),
         (changed("unopened", value=[1]), "name: expected a string, found 1"),
-        (dump(SMALL).replace(b'"version": 1', b'"version": 1, "version": 1'), "twice"),
+        (dump(SMALL).replace(b'"version": 2', b'"version": 2, "version": 2'), "twice"),
         (dump(SMALL)[:-9], "can be read: x.json is"),
         (gzip.compress(dump(SMALL))[:-9], "gzip is broken"),
         (gzip.compress(b" " * (97 * 1024 * 1024)), "unpacks to more than"),
@@ -244,8 +401,3 @@ def test_a_header_stands_in_the_file_as_text():
 def test_a_strangers_file_is_held_to_the_format(content, fault):
     with pytest.raises(UsageError, match=fault):
         load(content, "x.json")
-
-
-def test_bytes_that_are_no_text_stand_in_the_file_as_base64():
-    odd = replace(SMALL, config=TextFile(name="config.json", content=b"\xff"))
-    assert json.loads(dump(odd))["config"]["base64"] == base64.b64encode(b"\xff").decode()

@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from support.layouts.deepseek_r1 import R1, r1
+from support import deepseek_v3
 from support.sharding import INDEX, alarms, kinds, pointer, shard_names
 
 from auditor import Report
@@ -168,16 +168,11 @@ def test_the_total_of_a_published_index_is_that_of_its_layout(
 @pytest.mark.slow
 def test_the_total_of_deepseek_r1_has_a_bias_for_its_router_in_32_bits(tmp_path):
     """91,991 names; the biases of 59 routers are kept in F32, as transformers keeps them."""
-    table, _ = r1()
+    table = dict(deepseek_v3.tensors())
     total = sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values())
-    blocks = {"quant_method": "fp8", "weight_block_size": [128, 128]}
-    config = R1 | {
-        "architectures": ["DeepseekV3ForCausalLM"],
-        "torch_dtype": "bfloat16",
-        "quantization_config": blocks,
-    }
     for stated, found in ((total, []), (total + 2, ["bad-index"]), (2 * total, ["bad-index"])):
-        report = audit(folder_of(tmp_path, config, table, total_size=stated))
+        folder = folder_of(tmp_path, dict(deepseek_v3.CONFIG), table, total_size=stated)
+        report = audit(folder)
         assert kinds(report) == found, alarms(report)
         told = [note for note in report.notes if note.startswith(f"total_size {stated:,} = ")]
         assert len(told) == (not found)
