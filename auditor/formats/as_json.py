@@ -68,7 +68,6 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "observed": _observed(outcome.observed),
         "modules": [_module(row) for row in outcome.modules],
         "findings": [_finding(finding, loading) for finding in outcome.findings],
-        "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "residual": outcome.residual if isinstance(outcome, Report) else None,
         "verdict": outcome.verdict,
         "reason": None if isinstance(outcome, Report) else outcome.reason,
@@ -87,6 +86,7 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "component": outcome.component,
         "parts": [_outcome(part) for part in outcome.parts],
         "load_report": _load_report(outcome.load_report),
+        "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
     }
 
 

@@ -15,6 +15,7 @@ ROLES = {
     "recognises": "layouts/packing.py",  # these three of each layout
     "unpack": "layouts/packing.py",
     "unread": "layouts/packing.py",
+    "undoings": "diagnosis/engine.py",  # of each cause
     "writes": "layouts/packing.py",
 }
 RENDER = "render"  # what each format for people calls its text
