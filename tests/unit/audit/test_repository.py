@@ -279,7 +279,7 @@ def test_a_hub_is_asked_for_a_listing_the_manifest_and_config_and_head_of_each(a
     outcome = auditor.audit("org/pipe")
     assert verdicts(outcome) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
     assert asked(at_hub) == 1 + 2 + 1 + 2 * 3  # two in vain, of a plain model
-    assert outcome.fetched.requests == len(at_hub.log) == 8 + 3  # each head by way of a redirect
+    assert outcome.fetched.requests == len(at_hub.log) == 10 + 3  # each head by way of a redirect
     assert all(part.fetched == Fetched() for part in outcome.parts)
     assert not any("old/" in record.path for record in at_hub.log)
 
