@@ -20,7 +20,6 @@ from auditor.sweep.settings import SweepSettings
 from auditor.sweep.store.ledger import FoundModel
 from auditor.sweep.store.reading import Store, Versions
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.process_pool import CONTEXT
 
 _INDEX = re.compile(r"(?P<start>.+)\.(?P<ending>safetensors|bin)\.index(\.[^.]+)?\.json")
 _SHARD = re.compile(r"-\d{1,6}-of-\d{1,6}[.\w]*$")
@@ -66,7 +65,7 @@ def expected_load(
         store = stack.enter_context(_Known.open(path)) if path.exists() else None
         known = None if store is None or store.is_empty() else store
         shown = stack.enter_context(progress or Quiet())
-        budget = Budget(CONTEXT, settings.policy.max_requests)
+        budget = Budget(settings.policy.max_requests)
         waits = Waits(shown.waiting)
         selector = Selector(settings.policy, usable_token(token), budget, waits)
         stack.enter_context(selector)

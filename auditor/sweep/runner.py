@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
 from typing import Protocol, Self
 
 from auditor.downloader.hub import endpoint, usable_token
@@ -20,12 +19,12 @@ from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.pruning import prune
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
+from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done
-from auditor.sweep.workers.process_pool import CONTEXT, Crew, Token
 from auditor.sweep.workers.same_headers import recorded
 
-_LOOK = 0.5  # seconds between looks at the budget and at processes that are stuck
+_LOOK = 0.5  # seconds between looks at the budget and at models that are stuck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Swept:
 
 
 class Auditors(Protocol):
-    """What audits the models that are submitted: the processes of a Crew, or a Cluster."""
+    """What audits the models that are submitted: the threads of a Crew, or a Cluster."""
 
     def __enter__(self) -> Self: ...
 
@@ -79,26 +78,23 @@ def sweep(
     """Sweep the selected models once; goes on where an earlier run of the same night stopped.
 
     `night` is the name to keep it under, today's date (UTC) if None; `scheduler` the address of a
-    Dask cluster whose workers audit instead of processes here. Raises UsageError for settings
+    Dask cluster whose workers audit instead of threads here. Raises UsageError for settings
     that cannot be met, SourceError where the Hub does not say which models there are, or where the
     cluster is lost, StoreError where the store cannot be written; what goes wrong with one model is
     that model's outcome.
     """
     endpoint()
-    usable = cache(partial(usable_token, token))
+    usable = usable_token(token)
     since = time.monotonic()
-    now = current_versions()
-    budget = Budget(CONTEXT, settings.policy.max_requests)
+    budget = Budget(settings.policy.max_requests)
     with (
         StoreWriter.open(settings.output.store, create=True) as ledger,
         _auditors(settings, usable, budget, scheduler) as crew,
     ):
-        if not ledger.has_outcomes(now):
-            crew.start()  # before there are threads, and while the Hub is asked for its models
         with progress or Quiet() as shown:
             waits = Waits(shown.waiting)
-            with Selector(settings.policy, usable(), budget, waits) as selector:
-                started = ledger.begin(night or today(), _described(settings), now)
+            with Selector(settings.policy, usable, budget, waits) as selector:
+                started = ledger.begin(night or today(), _described(settings), current_versions())
                 current = _planned(ledger, started, settings, selector, shown)
             first = ledger.somewhere(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, shown, waits)
@@ -121,13 +117,14 @@ def _dropped(settings: SweepSettings, night: Night) -> int:
 
 
 def _auditors(
-    settings: SweepSettings, token: Token, budget: Budget, scheduler: str | None
+    settings: SweepSettings, token: str | None, budget: Budget, scheduler: str | None
 ) -> Auditors:
-    if scheduler is None:
-        return Crew(settings.policy, token, budget)
+    policy = settings.policy
+    if scheduler is None and policy.processes == 1:
+        return Crew(AuditThreads(policy, token, budget))
     from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
 
-    return Cluster(scheduler, settings.policy, token())
+    return Cluster(policy, token, scheduler)
 
 
 def today() -> str:

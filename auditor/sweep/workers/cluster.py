@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster in the place of the processes of a sweep.
+"""The workers of a Dask cluster, on this machine or on many, in the place of a sweep's threads.
 
 What waits is sent in batches, and what came of each is recorded as it arrives; the store is never
 seen by a worker. A batch whose worker dies is given to another one by Dask itself. One whose
@@ -11,11 +11,13 @@ scheduler, as an event.
 
 import importlib
 import logging
+import os
+import signal
 import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Self
@@ -42,14 +44,24 @@ _SWEEPS = 16  # of which a worker knows what it told them; one more, and another
 _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart theirs in 2
 
 
-class Cluster:
-    """Workers that audit what is submitted; a context manager, as a Crew is."""
+# Of each worker on this machine. A batch has one until its last model is done, and there should be
+# more models under way than the rest of two.
+_THREADS = 4
 
-    def __init__(self, scheduler: str, policy: Policy, token: str | None) -> None:
+
+class Cluster:
+    """Workers that audit what is submitted; a context manager, as a Crew is.
+
+    Those of a scheduler, or as many on this machine as the policy has processes.
+    """
+
+    def __init__(self, policy: Policy, token: str | None, scheduler: str | None = None) -> None:
         self._scheduler = scheduler
         self._policy = policy
+        self._token = token
         self._terms = terms(token)
-        self._dask = _library()
+        self._dask = _library("--scheduler" if scheduler else "--processes")
+        self._local: Any = None  # the cluster on this machine
         self._client: Any = None
         self._ready: deque[Waiting] = deque()  # submitted, and in no batch yet
         self._suspects: deque[Waiting] = deque()  # each was in a batch whose workers died
@@ -68,27 +80,57 @@ class Cluster:
         """Connect, unless that is done; raises SourceError if the scheduler does not answer."""
         if self._client is not None:
             return
-        try:
-            self._client = self._dask.Client(
-                self._scheduler, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
-            )
-        except ValueError as error:
-            detail = f"{error}; expected tcp://HOST:PORT"
-            raise UsageError(f"--scheduler {quoted(self._scheduler)}: {detail}") from None
-        except OSError as error:
-            raise self._gone(f"does not answer: {error}") from None
+        self._client = self._connected(self._scheduler or self._started())
         # It logs tracebacks when it loses the scheduler; our own message of one line is enough.
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         self._client.subscribe_topic(_TOPIC, self._hear)
         self._seen = time.monotonic()
         self._look()
 
+    def _connected(self, scheduler: str) -> Any:
+        try:
+            return self._dask.Client(
+                scheduler, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
+            )
+        except ValueError as error:
+            detail = f"{error}; expected tcp://HOST:PORT"
+            raise UsageError(f"--scheduler {quoted(scheduler)}: {detail}") from None
+        except OSError as error:
+            raise self._gone(f"does not answer: {error}") from None
+
+    def _started(self) -> str:
+        """Start workers on this machine. The token is in their environment, and in no message."""
+        own = {"HF_TOKEN": self._token, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "0"}
+        with _unheard():
+            self._local = self._dask.LocalCluster(
+                n_workers=self._policy.processes,
+                threads_per_worker=_THREADS,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",  # None takes a port of all addresses
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+                env=own if self._token else {},
+            )
+        return str(self._local.scheduler_address)
+
     def __exit__(self, *_: object) -> None:
-        if self._client is None:
-            return
-        with suppress(OSError, TimeoutError, CancelledError):
-            self._client.cancel(list(self._sent))
-            self._client.close(timeout=_CONNECTING)
+        if self._client is not None:
+            with suppress(OSError, TimeoutError, CancelledError):
+                self._client.cancel(list(self._sent))
+                self._client.close(timeout=_CONNECTING)
+        if self._local is not None:
+            self._end_workers()
+            with suppress(OSError, TimeoutError, CancelledError):
+                self._local.close(timeout=_CONNECTING)
+
+    def _end_workers(self) -> None:
+        """At once: they would end their waits first, and nothing of theirs is worth waiting for."""
+        for nanny in self._local.workers.values():
+            nanny.close_gracefully()  # it is not to start another one
+            if pid := nanny.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     @property
     def under_way(self) -> int:
@@ -197,13 +239,14 @@ class Cluster:
 
     def _gone(self, what: str) -> SourceError:
         kept = "what is audited is kept, and the same command goes on from there"
-        detail = f"the scheduler {quoted(self._scheduler)} {what}; {kept}"
+        name = f"scheduler {quoted(self._scheduler)}" if self._scheduler else "local cluster"
+        detail = f"the {name} {what}; {kept}"
         return SourceError(Reason.UNREACHABLE, detail)
 
 
 def _work(batch: Batch, sweep: str) -> tuple[Done, ...] | RefusedBatch:
     """Audit a batch on a worker, which tells the client what it waits."""
-    worker = _library().get_worker()
+    worker = importlib.import_module("distributed").get_worker()
     news = _news(worker.address, sweep)
 
     def tell(seconds: float) -> None:
@@ -231,10 +274,23 @@ def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:
     return tuple(batch)
 
 
-def _library() -> Any:
+def _library(option: str) -> Any:
     """Dask's distributed; raises UsageError where it is not installed."""
     try:
         return importlib.import_module("distributed")
     except ImportError:
-        detail = "--scheduler needs Dask: pip install 'hf-audit[cluster]'"
+        detail = f"{option} needs Dask: pip install 'hf-audit[cluster]'"
         raise UsageError(detail) from None
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """What is started within hears no Ctrl-C and no hang-up, which go to a terminal's whole group.
+
+    Nor do the threads that are: a signal is the sweep's main thread's.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

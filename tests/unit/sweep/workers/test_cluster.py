@@ -1,7 +1,6 @@
 """The same sweep on a cluster: real workers, processes of their own, some of which die."""
 
 import dataclasses
-import multiprocessing
 import os
 import random
 import re
@@ -342,8 +341,7 @@ class Server:
         self.budgets = [self._share(workers) for _ in range(workers)]
 
     def _share(self, workers):
-        context = multiprocessing.get_context("spawn")
-        budget = Budget(context, clock=lambda: 1.0, sleep=self._stop)
+        budget = Budget(clock=lambda: 1.0, sleep=self._stop)
         budget.divide(workers)
         budget.note(budget.take(FILE), 200, self._told())
         return budget
@@ -387,8 +385,7 @@ class Distance(Server):
         super().__init__(quota, workers)
 
     def _share(self, workers):
-        context = multiprocessing.get_context("spawn")
-        budget = Budget(context, clock=lambda: self.now, sleep=self._stop)
+        budget = Budget(clock=lambda: self.now, sleep=self._stop)
         budget.divide(workers)
         budget.note(budget.take(FILE), 200, self._told())
         return budget
@@ -434,7 +431,7 @@ def test_what_idle_workers_leave_is_not_lost(quota, workers):
 
 
 def test_a_bound_of_our_own_is_divided_evenly():
-    bounded = Budget(multiprocessing.get_context("spawn"), 100, clock=lambda: 1.0, sleep=stop)
+    bounded = Budget(100, clock=lambda: 1.0, sleep=stop)
     bounded.note(Turn(FILE), 200, {})
     bounded.divide(4)
     for _ in range(25):
