@@ -74,15 +74,18 @@ class Cluster:
         self._looked = self._seen = 0.0  # when that was, and when there last was one
 
     def __enter__(self) -> Self:
+        if self._scheduler:
+            self.start()  # whoever named another one hears of it before there is anything to do
         return self
 
     def start(self) -> None:
         """Connect, unless that is done; raises SourceError if the scheduler does not answer."""
         if self._client is not None:
             return
+        # They log tracebacks when they lose each other; our own message of one line is enough.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._client = self._connected(self._scheduler or self._started())
-        # It logs tracebacks when it loses the scheduler; our own message of one line is enough.
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         self._client.subscribe_topic(_TOPIC, self._hear)
         self._seen = time.monotonic()
         self._look()
