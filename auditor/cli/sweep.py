@@ -258,5 +258,5 @@ def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: F
     from auditor.sweep import progress  # noqa: PLC0415 - as above
 
     if quiet:
-        return progress.Quiet()
+        return progress.Progress()
     return progress.Terminal() if sys.stderr.isatty() else progress.Lines(say)

@@ -14,7 +14,7 @@ from auditor.downloader.waits import Waits
 from auditor.errors import SourceError
 from auditor.sweep.costs import SweepLoad
 from auditor.sweep.outcome_digest import current_versions
-from auditor.sweep.progress import Progress, Quiet
+from auditor.sweep.progress import Progress
 from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.settings import SweepSettings
 from auditor.sweep.store.ledger import FoundModel
@@ -64,7 +64,7 @@ def expected_load(
         path = settings.output.store
         store = stack.enter_context(_Known.open(path)) if path.exists() else None
         known = None if store is None or store.is_empty() else store
-        shown = stack.enter_context(progress or Quiet())
+        shown = stack.enter_context(progress or Progress())
         budget = Budget(settings.policy.max_requests)
         waits = Waits(shown.waiting)
         selector = Selector(settings.policy, usable_token(token), budget, waits)

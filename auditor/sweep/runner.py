@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, Self
+from typing import TYPE_CHECKING
 
 from auditor.downloader.hub import endpoint, usable_token
-from auditor.downloader.waits import Wait, Waits
+from auditor.downloader.waits import Waits
 from auditor.errors import Reason
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import PASSING
-from auditor.sweep.progress import Progress, Quiet, duration
+from auditor.sweep.progress import Progress, duration
 from auditor.sweep.selection import SelectedPage, Selector
 from auditor.sweep.settings import SweepSettings
 from auditor.sweep.store.ledger import StoreWriter, Waiting
@@ -23,6 +23,9 @@ from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done
 from auditor.sweep.workers.same_headers import recorded
+
+if TYPE_CHECKING:  # Dask is an extra, and takes a second to import
+    from auditor.sweep.workers.cluster import Cluster
 
 _LOOK = 0.5  # seconds between looks at the budget and at models that are stuck
 
@@ -38,33 +41,6 @@ class Swept:
     tally: tuple[tuple[str | None, str | None, int], ...]  # (verdict, reason, models)
     alarms: Alarms
     dropped: int = 0  # nights that left the store
-
-
-class Auditors(Protocol):
-    """What audits the models that are submitted: the threads of a Crew, or a Cluster."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def start(self) -> None:
-        """Be ready, unless that is done."""
-
-    @property
-    def under_way(self) -> int:
-        """Models that are submitted and not done."""
-
-    @property
-    def has_room(self) -> bool:
-        """Whether one more may be submitted."""
-
-    def submit(self, waiting: Waiting) -> None: ...
-
-    def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within that many seconds."""
-
-    def waiting(self) -> Wait | None:
-        """What is waited for, and how long yet; None: no request waits."""
 
 
 def sweep(
@@ -91,7 +67,7 @@ def sweep(
         StoreWriter.open(settings.output.store, create=True) as ledger,
         _auditors(settings, usable, budget, scheduler) as crew,
     ):
-        with progress or Quiet() as shown:
+        with progress or Progress() as shown:
             waits = Waits(shown.waiting)
             with Selector(settings.policy, usable, budget, waits) as selector:
                 started = ledger.begin(night or today(), _described(settings), current_versions())
@@ -118,7 +94,7 @@ def _dropped(settings: SweepSettings, night: Night) -> int:
 
 def _auditors(
     settings: SweepSettings, token: str | None, budget: Budget, scheduler: str | None
-) -> Auditors:
+) -> "Crew | Cluster":
     policy = settings.policy
     if scheduler is None and policy.processes == 1:
         return Crew(AuditThreads(policy, token, budget))
@@ -175,7 +151,12 @@ def _keep(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> N
 
 
 def _audit(  # noqa: PLR0913, PLR0917 - the source, the target, and the progress
-    ledger: StoreWriter, night: Night, first: str, crew: Auditors, shown: Progress, waits: Waits
+    ledger: StoreWriter,
+    night: Night,
+    first: str,
+    crew: "Crew | Cluster",
+    shown: Progress,
+    waits: Waits,
 ) -> int:
     """Audit what waits; the number of outcomes that came of it."""
     left = ledger.left(night)
@@ -205,7 +186,7 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
                 ledger.record(night, name, commit, record, snapshot=done.snapshot)
 
 
-def _done(crew: Auditors, waiting: Iterator[Waiting], waits: Waits) -> Iterator[list[Done]]:
+def _done(crew: "Crew | Cluster", waiting: Iterator[Waiting], waits: Waits) -> Iterator[list[Done]]:
     """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
     more = True
     while more or crew.under_way:

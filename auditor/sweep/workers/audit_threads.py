@@ -108,8 +108,13 @@ class AuditThreads:
         if self._idle:
             self._changed.notify()
         elif self._threads < self._concurrency.models:
-            self._threads += 1
-            Thread(target=self._work, name="audit", daemon=True).start()
+            try:
+                Thread(target=self._work, name="audit", daemon=True).start()
+            except RuntimeError:  # this machine has no more: those that there are go on
+                if not self._threads:
+                    raise
+            else:
+                self._threads += 1
 
     def _work(self) -> None:
         while (job := self._taken()) is not None:

@@ -11,13 +11,11 @@ scheduler, as an event.
 
 import importlib
 import logging
-import os
-import signal
 import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Self
@@ -29,6 +27,7 @@ from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers.cluster_waits import ClusterWaits, News
 from auditor.sweep.workers.cluster_worker import Batch, RefusedBatch, audit_batch, terms
+from auditor.sweep.workers.local_workers import LocalWorkers
 from auditor.sweep.workers.one_model import Done, failed
 
 # Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
@@ -44,11 +43,6 @@ _SWEEPS = 16  # of which a worker knows what it told them; one more, and another
 _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart theirs in 2
 
 
-# Of each worker on this machine. A batch has one until its last model is done, and there should be
-# more models under way than the rest of two.
-_THREADS = 4
-
-
 class Cluster:
     """Workers that audit what is submitted; a context manager, as a Crew is.
 
@@ -58,10 +52,9 @@ class Cluster:
     def __init__(self, policy: Policy, token: str | None, scheduler: str | None = None) -> None:
         self._scheduler = scheduler
         self._policy = policy
-        self._token = token
         self._terms = terms(token)
         self._dask = _library("--scheduler" if scheduler else "--processes")
-        self._local: Any = None  # the cluster on this machine
+        self._local = None if scheduler else LocalWorkers(self._dask, policy.processes, token)
         self._client: Any = None
         self._ready: deque[Waiting] = deque()  # submitted, and in no batch yet
         self._suspects: deque[Waiting] = deque()  # each was in a batch whose workers died
@@ -85,7 +78,8 @@ class Cluster:
         # They log tracebacks when they lose each other; our own message of one line is enough.
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._client = self._connected(self._scheduler or self._started())
+        address = self._local.start() if self._local else self._scheduler or ""
+        self._client = self._connected(address)
         self._client.subscribe_topic(_TOPIC, self._hear)
         self._seen = time.monotonic()
         self._look()
@@ -101,39 +95,14 @@ class Cluster:
         except OSError as error:
             raise self._gone(f"does not answer: {error}") from None
 
-    def _started(self) -> str:
-        """Start workers on this machine. The token is in their environment, and in no message."""
-        own = {"HF_TOKEN": self._token, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "0"}
-        with _unheard():
-            self._local = self._dask.LocalCluster(
-                n_workers=self._policy.processes,
-                threads_per_worker=_THREADS,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",  # None takes a port of all addresses
-                scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.CRITICAL,
-                env=own if self._token else {},
-            )
-        return str(self._local.scheduler_address)
-
     def __exit__(self, *_: object) -> None:
         if self._client is not None:
             with suppress(OSError, TimeoutError, CancelledError):
                 self._client.cancel(list(self._sent))
                 self._client.close(timeout=_CONNECTING)
         if self._local is not None:
-            self._end_workers()
             with suppress(OSError, TimeoutError, CancelledError):
-                self._local.close(timeout=_CONNECTING)
-
-    def _end_workers(self) -> None:
-        """At once: they would end their waits first, and nothing of theirs is worth waiting for."""
-        for nanny in self._local.workers.values():
-            nanny.close_gracefully()  # it is not to start another one
-            if pid := nanny.pid:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                self._local.close()
 
     @property
     def under_way(self) -> int:
@@ -284,16 +253,3 @@ def _library(option: str) -> Any:
     except ImportError:
         detail = f"{option} needs Dask: pip install 'hf-audit[cluster]'"
         raise UsageError(detail) from None
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """What is started within hears no Ctrl-C and no hang-up, which go to a terminal's whole group.
-
-    Nor do the threads that are: a signal is the sweep's main thread's.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,6 +1,6 @@
 """How many models to have under way at once: by Little's law, as many as the rate needs."""
 
-from math import ceil, inf
+from math import inf
 
 LEAST = 4  # models; with them a sweep begins, before anything is measured
 _SPARE = 1.25  # times the rate of a quota: answers do not come evenly
@@ -42,4 +42,4 @@ class Concurrency:
         models = 1 / self._processor
         if rate is not None and self._files:
             models = min(models, rate * _SPARE / self._files)
-        self.models = min(max(LEAST, ceil(models * self._least)), self._most)
+        self.models = min(max(LEAST, round(models * self._least)), self._most)
