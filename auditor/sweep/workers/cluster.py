@@ -172,9 +172,7 @@ class Cluster:
             raise self._gone(f"has lost what it was given ({type(error).__name__})") from None
         if isinstance(found, RefusedBatch):
             raise UsageError(found.detail)
-        batch = self._sent.pop(future)
-        done = {one.model for one in found}
-        self._ready.extendleft(one for one in batch.models if one.model not in done)
+        del self._sent[future]
         yield from found
 
     def _raised(self, batch: Batch, error: BaseException) -> Iterator[Done]:

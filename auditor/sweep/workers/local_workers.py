@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from auditor.errors import Reason, SourceError
+
 # Of each worker. A batch has one until its last model is done, and there should be more models
 # under way than the rest of two.
 _THREADS = 4
@@ -26,18 +28,22 @@ class LocalWorkers:
         self._cluster: Any = None
 
     def start(self) -> str:
-        """The address of their scheduler."""
-        with _unheard():
-            self._cluster = self._dask.LocalCluster(
-                n_workers=self._count,
-                threads_per_worker=_THREADS,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",  # None takes a port of all addresses
-                scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.CRITICAL,
-                env=self._environment,
-            )
+        """The address of their scheduler; raises SourceError where they do not start."""
+        try:
+            with _unheard():
+                self._cluster = self._dask.LocalCluster(
+                    n_workers=self._count,
+                    threads_per_worker=_THREADS,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",  # None takes a port of all addresses
+                    scheduler_kwargs={"dashboard": False},
+                    silence_logs=logging.CRITICAL,
+                    env=self._environment,
+                )
+        except (OSError, RuntimeError) as error:
+            detail = f"no workers could be started on this machine: {error}"
+            raise SourceError(Reason.UNREACHABLE, detail) from None
         return str(self._cluster.scheduler_address)
 
     def close(self) -> None:
