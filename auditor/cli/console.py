@@ -75,28 +75,32 @@ def talk(*, quiet: bool) -> Callable[[str], None]:
         return say
     from auditor.downloader.waits import Talk, Waits  # noqa: PLC0415 - --help needs neither
 
-    return Talk(say, Waits(_stderr.count_down))
+    return Talk(say, Waits(_stderr.count_down), _stderr.show)
 
 
 class _Stderr:
-    """Standard error, and the wait that a terminal's last line shows."""
+    """Standard error, and the wait or the progress that a terminal's last line shows."""
 
     _OVER = "\r\x1b[K"  # back to the start of the line, and nothing after it
 
     def __init__(self) -> None:
-        self._counting = False
+        self._showing = False
 
     def put(self, text: str) -> None:
-        over, self._counting = self._OVER if self._counting else "", False
+        over, self._showing = self._OVER if self._showing else "", False
         try:
             typer.echo(over + text, err=True, nl=False)
         except OSError:  # stderr is closed too; the exit code says it all the same
             discard(sys.stderr)
 
     def count_down(self, wait: "Wait | None") -> None:
+        self.show(wait.shown if wait else None)
+
+    def show(self, line: str | None) -> None:
+        """A line that the next one is written over; None: no more of it."""
         columns = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
-        self.put(printable(f"audit: {wait.shown}")[: columns - 1] if wait else "")
-        self._counting = wait is not None
+        self.put(printable(f"audit: {line}")[: columns - 1] if line else "")
+        self._showing = line is not None
 
 
 _stderr = _Stderr()

@@ -1,7 +1,6 @@
 """Config, index and headers of one selection, read side by side from any reader."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -54,12 +53,14 @@ def assemble(
     files: Sequence[RepoFile],
     selection: FileSelection,
     pool: Executor | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> ReadFiles:
     """Read the selection: config beside the weight file or the index, then all shards.
 
     Of several models that is done side by side, of those that the manifest names. The reads are of
-    the `pool`, which several checkpoints may share, or of threads of their own. A broken index is
-    handed on as it is, with no shards opened: the audit says what is wrong.
+    the `pool`, which several checkpoints may share, or of threads of their own; `progress` gets
+    how many headers of how many are read. A broken index is handed on as it is, with no shards
+    opened: the audit says what is wrong.
     """
     listing = {file.name: file for file in files}
     with own_pool(reader) if pool is None else share_of_pool(pool, reader) as reads:
@@ -74,8 +75,10 @@ def assemble(
         for future in as_they_end([future for one in begun for future in one.first]):
             future.result()  # the first to fail is raised, not the first in order
         models = [_with_shards(reads, reader, listing, one) for one in begun]
-        heads = as_they_end([future for one in models for future in one.headers])
-        deque(within_bound(future.result() for future in heads), maxlen=0)
+        heads = [future for one in models for future in one.headers]
+        read = within_bound(future.result() for future in as_they_end(heads))
+        for count, _ in enumerate(read, 1):
+            progress(count, len(heads))
         found = [_contents(one) for one in models]
         components = (
             Component(folder=part.folder, **fields)

@@ -1,31 +1,23 @@
 """The snapshots shipped with the package: a handful of well-known models, for machines offline."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
+_DATA = Path(__file__).parents[1] / "data"
 _ENDING = ".json"
 _BETWEEN = "--"  # stands for the "/" of an id, in which it cannot occur
 
 
 def bundled_models() -> tuple[str, ...]:
     """The ids of the models that are shipped, sorted."""
-    files = (file.name for file in _data().iterdir())
+    files = (file.name for file in _DATA.iterdir())
     ids = (name.removesuffix(_ENDING) for name in files if name.endswith(_ENDING))
     return tuple(sorted(model_id.replace(_BETWEEN, "/") for model_id in ids))
-
-
-def _data() -> "Traversable":
-    from importlib import resources  # noqa: PLC0415 - 4 ms, only where the package is read
-
-    return resources.files("auditor.data")
 
 
 def file_name(model_id: str) -> str:
@@ -41,7 +33,7 @@ def read(model: HubModel) -> Snapshot:
         detail = f"{model.id} is not shipped with this package, which has {', '.join(shipped)}"
         raise SourceError(Reason.NOT_BUNDLED, detail)
     name = file_name(found)
-    snapshot = load(_data().joinpath(name).read_bytes(), name)
+    snapshot = load((_DATA / name).read_bytes(), name)
     if model.revision not in {None, "main", snapshot.commit}:
         commit = f"commit {snapshot.commit}" if snapshot.commit else "an unknown commit of main"
         detail = f"the shipped snapshot of {found} is of {commit}, not of {model.revision}"

@@ -1,154 +1,188 @@
-"""huggingface_hub's own client as a Wire: its proxies, its certificates, its offline mode."""
+"""The HTTP client of every audit, single or of a sweep: reqwest, a library in Rust.
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from functools import partial
+It keeps connections and uses them again, speaks HTTP/2 where the server does, and takes proxies and
+certificates from the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and their like).
+"""
 
-import httpx2
-from huggingface_hub import get_session
-from huggingface_hub.errors import OfflineModeIsEnabled
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from auditor.downloader.http_errors import OFFLINE
+from pyreqwest.client import SyncClient, SyncClientBuilder
+from pyreqwest.exceptions import (
+    BuilderError,
+    ConnectError,
+    DetailedPyreqwestError,
+    RequestError,
+    RequestTimeoutError,
+)
+from pyreqwest.request import SyncStreamRequest
+
 from auditor.downloader.transport import (
-    UPGRADE,
     Address,
     BadAddressError,
     BrokenAnswerError,
     TooLateError,
     TransportError,
-    grace,
+    UnknownHostError,
+    UntrustedCertificateError,
     patience,
 )
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.errors import UsageError
+from auditor.messages import quoted
 
-_UPGRADE = "_SWITCH_UPGRADE"  # in what h11 says of status 101
+# Bytes of one stream, and of all of a connection, that may be under way over HTTP/2. With the
+# protocol's own 64 KiB a header of 1 MB would take a round trip for each 64 KiB.
+_STREAM, _CONNECTION = 1024 * 1024, 8 * 1024 * 1024
 
-_LOOK = 0.25  # seconds between looks at a call
-# Seconds of processor time for an answer's headers, which take 2 ms.
-_MOST_WORK = 0.5
+_SWITCHING = 101
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+# What the causes of an error say.
+_NO_HOST, _CERTIFICATE = "dns error", "invalid peer certificate: "
+_NO_CONNECTION = ("(Connect)", "(os error ")  # none was made, or this machine's system ended it
 
 
-class HubClient:
-    """A Wire over the session that huggingface_hub keeps for the whole process."""
+class Client:
+    """Asks for one address after another, from several threads.
 
-    def __init__(self) -> None:
-        self._client = _client()
+    Never from the main one, if that hears signals: while compiled code waits, Python cannot.
+    """
 
-    def ask(self, address: Address, headers: Mapping[str, str], silence: float) -> "_Reply":
-        timeout = httpx2.Timeout(min(patience(), silence))
-        build = partial(self._client.build_request, headers=headers, timeout=timeout)
+    def __init__(self, client: SyncClient, seconds: float) -> None:
+        self._client = client
+        self._seconds = seconds
+
+    def ask(self, address: Address, headers: Mapping[str, str], silence: float) -> "Reply":
+        """The answer to a GET, which may be a redirect; raises TransportError if no answer comes.
+
+        Its headers come within `patience`, and so does each piece of its body, or else there is a
+        time-out; where `silence` is less, all of it within that many seconds.
+        """
         with _translated():
-            request = build("GET", address.url)
-            send = partial(self._client.send, request, stream=True, follow_redirects=False)
-            return _Reply(address, _Call(send).result(min(grace(), silence)))
+            builder = self._client.get(address.url).headers(dict(headers))
+            if silence < self._seconds:
+                builder = builder.timeout(timedelta(seconds=silence))
+            # Nothing is read ahead: the library would wait for 64 KiB before it shows the headers.
+            return Reply(address, builder.streamed_read_buffer_limit(0).build_streamed())
 
 
-class _Reply:
-    """An answer of httpx2."""
+class Reply:
+    """One answer: its status and headers are here, its body is still on the way."""
 
-    def __init__(self, address: Address, response: httpx2.Response) -> None:
+    def __init__(self, address: Address, stream: SyncStreamRequest) -> None:
+        response = stream.__enter__()
         self.address = address
-        self.status = response.status_code
-        self.phrase = response.reason_phrase
-        self.headers: Mapping[str, str] = response.headers
-        self._response = response
+        self.status = response.status
+        self.headers = _headers(response.headers)
+        self._stream = stream
+        self._body = response.body_reader
+        if self.status == _SWITCHING:
+            self.close()
+            raise BrokenAnswerError("it changes to another protocol, which was not asked for")
 
-    def pieces(self) -> Iterator[bytes]:
+    def pieces(self) -> Iterator[memoryview]:
+        """The body as it comes; raises TransportError where it breaks off."""
         with _translated():
-            yield from self._response.iter_raw()
+            while (piece := self._body.read_chunk()) is not None:
+                yield memoryview(piece)
 
     def close(self) -> None:
-        self._response.close()
+        """No more of the body is wanted."""
+        self._stream.__exit__(None, None, None)
 
 
-def _client() -> httpx2.Client:
-    """Made at the first call, of what the environment says."""
-    try:
-        return get_session()
-    except (ValueError, ImportError, OSError) as error:
-        detail = "are the proxies (HTTPS_PROXY, ALL_PROXY) and SSL_CERT_FILE of this machine right?"
-        raise UsageError(f"no connection can be prepared: {error}; {detail}") from None
+def shared_client() -> Client:
+    """The one of this process, whose connections all audits share; made anew where settings change.
+
+    Raises UsageError where the environment says what cannot be. Making one takes 10 ms, most of
+    them for the certificates.
+    """
+    names = (*_PROXIES, *map(str.lower, _PROXIES), *_CERTIFICATES)
+    return _known_client(patience(), tuple((name, os.environ.get(name, "")) for name in names))
+
+
+@lru_cache(maxsize=1)
+def _known_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> Client:
+    for name, value in environment:
+        if fault := _fault(name, value):
+            raise UsageError(f"no connection can be prepared: {name} is {quoted(value)}, {fault}")
+    return new_client(seconds)
+
+
+def _fault(name: str, value: str) -> str | None:
+    """What is wrong with a variable, of which the library would say nothing; None: nothing."""
+    scheme, separator, _ = value.partition("://")
+    if separator and name.upper() in _PROXIES and scheme.lower() not in _PROXY_SCHEMES:
+        return f"expected the address of a proxy ({', '.join(_PROXY_SCHEMES)})"
+    if value and name in _CERTIFICATES and not Path(value).exists():
+        return "which does not exist"
+    return None
+
+
+def new_client(seconds: float) -> Client:
+    """One that waits so long for headers, and for each piece of a body."""
+    limit = timedelta(seconds=seconds)
+    builder = SyncClientBuilder().follow_redirects(False).referer(False)  # noqa: FBT003 - theirs
+    for packed in (builder.gzip, builder.brotli, builder.zstd, builder.deflate):
+        packed(False)  # noqa: FBT003 - a range of a packed body is not a range of the file
+    builder.http2(True)  # noqa: FBT003 - theirs
+    builder.http2_initial_stream_window_size(_STREAM)
+    builder.http2_initial_connection_window_size(_CONNECTION)
+    builder.http1_lower_case_headers().connect_timeout(limit).read_timeout(limit)
+    return Client(builder.build(), seconds)
+
+
+def _headers(given: Any) -> Mapping[str, str]:
+    """By name in lower case, values of one name joined by ", "; without those beyond ASCII."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(given):
+        try:
+            found[name] = ", ".join(given.getall(name))
+        except ValueError:
+            continue
+    return found
 
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Errors of httpx2, as what they are to a Wire."""
+    """Errors of the library, as what they are to a Session."""
     try:
         yield
-    except OfflineModeIsEnabled:
-        raise SourceError(Reason.OFFLINE, OFFLINE) from None
-    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
+    except RequestTimeoutError as error:
+        raise TooLateError(_said(error)) from error
+    except ConnectError as error:
+        raise _unconnected(error) from error
+    except BuilderError as error:
+        raise BadAddressError(_said(error)) from error
+    except RequestError as error:
+        raise BrokenAnswerError(_said(error)) from error
+    except ValueError as error:  # a header, or an address, that cannot be sent
         raise BadAddressError(str(error)) from error
-    except httpx2.TimeoutException as error:
-        raise TooLateError(str(error)) from error
-    except httpx2.RemoteProtocolError as error:
-        raise BrokenAnswerError(UPGRADE if _UPGRADE in str(error) else str(error)) from error
-    except httpx2.HTTPError as error:
-        raise TransportError(str(error)) from error
 
 
-class _Call:
-    """A call in a thread of its own, which can be given up.
+def _unconnected(error: ConnectError) -> TransportError:
+    """It is raised for a connection that ends before its answer, too."""
+    causes, said = " ".join(_causes(error)), _said(error)
+    if _NO_HOST in causes:
+        return UnknownHostError(said.removeprefix("failed to lookup address information: "))
+    if _CERTIFICATE in causes:
+        return UntrustedCertificateError(said.removeprefix(_CERTIFICATE))
+    lost = any(sign in causes for sign in _NO_CONNECTION)
+    return TransportError(said) if lost else BrokenAnswerError(said)
 
-    The transport's own time-outs are for each read. They do not reach into the name look-up, and
-    never end answers that are only announced (100 Continue), again and again.
-    """
 
-    def __init__(self, call: Callable[[], httpx2.Response]) -> None:
-        self._call = call
-        self._future = Future[httpx2.Response]()
-        self._lock = threading.Lock()
-        self._ended = False
-        self._clock: int | None = None  # of the thread's processor time, where there is one
-        self._thread = threading.Thread(target=self._run, name="request", daemon=True)
-        self._thread.start()
+def _said(error: DetailedPyreqwestError) -> str:
+    """The innermost cause, which says what happened."""
+    return [error.message, *_causes(error)][-1]
 
-    def result(self, seconds: float) -> httpx2.Response:
-        """The response, or a time-out after that many seconds."""
-        until = time.monotonic() + seconds
-        while True:
-            left = until - time.monotonic()
-            with suppress(TimeoutError):
-                return self._future.result(max(0.0, min(left, _LOOK)))
-            work = self._work()
-            if (left <= 0 or work > _MOST_WORK) and self._future.cancel():
-                self._end()
-                if work > _MOST_WORK:
-                    raise httpx2.RemoteProtocolError("it sends headers without end")
-                raise httpx2.ReadTimeout(f"no headers within {seconds:.0f} s")
 
-    def _run(self) -> None:
-        if hasattr(time, "pthread_getcpuclockid"):
-            self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        future = self._future
-        try:
-            response = self._call()
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
-        else:
-            if future.set_running_or_notify_cancel():
-                future.set_result(response)
-            else:
-                response.close()
-        with self._lock:
-            self._ended = True
-
-    def _work(self) -> float:
-        """Seconds of processor time that it has taken."""
-        with suppress(OSError):  # the thread has ended
-            return time.clock_gettime(self._clock) if self._clock is not None else 0.0
-        return 0.0
-
-    def _end(self) -> None:
-        """End the thread at its next step: one that is given up would go on reading for ever."""
-        import ctypes  # noqa: PLC0415 - 5 ms, for what hardly ever happens
-
-        with self._lock:  # and so it is this thread yet that has this number
-            if not self._ended:
-                number = ctypes.c_ulong(self._thread.ident or 0)
-                raised = ctypes.py_object(SystemExit)  # which ends a thread in silence
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, raised)
+def _causes(error: DetailedPyreqwestError) -> Iterator[str]:
+    for cause in error.details.get("causes") or ():
+        yield cause["message"]

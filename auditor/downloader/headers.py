@@ -1,6 +1,7 @@
 """The header of a weight file, and no more of it, from anything that reads ranges."""
 
 from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
 from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import WeightHeader
@@ -94,6 +95,34 @@ class Received(NamedTuple):
 Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
 
 
+class LongReads:
+    """The long reads of one model's headers, which many threads make at once: bounded together.
+
+    First reads are guesses that may be too long, so that twice of what is kept is let through.
+    """
+
+    _MOST = 2 * MODEL.size
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._size = 0
+
+    def bounded(self, read: Read) -> Read:
+        """The same reads; they raise SourceError(too-large) instead of the one that is too much."""
+
+        def within(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
+            if span.length > AHEAD:
+                with self._lock:
+                    self._size += span.length
+                    over = self._size > self._MOST
+                if over:
+                    detail = f"the headers of the files have more than {MODEL.size:,} bytes, the"
+                    raise SourceError(Reason.TOO_LARGE, f"{detail} most that are read of one model")
+            return read(span, end)
+
+        return within
+
+
 def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
     """What an audit needs of a weight file, in as few reads as its format allows."""
     parse = parser(name)
@@ -109,6 +138,18 @@ def read_safetensors_header(
 
     Where the length cannot be credible nothing more is read: the bytes that show it are kept.
     """
+    end = safetensors_end(name)
+    if size == 0:
+        return WeightHeader(name=name, size=0, prefix=b"")
+    data, total = read(Span(0, first if size is None else min(size, first)), end)
+    stop = end(data, total)
+    if stop > len(data):
+        data += read(Span(len(data), stop), end).data
+    return WeightHeader(name=name, size=total, prefix=data[:stop])
+
+
+def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
+    """Where a header that begins so stops, in a file of that size; the `end` of a Read."""
 
     def end(head: bytes, known: int | None) -> int:
         try:
@@ -118,13 +159,7 @@ def read_safetensors_header(
         _require(FILE, f"the header of {quoted(name)} has", stop, 0)
         return stop
 
-    if size == 0:
-        return WeightHeader(name=name, size=0, prefix=b"")
-    data, total = read(Span(0, first if size is None else min(size, first)), end)
-    stop = end(data, total)
-    if stop > len(data):
-        data += read(Span(len(data), stop), end).data
-    return WeightHeader(name=name, size=total, prefix=data[:stop])
+    return end
 
 
 def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
-from importlib.metadata import version
 from platform import python_version
 from threading import Event
 from typing import TypeVar
@@ -13,8 +12,10 @@ from typing import TypeVar
 import huggingface_hub
 
 from auditor.checkpoint.snapshot import Fetched
+from auditor.downloader.client import Reply, shared_client
 from auditor.downloader.http_errors import no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
+from auditor.downloader.parallel import apart_from_signals
 from auditor.downloader.request_budget import Governor, Turn, Unruled
 from auditor.downloader.response_body import Answer, Body, whole_number
 from auditor.downloader.retry import PassingError, Patience
@@ -22,16 +23,15 @@ from auditor.downloader.transport import (
     Address,
     BadAddressError,
     BrokenAnswerError,
-    Reply,
-    Transport,
     TransportError,
     framing_fault,
-    grace,
+    patience,
 )
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
+from auditor.version import VERSION
 
 T = TypeVar("T")
 
@@ -50,23 +50,21 @@ _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 class Session:
     """The requests of one audit of one model; used from several threads.
 
-    They go over huggingface_hub's own client, or over a `wire` that several audits share. `silence`
-    and `over` are those of its Patience.
+    `silence` and `over` are those of its Patience.
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword for each thing that audits may share
+    def __init__(  # noqa: PLR0913 - one keyword for each bound
         self,
         model: HubModel,
         token: str | None,
         say: Callable[[str], None],
         *,
-        wire: Transport | None = None,
         governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:
         self._model = model
-        self._wire = wire or _client()
+        self._client = shared_client()
         self._governor = governor
         self._headers = {
             "user-agent": _agent(),
@@ -100,17 +98,20 @@ class Session:
 
         With a commit, every answer must be of that commit.
         """
-        headers = self._headers | ({"range": span.http_range} if span else {})
 
         def once(silence: float) -> T:
-            return self._once(url, headers, _Trail(commit), take, silence)
+            return self._once(url, span, _Trail(commit), take, silence)
 
-        return self._patience.call(once)
+        return apart_from_signals(lambda: self._patience.call(once))
+
+    def try_once(self, url: str, take: Callable[[Answer], T], *, span: Span | None = None) -> T:
+        """The same of one attempt, at any commit, which the Answer tells."""
+        return self._once(url, span, _Trail(None), take, patience())
 
     def _once(
         self,
         url: str,
-        headers: dict[str, str],
+        span: Span | None,
         trail: "_Trail",
         take: Callable[[Answer], T],
         silence: float,
@@ -118,7 +119,9 @@ class Session:
         with _translated(url, time.monotonic()):
             address = Address.of(url)
         hub = address.origin
-        headers = headers | self._authorization
+        headers = self._headers | self._authorization
+        if span is not None:
+            headers["range"] = span.http_range
         for _ in range(_MOST_REDIRECTS + 1):
             by_hub = address.origin == hub
             if not by_hub:  # is not sent the token, nor is what it redirects to
@@ -127,7 +130,7 @@ class Session:
                 trail.note(reply)
                 if not _redirects(reply):
                     trail.end()
-                    return take(_plain_answer(reply, body, trail.linked_size))
+                    return take(_plain_answer(reply, body, trail))
                 _drain(reply, body)
                 address = _redirected(reply)
                 silence = max(_LEAST_SILENCE, silence - body.age)
@@ -147,7 +150,7 @@ class Session:
         ):
             if fault := framing_fault(reply.headers):
                 raise BrokenAnswerError(fault)
-            body = Body(reply, self._count, min(grace(), silence), since)
+            body = Body(reply, self._count, min(patience(), silence), since)
             if reply.status not in {_OK, _PARTIAL} and not _redirects(reply):
                 text = body.upto(_MOST_OF_AN_ERROR)
                 raise refusal_error(self._model, reply, text, by_hub=by_hub)
@@ -159,7 +162,7 @@ class Session:
         with self._lock:
             self._requests += 1
         try:
-            reply = self._wire.ask(address, headers, silence)
+            reply = self._client.ask(address, headers, silence)
         except BaseException:
             if turn:
                 self._governor.lost(turn)
@@ -174,16 +177,10 @@ class Session:
         self._governor.check(self._bytes)
 
 
-def _client() -> Transport:
-    from auditor.downloader.client import HubClient  # noqa: PLC0415 - 70 ms that a sweep is spared
-
-    return HubClient()
-
-
 @cache
 def _agent() -> str:
     # Not build_hf_headers: what it adds to a user agent can cost a request of its own.
-    agent = f"hf-audit/{version('hf-audit')}; hf_hub/{huggingface_hub.__version__}"
+    agent = f"hf-audit/{VERSION}; hf_hub/{huggingface_hub.__version__}"
     return f"{agent}; python/{python_version()}"
 
 
@@ -206,18 +203,23 @@ class _Trail:
         if "x-linked-size" in headers:
             self.linked_size = whole_number(headers["x-linked-size"])
 
+    @property
+    def seen(self) -> str | None:
+        """The commit that the answers are of; None: they name none, or several."""
+        return next(iter(self._commits)) if len(self._commits) == 1 else None
+
     def end(self) -> None:
         if self._commit is not None and not self._commits:
             detail = "the answer names no commit (X-Repo-Commit): is a proxy in the way?"
             raise SourceError(Reason.BAD_RESPONSE, detail)
 
 
-def _plain_answer(reply: Reply, body: Body, linked_size: int | None) -> Answer:
+def _plain_answer(reply: Reply, body: Body, trail: _Trail) -> Answer:
     encoding = reply.headers.get("content-encoding", "identity")
     if encoding != "identity":
         detail = f"{reply.address.host} packs its answer ({quoted(encoding)}) though asked not to"
         raise SourceError(Reason.BAD_RESPONSE, detail)
-    return Answer(reply, body, linked_size)
+    return Answer(reply, body, trail.linked_size, trail.seen)
 
 
 def _redirects(reply: Reply) -> bool:

@@ -1,19 +1,19 @@
 """What an error, or a missing answer, of a server means: one table from errors to Reasons."""
 
-import socket
-import ssl
-from collections.abc import Iterator
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
+from auditor.downloader.client import Reply
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.rate_limits import WINDOW
 from auditor.downloader.retry import PassingError, asked_wait
 from auditor.downloader.transport import (
     BadAddressError,
     BrokenAnswerError,
-    Reply,
     TooLateError,
     TransportError,
+    UnknownHostError,
+    UntrustedCertificateError,
 )
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -49,24 +49,19 @@ def no_answer_error(url: str, error: TransportError) -> SourceError | UsageError
     if isinstance(error, BadAddressError):
         return UsageError(f"{quoted(url)} cannot be asked for: {error}")
     host = urlsplit(url).hostname
-    if hopeless := next(filter(None, (_hopeless(host, cause) for cause in _causes(error))), None):
-        return SourceError(Reason.UNREACHABLE, hopeless)
     match error:
+        case UnknownHostError():
+            detail = f"{host} cannot be found ({error}): is this machine on the network?"
+            return SourceError(Reason.UNREACHABLE, detail)
+        case UntrustedCertificateError():
+            detail = f"{host} shows a certificate that is not trusted: {error}"
+            return SourceError(Reason.UNREACHABLE, detail)
         case TooLateError():
             return PassingError(Reason.TIMED_OUT, f"{host} did not answer in time")
         case BrokenAnswerError():
             return PassingError(Reason.BAD_RESPONSE, f"{host} broke off its answer: {error}")
         case _:
             return PassingError(Reason.UNREACHABLE, f"no connection to {host}: {error}")
-
-
-def _hopeless(host: str | None, cause: BaseException) -> str | None:
-    """What no further attempt would mend."""
-    if isinstance(cause, socket.gaierror):
-        return f"{host} cannot be found ({cause.strerror}): is this machine on the network?"
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"{host} shows a certificate that is not trusted: {cause.verify_message}"
-    return None
 
 
 def _passing(reply: Reply) -> SourceError:
@@ -76,13 +71,12 @@ def _passing(reply: Reply) -> SourceError:
         reason, detail = Reason.RATE_LIMITED, f"{host} answered 429, too many requests"
     else:
         reason = Reason.SERVER_ERROR if status in _SERVER_FAULTS else Reason.TIMED_OUT
-        detail = f"{host} answered {status} {reply.phrase}".rstrip()
+        detail = f"{host} answered {status} {_phrase(status)}".rstrip()
     if wait is not None and wait > WINDOW:
         return SourceError(reason, f"{detail}, and asks to come back in {wait:.0f} s")
     return PassingError(reason, detail, wait)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+def _phrase(status: int) -> str:
+    """What the standard calls it; nothing where it has no name for it."""
+    return next((known.phrase for known in HTTPStatus if known == status), "")

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -13,28 +12,29 @@ from auditor.checkpoint.selecting import name_fault, select
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.bounded_json import parse_object
-from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
+from auditor.downloader.access_token import usable_token
 from auditor.downloader.assemble import assemble
-from auditor.downloader.headers import FIRST_READ, Received, read_header
+from auditor.downloader.early_reads import EarlyReads
+from auditor.downloader.endpoint import asked_origin, endpoint
+from auditor.downloader.file_answers import part_of_file, too_large, whole_body
+from auditor.downloader.headers import FIRST_READ, LongReads, Received, read_header
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel, id_fault
-from auditor.downloader.response_body import Answer, whole_number
-from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import Address, BadAddressError
-from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.downloader.parallel import threads
+from auditor.downloader.reading_progress import ReadingProgress
+from auditor.downloader.waits import Talk
+from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 from auditor.tensors import Span
 
 # Bytes of a listing: about 150 a file, so this is a hundred thousand files.
 MAX_LISTING = 16 * 1024 * 1024
 
-# Bytes up to which a file is read from its start where the server does not know ranges: the
-# longest safetensors header. The directory of a torch file of 7 GB lies behind all of its data.
-_MOST_SKIPPED = MAX_HEADER + LENGTH_BYTES
+# Reads at a time: the 163 shards of DeepSeek-V3 are three round trips, or six with their redirects.
+_AT_ONCE = 64
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 class Listing(NamedTuple):
@@ -51,8 +51,15 @@ def read(
     """The snapshot of a model as the Hub has it now."""
     if constants.is_offline_mode():
         raise SourceError(Reason.OFFLINE, OFFLINE)
-    session = Session(model, usable_token(token), say)
-    return read_from_listing(model, fetch_listing(model, session), session, choose)
+    talk = Talk.of(say)
+    session = Session(model, usable_token(token), talk)
+    progress = ReadingProgress(talk.progress, lambda: session.fetched.bytes)
+    with threads(_AT_ONCE, session.stop) as pool:
+        asked = pool.submit(fetch_listing, model, session)
+        early = EarlyReads.begin(pool, session, model, choose)
+        return read_from_listing(
+            model, asked.result(), session, choose, pool=pool, early=early, progress=progress
+        )
 
 
 def fetch_listing(model: HubModel, session: Session) -> Listing:
@@ -62,17 +69,20 @@ def fetch_listing(model: HubModel, session: Session) -> Listing:
     return parse_listing(session.get(address, whole_body(MAX_LISTING, None)), model.id)
 
 
-def read_from_listing(
+def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is here already
     model: HubModel,
     listing: Listing,
     session: Session,
     choose: Chooser = select,
+    *,
     pool: Executor | None = None,
+    early: EarlyReads | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Snapshot:
-    """The snapshot of a model whose files are known; `pool` as `assemble` has it."""
+    """The snapshot of a model whose files are known; `pool`, `progress` as `assemble` has."""
     selection = choose({file.name for file in listing.files}, listing.model_id)
-    files = _HubFiles(session, f"{endpoint()}/{listing.model_id}/resolve/{listing.commit}", listing)
-    contents = assemble(files, listing.files, selection, pool)
+    files = _HubFiles(session, listing, early or EarlyReads())
+    contents = assemble(files, listing.files, selection, pool, progress)
     return Snapshot(
         model=listing.model_id,
         commit=listing.commit,
@@ -110,107 +120,40 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
 class _HubFiles:
     """Reads the files of one model at one commit."""
 
-    def __init__(self, session: Session, address: str, listing: Listing) -> None:
+    def __init__(self, session: Session, listing: Listing, early: EarlyReads) -> None:
         self._session = session
-        self._address = address  # up to the file's name
         self._commit = listing.commit
+        self._address = f"{endpoint()}/{listing.model_id}/resolve/{listing.commit}"
+        self._early = early
+        self._long = LongReads()
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.size is not None and file.size > limit:
-            raise _too_large(file.name, f"{file.size:,}", limit)
-        content = self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
+            raise too_large(file.name, f"{file.size:,}", limit)
+        early = self._early.take(file, self._commit)
+        content = early.data if early else self._whole(file, limit)
         return TextFile(name=file.name, content=content)
+
+    def _whole(self, file: RepoFile, limit: int) -> bytes:
+        return self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
+            early = self._early.take(file, self._commit) if span.start == 0 else None
+            if early:
+                return early
             # The redirect's target is asked for anew: its signature holds for this range alone.
             return self._session.get(
-                self._url(file), _ranged(file, span, end), span=span, commit=self._commit
+                self._url(file), part_of_file(file, span, end), span=span, commit=self._commit
             )
 
-        return read_header(file.name, file.size, read, first)
+        return read_header(file.name, file.size, self._long.bounded(read), first)
 
     def stop(self) -> None:
         self._session.stop()
 
     def _url(self, file: RepoFile) -> str:
         return f"{self._address}/{quote(file.name)}"
-
-
-def whole_body(limit: int, file: RepoFile | None) -> Callable[[Answer], bytes]:
-    """Takes a whole body of at most `limit` bytes, as long as the listing says."""
-
-    def take(answer: Answer) -> bytes:
-        name = file.name if file else "the listing"
-        if answer.partial:
-            raise SourceError(Reason.BAD_RESPONSE, f"{answer.host} sent a part of {name}, unasked")
-        content = answer.body.upto(limit + 1)
-        if len(content) > limit:
-            raise _too_large(name, "more", limit)
-        if file and file.size not in {None, len(content)}:
-            detail = f"{answer.host} sent {len(content):,} bytes of {quoted(name)}"
-            raise PassingError(Reason.BAD_RESPONSE, f"{detail}, which has {file.size:,}")
-        return content
-
-    return take
-
-
-def _ranged(
-    file: RepoFile, span: Span, end: Callable[[bytes, int | None], int]
-) -> Callable[[Answer], Received]:
-    """Takes the span of a 206; of a 200, which ignores the range, no more than the header."""
-
-    def take(answer: Answer) -> Received:
-        size = _size(answer, file, span)
-        if answer.partial:
-            stop = span.stop if size is None else min(span.stop, size)
-            data = answer.body.upto(stop - span.start)
-        else:
-            if span.stop > _MOST_SKIPPED:
-                raise SourceError(Reason.BAD_RESPONSE, _unranged(answer, file, span))
-            data = answer.body.upto(span.stop)
-            stop = max(span.stop, end(data, size)) if span.start == 0 else span.stop
-            stop = stop if size is None else min(stop, size)
-            data = answer.body.upto(stop)[span.start :]
-        if len(data) != stop - span.start:
-            detail = f"{answer.host} sent {len(data):,} bytes of {stop - span.start:,} asked for"
-            raise PassingError(Reason.BAD_RESPONSE, detail)
-        return Received(data, size)
-
-    return take
-
-
-def _unranged(answer: Answer, file: RepoFile, span: Span) -> str:
-    whole = f"{answer.host} sends the whole of {quoted(file.name)} where a part is asked for"
-    return f"{whole}, and the part at byte {span.start:,} is too far from its start to wait for"
-
-
-def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
-    """The whole file's size, on which the listing and every header of the answer must agree."""
-    claims = {file.size, answer.linked_size}
-    if answer.partial:
-        claims.add(_total(answer, span))
-    else:
-        claims.add(answer.length)
-    sizes = sorted(size for size in claims if size is not None)
-    if len(sizes) > 1:
-        detail = f"{answer.host} and the Hub disagree on the size of {quoted(file.name)}"
-        raise PassingError(
-            Reason.BAD_RESPONSE, f"{detail}: {', '.join(f'{size:,}' for size in sizes)} bytes"
-        )
-    return sizes[0] if sizes else None
-
-
-def _total(answer: Answer, span: Span) -> int | None:
-    """The size in a Content-Range, which must be of the very span that was asked for."""
-    given = answer.headers.get("content-range", "")
-    found = _CONTENT_RANGE.fullmatch(given)
-    total = whole_number(found[3]) if found else None
-    last = (span.stop if total is None else min(span.stop, total)) - 1
-    if not found or (int(found[1]), int(found[2])) != (span.start, last):
-        detail = f"{answer.host} was asked for {span.http_range} and sent {quoted(given)}"
-        raise PassingError(Reason.BAD_RESPONSE, detail)
-    return total
 
 
 def _repo_file(model_id: str, entry: object) -> RepoFile:
@@ -231,53 +174,7 @@ def _odd(model_id: str, what: str) -> SourceError:
     return SourceError(Reason.BAD_RESPONSE, f"the Hub's listing of {model_id} gives {what}")
 
 
-def _too_large(name: str, size: str, limit: int) -> SourceError:
-    detail = f"{quoted(name)} has {size} bytes; {limit:,} are the most that are read"
-    return SourceError(Reason.TOO_LARGE, detail)
-
-
 def _origin(model: HubModel, listing: Listing) -> str:
-    scheme, netloc = _asked(constants.ENDPOINT)
+    scheme, netloc = asked_origin(constants.ENDPOINT)
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
     return f"read from {scheme}://{netloc}{renamed}"
-
-
-def endpoint() -> str:
-    """HF_ENDPOINT; raises UsageError where nothing can be asked for there."""
-    given: str = constants.ENDPOINT
-    _ = _asked(given)
-    return given
-
-
-@cache
-def _asked(given: str) -> tuple[str, str]:
-    """Scheme and netloc of an endpoint; raises UsageError for what is not an address."""
-    try:
-        address = Address.of(given)
-    except BadAddressError as error:
-        fault = f", which is not an address: {error}"
-        raise UsageError(f"HF_ENDPOINT is {quoted(given)}{fault}") from None
-    if address.scheme not in {"http", "https"} or not address.host or "%" in address.host:
-        raise UsageError(f"HF_ENDPOINT is {quoted(given)}, expected an http address")
-    return address.scheme, address.netloc
-
-
-def usable_token(given: str | None) -> str | None:
-    """The token to send: the one given, else the stored one, unless that is forbidden."""
-    if given is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
-        return None
-    endpoint()  # huggingface_hub's utilities cannot be loaded while there is a wrong one
-    from huggingface_hub import get_token  # noqa: PLC0415 - 40 ms that a sweep's processes save
-    from huggingface_hub.errors import HfHubHTTPError, OIDCError  # noqa: PLC0415 - the same
-
-    try:
-        token = get_token() if given is None else given.strip()
-    except (OIDCError, HfHubHTTPError) as error:
-        raise SourceError(Reason.DENIED, f"no token could be had: {error}") from None
-    except OSError as error:
-        place = quoted(constants.HF_TOKEN_PATH)
-        detail = f"the stored token, {place}, cannot be read: {error.strerror or error}"
-        raise SourceError(Reason.UNREADABLE, detail) from None
-    if token and not (token.isascii() and token.isprintable() and " " not in token):
-        raise UsageError("the token holds characters that no token has: was it copied whole?")
-    return token or None

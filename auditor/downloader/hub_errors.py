@@ -13,8 +13,8 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
+from auditor.downloader.client import Reply
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.transport import Reply
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 

@@ -1,5 +1,6 @@
 """Threads that read side by side: a pool that several checkpoints share, or one for each."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, contextmanager
@@ -7,9 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
-# Reads at a time: enough to hide the round trips of a few hundred shards, few enough that a
-# mirror does not take it for an attack.
-_AT_ONCE = 8
+_OF_A_DISK = 8  # reads at a time, which answer at once
 
 
 class Stops(Protocol):
@@ -30,10 +29,33 @@ def threads(count: int, stop: Callable[[], None]) -> Iterator[ThreadPoolExecutor
         yield pool
     except BaseException as error:
         stop()
-        ours = isinstance(error, (Exception, GeneratorExit))
-        pool.shutdown(wait=ours, cancel_futures=True)
+        pool.shutdown(wait=_is_ours(error), cancel_futures=True)
         raise
     pool.shutdown()
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether a block has failed by itself; it was not the user who ended it."""
+    return isinstance(error, (Exception, GeneratorExit))
+
+
+def apart_from_signals(work: Callable[[], T]) -> T:
+    """What `work` returns or raises; it is done in another thread than the main one.
+
+    Python hears a signal in the main thread alone, and not while that waits in compiled code.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    future = Future[T]()
+
+    def done() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            future.set_exception(error)
+
+    threading.Thread(target=done, name="request").start()
+    return future.result()
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:
@@ -54,9 +76,11 @@ class _Part(Executor):
         return future
 
     def give_up(self) -> None:
-        """Cancel what has not begun, and wait for what has."""
+        """Cancel what has not begun."""
         for future in self._asked:
             future.cancel()
+
+    def wait(self) -> None:
         wait(self._asked)
 
 
@@ -65,11 +89,13 @@ def share_of_pool(pool: Executor, reader: Stops) -> Iterator[Executor]:
     part = _Part(pool)
     try:
         yield part
-    except BaseException:
+    except BaseException as error:
         reader.stop()
         part.give_up()
+        if _is_ours(error):
+            part.wait()
         raise
 
 
 def own_pool(reader: Stops) -> AbstractContextManager[Executor]:
-    return threads(_AT_ONCE, reader.stop)
+    return threads(_OF_A_DISK, reader.stop)

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Mapping
 
+from auditor.downloader.client import Reply
 from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import Reply
 from auditor.errors import Reason
 
 # Bytes a second that a body must keep up once the time for its headers has passed: 33 kbit/s, the
@@ -65,12 +65,15 @@ class Body:
 class Answer:
     """The file's answer: its status, its headers, and as much of its body as is asked for."""
 
-    def __init__(self, reply: Reply, body: Body, linked_size: int | None) -> None:
+    def __init__(
+        self, reply: Reply, body: Body, linked_size: int | None, commit: str | None
+    ) -> None:
         self.host = reply.address.host
         self.partial = reply.status == _PARTIAL
         self.headers: Mapping[str, str] = reply.headers
         self.body = body
         self.linked_size = linked_size  # the whole file's, as the redirect to it said
+        self.commit = commit  # of which it is, as the Hub said
 
     @property
     def length(self) -> int | None:

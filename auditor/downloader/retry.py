@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from threading import Event
 from typing import TypeVar
 
@@ -125,8 +124,10 @@ def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
 
 def _date(text: str) -> datetime | None:
     """An HTTP date; None: the text is not a date."""
-    if len(text) > _LONGEST_DATE:
+    if not text or len(text) > _LONGEST_DATE:
         return None
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 10 ms, for few refusals
+
     try:
         found = parsedate_to_datetime(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)

@@ -80,12 +80,19 @@ class Waits:
 class Talk:
     """Receives the messages of an audit that goes on, in lines; waits among them.
 
-    Called from several threads. Where a line can be written over, waits are shown otherwise.
+    Called from several threads. Where a line can be written over, waits are shown otherwise, and
+    `progress` too, which is called with a line again and again, and with None at its end.
     """
 
-    def __init__(self, say: Callable[[str], None], waits: Waits | None = None) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        waits: Waits | None = None,
+        progress: Callable[[str | None], None] = lambda _line: None,
+    ) -> None:
         self._say = say
         self.waits = waits or Waits(InLines(say))
+        self.progress = progress
 
     def __call__(self, line: str) -> None:
         self._say(line)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from auditor.sweep.store.reading import Versions
+from auditor.version import VERSION
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -32,9 +33,7 @@ def current_versions() -> Versions:
     """
     catalogue = _digest(_PACKAGE)
     oracle = _oracle()
-    return Versions(
-        auditor=version("hf-audit"), catalogue=f"{catalogue}, {oracle}" if oracle else catalogue
-    )
+    return Versions(auditor=VERSION, catalogue=f"{catalogue}, {oracle}" if oracle else catalogue)
 
 
 def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ from functools import reduce
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, select
 from auditor.checkpoint.selection import FileSelection as Files
-from auditor.downloader.hub import usable_token
+from auditor.downloader.access_token import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE
 from auditor.downloader.waits import Waits
 from auditor.errors import SourceError

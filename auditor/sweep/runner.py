@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from auditor.downloader.hub import endpoint, usable_token
+from auditor.downloader.access_token import usable_token
+from auditor.downloader.endpoint import endpoint
 from auditor.downloader.waits import Waits
 from auditor.errors import Reason
 from auditor.sweep.outcome_digest import current_versions

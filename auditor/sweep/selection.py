@@ -12,7 +12,6 @@ from typing import NamedTuple, Self
 from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
-from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel, id_fault, parse_id
 from auditor.downloader.model_list import PAGE
 from auditor.downloader.model_list_page import Crowded, Entry
@@ -86,7 +85,6 @@ class Selector:
         self._policy = policy
         self._token = token
         self._budget = budget
-        self._wire = Lean.unless_proxied()
         self._over = Event()
         self._talk = Talk(ignore_message, waits)
 
@@ -95,8 +93,6 @@ class Selector:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._wire is not None:
-            self._wire.close()
 
     def pages(self, selection: ModelSelection) -> Iterator[SelectedPage]:
         """The models of a selection; raises SourceError where the list itself cannot be had."""
@@ -173,7 +169,6 @@ class Selector:
             model,
             self._token,
             self._talk,
-            wire=self._wire,
             governor=governor,
             silence=bounds.seconds,
             over=self._over,

@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import threading
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -10,9 +9,6 @@ import pytest
 from support.hub import Says, Stall, TooMany
 from support.running import PATIENCE, children_of, is_at_work, started
 from support.sweep_models import healthy
-
-from auditor.downloader.lean import Lean
-from auditor.downloader.transport import Address, TooLateError
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 SPENT = Says(status=429, headers=(("RateLimit", '"api";r=0;t=290'),))
@@ -132,13 +128,3 @@ def test_a_signal_that_is_ignored_stays_so(model, hub_env):
     process.send_signal(signal.SIGHUP)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
-
-
-def test_a_look_up_that_never_ends_is_left(monkeypatch):
-    over = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait())
-    lean = Lean()
-    with pytest.raises(TooLateError):
-        lean.ask(Address("http", "hub.test", 80, "/"), {}, 0.1)
-    over.set()
-    lean.close()

@@ -1,9 +1,11 @@
 """What `audit` says while it waits: to a log, to a terminal, and to nobody."""
 
+import json
 import re
 
 import pytest
-from support.hub import Quota, Says, TooMany
+from support.builders import safetensors_bytes
+from support.hub import Drip, Quota, Says, TooMany
 from support.raw_server import raw_server
 from support.running import at_a_terminal, shown, started
 from support.sweep_models import healthy
@@ -118,3 +120,19 @@ def test_a_sweep_goes_on_after_a_window_of_which_only_the_end_was_told(model, hu
     code, lines = said(*sweep, env=hub_env)
     assert code == 0, lines
     assert "1 models (1 clean)" in lines
+
+
+def test_a_terminal_shows_how_many_headers_are_read(hub, hub_env):
+    shards = {f"model-{n:05}-of-00200.safetensors": f"t{n}" for n in range(1, 201)}
+    content = {name: safetensors_bytes({tensor: ("F32", (2,))}) for name, tensor in shards.items()}
+    index = {"weight_map": {tensor: name for name, tensor in shards.items()}}
+    config = {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode()}
+    hub.add("o/many", {**config, **content})
+    hub.misbehave(fault=Drip(piece=64, seconds=0.3), path="/xet/*")
+    _, sent = at_a_terminal("o/many", env=hub_env)
+    lines = [line for line in shown(sent) if "headers read" in line]
+    assert lines
+    assert all(re.search(r"\d+ of 200 headers read, 0\.\d MB; \d+ s left", one) for one in lines)
+    _, quiet = at_a_terminal("o/many", "--quiet", env=hub_env)
+    assert "headers read" not in quiet
+    assert "headers read" not in said("o/many", env=hub_env)[1]

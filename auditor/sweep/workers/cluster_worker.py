@@ -11,7 +11,8 @@ from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
 
-from auditor.downloader.hub import endpoint, usable_token
+from auditor.downloader.access_token import usable_token
+from auditor.downloader.endpoint import endpoint
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.outcome_digest import current_versions

@@ -20,7 +20,6 @@ from auditor.downloader.base_models import with_base_model
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
-from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.waits import Rest, Wait, Waits
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
@@ -65,7 +64,6 @@ class Auditor:
         self._policy = policy
         self._token = token
         self._budget = budget
-        self._wire = Lean.unless_proxied()
         self._shards = ThreadPoolExecutor(policy.shards)
         self._alike = Alike()
         self._packed = Recent[Shared](_MOST_PACKED, _MOST_OF_ONE)
@@ -101,8 +99,6 @@ class Auditor:
         for allowance in list(self._sessions):
             self.give_up(allowance)
         self._shards.shutdown(wait=False, cancel_futures=True)
-        if self._wire is not None:
-            self._wire.close()
 
     def _audited(self, waiting: Waiting, allowance: Allowance) -> Done:
         fetched = waiting.snapshot is None
@@ -152,19 +148,12 @@ class Auditor:
         """An adapter's base, which takes of what the adapter is allowed."""
         session = self._session(model, allowance)
         return hub.read_from_listing(
-            model, hub.fetch_listing(model, session), session, select_config, _Here()
+            model, hub.fetch_listing(model, session), session, select_config, pool=_Here()
         )
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:
         silence = self._policy.deadline  # a sweep is not watched: what passes is waited for
-        session = Session(
-            model,
-            self._token,
-            ignore_message,
-            wire=self._wire,
-            governor=allowance,
-            silence=silence,
-        )
+        session = Session(model, self._token, ignore_message, governor=allowance, silence=silence)
         self._sessions[allowance] = (*self._sessions.get(allowance, ()), session)
         return session
 

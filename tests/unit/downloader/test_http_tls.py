@@ -1,19 +1,22 @@
 """What is asked for over TLS: certificates are judged, and nobody is led back to plain HTTP."""
 
+import contextlib
+import os
 import shutil
+import socket
 import socketserver
 import ssl
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from huggingface_hub import close_session, constants
+from huggingface_hub import constants
 
 from auditor.downloader import hub
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
-from auditor.downloader.lean import Lean
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
@@ -26,16 +29,33 @@ pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl here to make
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """One for 127.0.0.1 that signs itself, and its key."""
+    """One for 127.0.0.1, its key, and the certificate of the authority that signed it."""
     folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    made = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    said = ("-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1")
-    written = ("-keyout", str(key), "-out", str(cert))
-    subprocess.run(  # noqa: S603 - our own command
-        [OPENSSL, "req", "-x509", *made, *said, *written], check=True, capture_output=True
-    )
-    return cert, key
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    for command in (
+        ("req", "-x509", *key, "-days", "2", "-subj", "/CN=us", "-keyout", "ca.key", "-out", "ca"),
+        ("req", *key, "-subj", "/CN=tests", "-keyout", "key", "-out", "asked"),
+        (
+            "x509",
+            "-req",
+            "-in",
+            "asked",
+            "-CA",
+            "ca",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            "names",
+            "-out",
+            "cert",
+        ),
+    ):
+        subprocess.run([OPENSSL, *command], check=True, capture_output=True, cwd=folder)  # noqa: S603 - ours
+    return folder / "cert", folder / "key", folder / "ca"
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -50,7 +70,7 @@ class _Handler(socketserver.StreamRequestHandler):
 @contextmanager
 def serving(certificate, answers):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
+    context.load_cert_chain(*certificate[:2])
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Handler) as server:
         server.daemon_threads = True
         server.answers, server.connections = answers, set()
@@ -71,20 +91,15 @@ def answer(body, status="200 OK", **headers):
     return "\r\n".join((*lines, "", "")).encode() + body
 
 
-@pytest.fixture(params=["lean", "huggingface_hub"])
-def session(request, machine, certificate):
-    """A session over either wire, by which the certificate is trusted."""
+@pytest.fixture
+def session(machine, certificate):
+    """A session by which the certificate is trusted."""
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         machine.delenv(name, raising=False)
         machine.delenv(name.upper(), raising=False)
     machine.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 2)
-    machine.setenv("SSL_CERT_FILE", str(certificate[0]))
-    close_session()
-    wire = Lean() if request.param == "lean" else None
-    yield lambda: Session(MODEL, None, ignore_message, wire=wire)
-    if wire:
-        wire.close()
-    close_session()
+    machine.setenv("SSL_CERT_FILE", str(certificate[2]))
+    return lambda: Session(MODEL, None, ignore_message)
 
 
 def test_a_body_comes_over_tls_and_its_connection_serves_again(session, certificate):
@@ -99,7 +114,6 @@ def test_a_body_comes_over_tls_and_its_connection_serves_again(session, certific
 
 def test_a_certificate_that_nobody_vouches_for_ends_it_at_once(session, certificate, machine):
     machine.delenv("SSL_CERT_FILE")
-    close_session()
     with (
         serving(certificate, {}) as (_, url),
         pytest.raises(SourceError, match="shows a certificate that is not trusted") as error,
@@ -123,3 +137,56 @@ def test_a_server_that_speaks_no_tls_is_an_address_without_an_answer(session, hu
     with pytest.raises(SourceError, match="no connection to 127") as error:
         session().get(f"{plain}/a", lambda answer: answer)
     assert error.value.reason is Reason.UNREACHABLE
+
+
+CONFIG = """
+daemon off; {user} pid {folder}/pid; error_log {folder}/errors; events {{}}
+http {{
+  log_format protocol "$server_protocol $connection"; access_log {folder}/log protocol;
+  client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
+  uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+  server {{
+    listen 127.0.0.1:{port} ssl http2; ssl_certificate {cert}; ssl_certificate_key {key};
+    location / {{ root {folder}/files; add_header X-Repo-Commit {commit}; }}
+  }}
+}}
+"""
+
+
+@pytest.fixture
+def nginx(tmp_path, certificate):
+    """A server that speaks HTTP/2: its address, its log, and where its files lie."""
+    program = shutil.which("nginx")
+    if program is None:
+        pytest.skip("no nginx here")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cert, key, _ = certificate
+    user = "user root;" if os.geteuid() == 0 else ""  # nobody may not read here
+    config = CONFIG.format(user=user, folder=tmp_path, port=port, cert=cert, key=key, commit=COMMIT)
+    (tmp_path / "conf").write_text(config)
+    (tmp_path / "files").mkdir()
+    command = [program, "-c", str(tmp_path / "conf"), "-e", str(tmp_path / "errors")]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - ours
+        while process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+        yield f"https://127.0.0.1:{port}", tmp_path / "log", tmp_path / "files"
+        process.terminate()
+
+
+def test_many_are_asked_for_over_one_connection_where_the_server_speaks_http_2(session, nginx):
+    url, log, files = nginx
+    bodies = {f"{number}": bytes([number]) * 100_000 for number in range(20)}
+    for name, body in bodies.items():
+        (files / name).write_bytes(body)
+    asked, take = session(), hub.whole_body(10**6, None)
+    assert asked.get(f"{url}/0", take) == bodies["0"]
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda name: asked.get(f"{url}/{name}", take), bodies)
+        assert dict(zip(bodies, found, strict=True)) == bodies
+    lines = log.read_text().split("\n")[:-1]
+    assert len(lines) == len(bodies) + 1
+    assert len(set(lines)) == 1
+    assert lines[0].startswith("HTTP/2.0 ")

@@ -1,0 +1,71 @@
+"""The access token: the one given, else the one that huggingface_hub would send."""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from huggingface_hub import constants
+
+from auditor.downloader.endpoint import endpoint
+from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import quoted
+
+
+def usable_token(given: str | None) -> str | None:
+    """The token to send: the one given, else the stored one, unless that is forbidden.
+
+    Raises SourceError where there is one that cannot be read, UsageError for what is not a token.
+    """
+    if given is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
+        return None
+    try:
+        token = _stored() if given is None else given.strip()
+    except OSError as error:
+        place = quoted(constants.HF_TOKEN_PATH)
+        detail = f"the stored token, {place}, cannot be read: {error.strerror or error}"
+        raise SourceError(Reason.UNREADABLE, detail) from None
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise UsageError("the token holds characters that no token has: was it copied whole?")
+    return token or None
+
+
+def _stored() -> str:
+    """What huggingface_hub's get_token returns, or nothing.
+
+    The library itself is asked only where it does more than read: with it comes an HTTP client
+    that takes 0.1 s to import.
+    """
+    if os.environ.get("HF_OIDC_RESOURCE") or "google.colab" in sys.modules:
+        return _by_library()
+    variable = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN") or ""
+    if token := _cleaned(variable):
+        return token
+    with suppress(FileNotFoundError):
+        token = _cleaned(
+            Path(constants.HF_TOKEN_PATH).read_text(encoding="utf-8", errors="replace")
+        )
+    return _by_library() if token and _may_be_refreshed() else token
+
+
+def _may_be_refreshed() -> bool:
+    """Whether a browser's login is stored, whose tokens end after some hours and are renewed."""
+    try:
+        return b"refresh_token" in Path(constants.HF_STORED_TOKENS_PATH).read_bytes()
+    except OSError:
+        return False
+
+
+def _by_library() -> str:
+    endpoint()  # huggingface_hub's utilities cannot be loaded while there is a wrong one
+    from huggingface_hub import get_token  # noqa: PLC0415 - 0.1 s
+    from huggingface_hub.errors import HfHubHTTPError, OIDCError  # noqa: PLC0415 - the same
+
+    try:
+        return get_token() or ""
+    except (OIDCError, HfHubHTTPError) as error:
+        raise SourceError(Reason.DENIED, f"no token could be had: {error}") from None
+
+
+def _cleaned(token: str) -> str:
+    return token.replace("\r", "").replace("\n", "").strip()

@@ -1,0 +1,100 @@
+"""The client between audits: connections that serve again, tokens, proxies, changed settings."""
+
+import pytest
+from huggingface_hub import constants
+from support.hub import Header, RedirectTo
+from support.raw_server import raw_server
+from support.sweep_models import healthy
+
+from auditor.downloader import hub
+from auditor.downloader.client import shared_client
+from auditor.downloader.fetching import ignore_message
+from auditor.downloader.http import Session
+from auditor.downloader.model_argument import HubModel
+from auditor.downloader.transport import Address, TransportError
+from auditor.errors import Reason, SourceError
+
+MODEL = HubModel(id="o/n")
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture
+def model(at_hub, machine):
+    at_hub.add("o/n", healthy(1))
+    for name in PROXIES:
+        machine.delenv(name, raising=False)
+        machine.delenv(name.upper(), raising=False)
+    return at_hub
+
+
+def read(token=None):
+    session = Session(MODEL, token, ignore_message)
+    return hub.read_from_listing(MODEL, hub.fetch_listing(MODEL, session), session)
+
+
+def test_a_connection_serves_a_model_after_the_other(model):
+    read()
+    model.reset_log()
+    for _ in range(3):
+        read()
+    assert len({record.connection for record in model.log if record.origin == "storage"}) == 1
+    assert len({record.connection for record in model.log if record.origin == "hub"}) <= 2
+
+
+def test_a_connection_that_the_server_closed_meanwhile_costs_nothing(model):
+    model.misbehave(fault=Header(name="Content-Length", value=None), times=2)
+    assert read().fetched.requests == read().fetched.requests
+
+
+def test_a_token_goes_to_the_hub_and_to_nobody_else(model):
+    model.grant("hf_token", "o/n")
+    read("hf_token")
+    sent = {record.origin: record.authorization for record in model.log}
+    assert sent == {"hub": "Bearer hf_token", "storage": None}
+
+
+def test_an_address_where_nobody_listens_is_unreachable(model):
+    model.misbehave(fault=RedirectTo(location="http://127.0.0.1:9/x"), path="*.safetensors")
+    with pytest.raises(SourceError, match=r"no connection to 127\.0") as error:
+        read()
+    assert error.value.reason is Reason.UNREACHABLE
+
+
+def test_a_name_that_no_machine_has_is_not_asked_for_again(model, machine):
+    del model
+    waits = []
+    machine.setattr("auditor.downloader.retry.wait_out", lambda *wait: waits.append(wait))
+    session = Session(MODEL, None, ignore_message)
+    with pytest.raises(SourceError, match=r"nowhere\.invalid cannot be found") as error:
+        session.get("http://nowhere.invalid/", hub.whole_body(10, None))
+    assert (error.value.reason, waits) == (Reason.UNREACHABLE, [])
+
+
+def body_of(url):
+    reply = shared_client().ask(Address.of(url), {}, 10.0)
+    try:
+        return b"".join(reply.pieces())
+    finally:
+        reply.close()
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "ALL_PROXY"])
+def test_a_proxy_of_the_environment_is_asked(name, model, machine):
+    del model
+    with raw_server() as proxy:
+        proxy.otherwise(OK)
+        machine.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
+        assert body_of("http://model.invalid/x") == b"hello"
+        assert [path for path, _ in proxy.asked] == ["http://model.invalid/x"]
+        machine.setenv("NO_PROXY", "model.invalid")
+        with pytest.raises(TransportError):
+            body_of("http://model.invalid/x")
+
+
+def test_the_client_is_made_anew_where_settings_change(model, machine):
+    del model
+    first = shared_client()
+    assert shared_client() is first
+    machine.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 77)
+    assert shared_client() is not first

@@ -1,0 +1,23 @@
+"""How far reading has come is told after a second, ten times a second, and is gone at the end."""
+
+from auditor.downloader.reading_progress import ReadingProgress
+
+
+def told(*events):
+    """What is shown of (seconds, done) of 10 headers."""
+    shown, now = [], [0.0]
+    progress = ReadingProgress(shown.append, lambda: 2_500_000, lambda: now[0])
+    for seconds, done in events:
+        now[0] = seconds
+        progress(done, 10)
+    return shown
+
+
+def test_what_takes_no_second_is_not_told():
+    assert told((0.2, 1), (0.5, 4), (0.99, 9), (0.995, 10)) == [None]
+
+
+def test_after_a_second_each_tenth_of_one_is_told():
+    line = "5 of 10 headers read, 2.5 MB; 2 s left"
+    assert told((0.9, 4), (2.0, 5), (2.05, 6)) == [line]
+    assert len(told((2.0, 5), (2.2, 6), (2.4, 7), (2.5, 10))) == 4
