@@ -20,9 +20,9 @@ from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, We
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import FoundModel, StoreWriter, Waiting
 from auditor.sweep.store.reading import Planned, Versions
+from auditor.sweep.workers.allowance import Allowance
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Auditor
-from auditor.sweep.workers.process_pool import CONTEXT
 
 # Usual types of the Hub, the class that is trained of each, and a size that makes one another.
 TYPES = (
@@ -76,10 +76,11 @@ class Made(Auditor):
     """Audits snapshots that were made here as if they had been fetched."""
 
     def __init__(self) -> None:
-        super().__init__(Policy(), None, Budget(CONTEXT, None))
+        super().__init__(Policy(), None, Budget())
         self.made: dict[str, Snapshot] = {}
 
-    def _fetched(self, waiting: Waiting) -> Snapshot:
+    def _fetched(self, waiting: Waiting, allowance: Allowance) -> Snapshot:
+        del allowance
         return self.made.pop(waiting.model)
 
 
@@ -142,7 +143,8 @@ def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
         night = ledger.begin("2026-11-21", "[]", VERSIONS)
         for one in snapshots:
             auditor.made[one.model] = one
-            done = auditor.audit(Waiting(one.model, one.commit or "", None, None))
+            waiting = Waiting(one.model, one.commit or "", None, None)
+            done = auditor.audit(waiting, auditor.allowance())
             if done.verdict != "clean":
                 raise ValueError(f"{one.model} is {done.verdict}, and should be clean")
             kept = done.recorded, done.snapshot

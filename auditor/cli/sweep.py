@@ -70,10 +70,20 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, show_default="one a core", help="Processes that audit.")
+        int | None,
+        typer.Option(
+            min=1,
+            show_default="1",
+            help="Processes that audit; more than one need hf-audit\\[cluster].",
+        ),
     ] = None,
     at_once: Annotated[
-        int | None, typer.Option(min=1, show_default="16", help="Models at once in each process.")
+        int | None,
+        typer.Option(
+            min=1,
+            show_default="as the quota and the distance need, 160 at most",
+            help="The most models at once in each process.",
+        ),
     ] = None,
     deadline: Annotated[
         float | None, typer.Option(min=1, show_default="120", help="Seconds of network a model.")
@@ -112,7 +122,9 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     2 usage, 3 some could not be audited; the worst wins.
     """
     with reading_variables():
-        from auditor.sweep import runner  # noqa: PLC0415 - 0.1 s that other commands do not need
+        # 0.1 s that other commands do not need
+        from auditor.sweep import runner  # noqa: PLC0415
+        from auditor.sweep.workers.audit_threads import YOUNG  # noqa: PLC0415
 
     if not any((source, author, tags, library, search, top, sort)):
         raise UsageError(
@@ -120,6 +132,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             "--filter, --library, --search, --top"
         )
     gc.enable()  # main turns it off for commands that end before cycles matter
+    gc.set_threshold(YOUNG)
     settings = _settings(
         source,
         {
@@ -245,5 +258,5 @@ def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: F
     from auditor.sweep import progress  # noqa: PLC0415 - as above
 
     if quiet:
-        return progress.Quiet()
+        return progress.Progress()
     return progress.Terminal() if sys.stderr.isatty() else progress.Lines(say)

@@ -39,12 +39,13 @@ def current_versions() -> Versions:
 def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
     """The files that make outcomes: all that the pipeline imports, wherever it does, sorted."""
     found = {package / name for name in _DATA}
-    names = [*_PIPELINE]
-    while names:
-        for path in _files(package, names.pop()):
+    names, left = set(_PIPELINE), [*_PIPELINE]
+    while left:
+        for path in _files(package, left.pop()):
             if path not in found:
                 found.add(path)
-                names += _imported(path.read_text("utf-8"))
+                left += set(_imported(path.read_text("utf-8"))) - names
+                names.update(left)
     return tuple(sorted(found))
 
 

@@ -14,13 +14,12 @@ from auditor.downloader.waits import Waits
 from auditor.errors import SourceError
 from auditor.sweep.costs import SweepLoad
 from auditor.sweep.outcome_digest import current_versions
-from auditor.sweep.progress import Progress, Quiet
+from auditor.sweep.progress import Progress
 from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.settings import SweepSettings
 from auditor.sweep.store.ledger import FoundModel
 from auditor.sweep.store.reading import Store, Versions
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.process_pool import CONTEXT
 
 _INDEX = re.compile(r"(?P<start>.+)\.(?P<ending>safetensors|bin)\.index(\.[^.]+)?\.json")
 _SHARD = re.compile(r"-\d{1,6}-of-\d{1,6}[.\w]*$")
@@ -65,8 +64,8 @@ def expected_load(
         path = settings.output.store
         store = stack.enter_context(_Known.open(path)) if path.exists() else None
         known = None if store is None or store.is_empty() else store
-        shown = stack.enter_context(progress or Quiet())
-        budget = Budget(CONTEXT, settings.policy.max_requests)
+        shown = stack.enter_context(progress or Progress())
+        budget = Budget(settings.policy.max_requests)
         waits = Waits(shown.waiting)
         selector = Selector(settings.policy, usable_token(token), budget, waits)
         stack.enter_context(selector)

@@ -3,8 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from auditor.downloader.waits import InLines, Wait
 
@@ -15,20 +14,19 @@ _EVERY = 10.0  # seconds between lines where no bar is shown
 _VERDICTS = ("clean", "findings", "unaudited")
 
 
-class Progress(Protocol):
-    """Receives the progress of a sweep; a context manager."""
+class Progress:
+    """Receives the progress of a sweep, and shows nothing; a context manager."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def selected(self, models: int) -> None:
-        """`count` models were found until now."""
+        """So many models were found until now."""
 
     def begin(self, models: int) -> None:
-        """`count` models are to be audited."""
+        """So many are to be audited."""
 
     def done(self, verdict: str) -> None:
         """One is."""
@@ -37,24 +35,7 @@ class Progress(Protocol):
         """Something is waited for that takes long; None: it is over."""
 
 
-class Quiet:
-    """Shows nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def selected(self, models: int) -> None: ...
-
-    def begin(self, models: int) -> None: ...
-
-    def done(self, verdict: str) -> None: ...
-
-    def waiting(self, wait: Wait | None) -> None: ...
-
-
-class Lines(Quiet):
+class Lines(Progress):
     """A line every ten seconds, for logs."""
 
     def __init__(
@@ -97,7 +78,7 @@ class Lines(Quiet):
         return f"{done:,} of {self._models:,} audited ({counts}), {rate:.1f}/s{left}"
 
 
-class Terminal(Quiet):
+class Terminal(Progress):
     """A bar on stderr: how many, how fast, how long yet, and what came of them."""
 
     def __init__(self) -> None:

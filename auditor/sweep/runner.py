@@ -5,28 +5,30 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
-from typing import Protocol, Self
+from typing import TYPE_CHECKING
 
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.endpoint import endpoint
-from auditor.downloader.waits import Wait, Waits
+from auditor.downloader.waits import Waits
 from auditor.errors import Reason
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import PASSING
-from auditor.sweep.progress import Progress, Quiet, duration
+from auditor.sweep.progress import Progress, duration
 from auditor.sweep.selection import SelectedPage, Selector
 from auditor.sweep.settings import SweepSettings
 from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.pruning import prune
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
+from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done
-from auditor.sweep.workers.process_pool import CONTEXT, Crew, Token
 from auditor.sweep.workers.same_headers import recorded
 
-_LOOK = 0.5  # seconds between looks at the budget and at processes that are stuck
+if TYPE_CHECKING:  # Dask is an extra, and takes a second to import
+    from auditor.sweep.workers.cluster import Cluster
+
+_LOOK = 0.5  # seconds between looks at the budget and at models that are stuck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,33 +44,6 @@ class Swept:
     dropped: int = 0  # nights that left the store
 
 
-class Auditors(Protocol):
-    """What audits the models that are submitted: the processes of a Crew, or a Cluster."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def start(self) -> None:
-        """Be ready, unless that is done."""
-
-    @property
-    def under_way(self) -> int:
-        """Models that are submitted and not done."""
-
-    @property
-    def has_room(self) -> bool:
-        """Whether one more may be submitted."""
-
-    def submit(self, waiting: Waiting) -> None: ...
-
-    def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within that many seconds."""
-
-    def waiting(self) -> Wait | None:
-        """What is waited for, and how long yet; None: no request waits."""
-
-
 def sweep(
     settings: SweepSettings,
     *,
@@ -80,26 +55,23 @@ def sweep(
     """Sweep the selected models once; goes on where an earlier run of the same night stopped.
 
     `night` is the name to keep it under, today's date (UTC) if None; `scheduler` the address of a
-    Dask cluster whose workers audit instead of processes here. Raises UsageError for settings
+    Dask cluster whose workers audit instead of threads here. Raises UsageError for settings
     that cannot be met, SourceError where the Hub does not say which models there are, or where the
     cluster is lost, StoreError where the store cannot be written; what goes wrong with one model is
     that model's outcome.
     """
     endpoint()
-    usable = cache(partial(usable_token, token))
+    usable = usable_token(token)
     since = time.monotonic()
-    now = current_versions()
-    budget = Budget(CONTEXT, settings.policy.max_requests)
+    budget = Budget(settings.policy.max_requests)
     with (
         StoreWriter.open(settings.output.store, create=True) as ledger,
         _auditors(settings, usable, budget, scheduler) as crew,
     ):
-        if not ledger.has_outcomes(now):
-            crew.start()  # before there are threads, and while the Hub is asked for its models
-        with progress or Quiet() as shown:
+        with progress or Progress() as shown:
             waits = Waits(shown.waiting)
-            with Selector(settings.policy, usable(), budget, waits) as selector:
-                started = ledger.begin(night or today(), _described(settings), now)
+            with Selector(settings.policy, usable, budget, waits) as selector:
+                started = ledger.begin(night or today(), _described(settings), current_versions())
                 current = _planned(ledger, started, settings, selector, shown)
             first = ledger.somewhere(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, shown, waits)
@@ -122,13 +94,14 @@ def _dropped(settings: SweepSettings, night: Night) -> int:
 
 
 def _auditors(
-    settings: SweepSettings, token: Token, budget: Budget, scheduler: str | None
-) -> Auditors:
-    if scheduler is None:
-        return Crew(settings.policy, token, budget)
+    settings: SweepSettings, token: str | None, budget: Budget, scheduler: str | None
+) -> "Crew | Cluster":
+    policy = settings.policy
+    if scheduler is None and policy.processes == 1:
+        return Crew(AuditThreads(policy, token, budget))
     from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
 
-    return Cluster(scheduler, settings.policy, token())
+    return Cluster(policy, token, scheduler)
 
 
 def today() -> str:
@@ -179,7 +152,12 @@ def _keep(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> N
 
 
 def _audit(  # noqa: PLR0913, PLR0917 - the source, the target, and the progress
-    ledger: StoreWriter, night: Night, first: str, crew: Auditors, shown: Progress, waits: Waits
+    ledger: StoreWriter,
+    night: Night,
+    first: str,
+    crew: "Crew | Cluster",
+    shown: Progress,
+    waits: Waits,
 ) -> int:
     """Audit what waits; the number of outcomes that came of it."""
     left = ledger.left(night)
@@ -209,7 +187,7 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
                 ledger.record(night, name, commit, record, snapshot=done.snapshot)
 
 
-def _done(crew: Auditors, waiting: Iterator[Waiting], waits: Waits) -> Iterator[list[Done]]:
+def _done(crew: "Crew | Cluster", waiting: Iterator[Waiting], waits: Waits) -> Iterator[list[Done]]:
     """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
     more = True
     while more or crew.under_way:

@@ -54,10 +54,10 @@ def test_a_night_without_changes_costs_the_list_alone(ended):
     assert {cold["second_requests"] for cold in figures["cold"]} == {1}
 
 
-def test_every_side_took_time_and_the_processes_memory(ended):
+def test_every_side_took_time_and_memory(ended):
     _, figures = ended
     for cold in figures["cold"]:
         (ours,), (peer,), (second,) = (cold[side] for side in ("ours", "peer", "second"))
         assert min(one["cpu"] for one in (ours, peer, second)) > 0
-    assert figures["memory"][str(MODELS)] > 50e6  # of three interpreters
+    assert figures["memory"][str(MODELS)] > 20e6  # of one interpreter
     assert figures["lists"]["3000"]["peak"] > 20e6  # of one

@@ -20,7 +20,6 @@ from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Auditor
-from auditor.sweep.workers.process_pool import CONTEXT
 
 SECRET = "hf_" + "s" * 34
 # `audit` with a bug: whatever is named b ends in an exception with a text that must not be shown.
@@ -202,8 +201,9 @@ def test_of_a_pipeline_with_a_finding_it_is_the_crash_that_ends_it(tmp_path):
 def test_a_worker_of_a_sweep_says_the_same(at_hub: Hub, monkeypatch):
     commit = at_hub.add("o/a", healthy(1))
     monkeypatch.setattr(hub, "fetch_listing", fail)
-    worker = Auditor(Policy(processes=1, at_once=1), None, Budget(CONTEXT, None))
-    done = worker.audit(Waiting("o/a", commit, snapshot=None, listing=None))
+    worker = Auditor(Policy(at_once=1), None, Budget())
+    waiting = Waiting("o/a", commit, snapshot=None, listing=None)
+    done = worker.audit(waiting, worker.allowance())
     assert done.recorded.summary.reason == "crashed"
     assert done.passing
 

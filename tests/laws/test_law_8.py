@@ -1,6 +1,5 @@
 """Law 8. Stop a sweep anywhere, start it again: the same store."""
 
-import os
 import random
 import signal
 import sqlite3
@@ -11,14 +10,14 @@ from contextlib import closing
 
 import pytest
 from support.hub import After
-from support.running import children_of, heeding, is_at_work
+from support.running import heeding
 from support.sweep_models import healthy, planted
 from support.sweep_stores import contents
 
 pytestmark = pytest.mark.slow
 
 MODELS = 40
-OPTIONS = ("--author", "sweep", "--night", "n1", "--processes", "2", "--at-once", "4")
+OPTIONS = ("--author", "sweep", "--night", "n1", "--at-once", "4")
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 
 
@@ -109,34 +108,6 @@ def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
     assert code == 130
     assert "the same command goes on from there" in said
     assert "Traceback" not in said
-
-
-def test_the_processes_of_a_killed_sweep_end_by_themselves(models, tmp_path):
-    process = under_way(models, tmp_path / "killed.sqlite", 30)
-    children = children_of(process.pid)
-    process.kill()
-    ended(process)  # its stderr, which they inherit, ends when the last of them has
-    assert children
-    assert not [pid for pid in children if is_at_work(pid)]
-
-
-def test_a_process_that_dies_is_replaced_and_takes_nothing_with_it(models, undisturbed, tmp_path):
-    alarm = After(requests=30)
-    models.misbehave(fault=alarm)
-    store = tmp_path / "one_died.sqlite"
-    process = started(store)
-    alarm.event.wait()
-    copies = [pid for pid in children_of(process.pid) if _command(pid) == _command(process.pid)]
-    assert len(copies) == 2  # they share its memory; the third child tracks what they share
-    os.kill(copies[0], signal.SIGKILL)
-    assert ended(process)[0] == 3
-    models.behave()
-    assert contents(store) == undisturbed
-
-
-def _command(pid):
-    with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - no file
-        return file.read()
 
 
 def test_two_sweeps_of_one_store_end_with_the_store_of_one(models, undisturbed, tmp_path):

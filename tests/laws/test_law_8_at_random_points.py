@@ -8,10 +8,12 @@ from support.stopping import WAYS, Stopping
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "processes"), [(0, 1), (1, 1), (2, 2)])
 def test_a_sweep_that_is_stopped_in_every_way_ends_with_the_store_of_one_left_alone(
-    seed, hub, hub_env, tmp_path
+    seed, processes, hub, hub_env, tmp_path
 ):
+    if processes > 1:
+        pytest.importorskip("distributed", reason="the cluster extra is not installed")
     draw = random.Random(seed)  # noqa: S311 - the same points in every run
     ways = draw.sample(list(WAYS), len(WAYS))
-    assert Stopping(hub, tmp_path, hub_env).round(draw, ways) >= 1
+    assert Stopping(hub, tmp_path, hub_env, processes).round(draw, ways) >= 1

@@ -60,8 +60,9 @@ def at_a_terminal(*args: str, env: Mapping[str, str], **options) -> tuple[int, s
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that it has started, and not waited for."""
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """The processes that any thread of it has started, and not waited for."""
+    places = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(one) for place in places for one in place.read_text().split()]
 
 
 def is_at_work(pid: int) -> bool:

@@ -15,7 +15,7 @@ from support.sweep_models import healthy, planted
 from support.sweep_stores import contents
 
 MODELS = 40
-_SWEEP = ("sweep", "--author", "sweep", "--night", "n1", "--processes", "2", "--at-once", "4")
+_SWEEP = ("sweep", "--author", "sweep", "--night", "n1", "--at-once", "4")
 _LAST = 3  # the exit code of a night with a gated model
 _SMALLEST, _LARGEST = 20_000, 200_000  # bytes of a file where the disk is full
 
@@ -27,8 +27,9 @@ WAYS: Mapping[str, signal.Signals | None] = {one.name: one for one in _CODES} | 
 class Stopping:
     """One Hub, what an undisturbed sweep makes of it, and sweeps that are stopped."""
 
-    def __init__(self, hub: Hub, folder: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, hub: Hub, folder: Path, env: Mapping[str, str], processes: int = 1) -> None:
         self._hub, self._folder, self._env = hub, folder, env
+        self._sweep = (*_SWEEP, "--processes", str(processes))
         for name, files, _ in planted(MODELS):
             hub.add(name, files)
         hub.add("sweep/gated", healthy(1), gated="auto")
@@ -55,7 +56,7 @@ class Stopping:
         return folder / "sweep.sqlite"
 
     def _ended(self, store: Path) -> Path:
-        process = started(*_SWEEP, "--store", str(store), env=self._env)
+        process = started(*self._sweep, "--store", str(store), env=self._env)
         _, said = process.communicate()
         assert process.returncode == _LAST, said
         return store
@@ -69,7 +70,7 @@ class Stopping:
         alarm = After(requests=draw.randrange(1, MODELS))
         self._hub.behave()
         self._hub.misbehave(fault=alarm)
-        process = started(*_SWEEP, "--store", str(store), env=self._env)
+        process = started(*self._sweep, "--store", str(store), env=self._env)
         threading.Thread(target=lambda: (process.wait(), alarm.event.set())).start()
         alarm.event.wait()
         time.sleep(draw.choice((0.0, draw.uniform(0.0, 0.1))))
@@ -92,7 +93,7 @@ class Stopping:
         def limit() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
-        command = (*_SWEEP, "--quiet", "--store", str(store))
+        command = (*self._sweep, "--quiet", "--store", str(store))
         process = started(*command, env=self._env, preexec_fn=limit)
         _, said = process.communicate()
         assert process.returncode == _LAST, said

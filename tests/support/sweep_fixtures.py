@@ -34,10 +34,10 @@ def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
 
 @pytest.fixture
 def settings(tmp_path: Path):
-    """Settings of a sweep over some selections: one process, eight models at once."""
+    """Settings of a sweep over some selections: at most eight models at once."""
 
     def make(*selections, **bounds) -> SweepSettings:
-        policy = Policy(**{"processes": 1, "at_once": 8, **bounds})
+        policy = Policy(**{"at_once": 8, **bounds})
         output = Output(store=tmp_path / "sweep.sqlite")
         return SweepSettings(selections=selections, policy=policy, output=output)
 

@@ -8,13 +8,12 @@ from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.process_pool import CONTEXT
 
 
 def main() -> None:
     with (
         StoreWriter.open(Path(sys.argv[1]), create=True) as ledger,
-        Selector(Policy(), None, Budget(CONTEXT)) as selector,
+        Selector(Policy(), None, Budget()) as selector,
     ):
         night = ledger.begin("n1", "[]", current_versions())
         plan = ledger.new_plan(night.night)

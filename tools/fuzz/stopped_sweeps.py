@@ -22,12 +22,14 @@ def main() -> int:
     parser.add_argument("--points", type=int, help="so many, however long they take")
     parser.add_argument("--seconds", type=float, default=60.0, help="unless --points is given (60)")
     parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--processes", type=int, default=1, help="of each sweep (1)")
     options = parser.parse_args()
     draw = random.Random(options.seed)
     since, stops, ways = time.monotonic(), 0, Counter[str]()
     with Hub() as hub, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        stopping = Stopping(hub, folder, environment(hub.url, folder / "hf-home"))
+        env = environment(hub.url, folder / "hf-home")
+        stopping = Stopping(hub, folder, env, options.processes)
         while _goes_on(options, ways.total(), time.monotonic() - since):
             drawn = draw.choices(list(WAYS), k=draw.randint(1, 4))
             try:

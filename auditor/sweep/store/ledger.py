@@ -4,7 +4,6 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import astuple
 from typing import NamedTuple
 
 from auditor.errors import UsageError
@@ -166,11 +165,6 @@ class StoreWriter(Tallies):
             )
             self._forgive(night.night, requested)
         self.add(night, plan, [found])
-
-    def has_outcomes(self, versions: Versions) -> bool:
-        """Whether the last outcome is of these versions: if it is not, all will be audited."""
-        query = "SELECT auditor, catalogue FROM outcomes ORDER BY rowid DESC LIMIT 1"
-        return bool(self._database.execute(query).fetchone() == astuple(versions))
 
     # --- audits -------------------------------------------------------------------------------
 

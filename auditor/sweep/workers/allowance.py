@@ -9,7 +9,8 @@ from auditor.downloader.rate_limits import WINDOW
 from auditor.downloader.request_budget import Turn
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
-from auditor.sweep.workers.budget import Budget, Rest
+from auditor.sweep.workers.budget import Budget, Pause
+from auditor.sweep.workers.byte_gate import ByteGate
 
 
 class Bounds(NamedTuple):
@@ -27,19 +28,35 @@ class Bounds(NamedTuple):
 PAGE_BOUNDS = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
 
 
-class Allowance:
-    """The governor of what is bounded; `rest` sleeps while it waits for the budget."""
+# Bytes of one model from which on it is large: those are fetched and examined one at a time in each
+# process, for one of 11 MB takes 400 MB while it is examined.
+LARGE = 4 * 1024 * 1024
 
-    def __init__(self, bounds: Bounds, budget: Budget, rest: Rest | None = None) -> None:
+
+class Allowance:
+    """The governor of what is bounded; `rest` sleeps while it waits for the budget.
+
+    What turns out to be large waits at the `gate`, if one is given.
+    """
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        budget: Budget,
+        rest: Pause | None = None,
+        gate: ByteGate | None = None,
+    ) -> None:
         self._bounds = bounds
         self._budget = budget
         self._rest = rest
+        self._gate = gate
         self._until = time.monotonic() + bounds.seconds
         self._most_held = float(WINDOW)
+        self.waited = 0.0  # seconds, for which it is not to blame
 
     def admit(self, path: str) -> Turn:
         turn = self._budget.take(path, self._rest)
-        self._until += turn.waited
+        self._wait(turn.waited)
         try:
             self._in_time()
         except SourceError:
@@ -57,7 +74,7 @@ class Allowance:
         """Not the model's fault, unless it is asked for again and again."""
         counted = min(seconds, self._most_held)
         self._most_held -= counted
-        self._until += counted
+        self._wait(counted)
         self._budget.hold(seconds)
 
     def check(self, received: int) -> None:
@@ -65,6 +82,12 @@ class Allowance:
             detail = f"more than {self._bounds.most:,} bytes, the most for {self._bounds.what}"
             raise SourceError(Reason.TOO_LARGE, detail)
         self._in_time()
+        if received > LARGE and self._gate:
+            self._wait(self._gate.enter(self, received))
+
+    def _wait(self, seconds: float) -> None:
+        self._until += seconds
+        self.waited += seconds
 
     def _in_time(self) -> None:
         if time.monotonic() > self._until:

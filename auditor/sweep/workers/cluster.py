@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster in the place of the processes of a sweep.
+"""The workers of a Dask cluster, on this machine or on many, in the place of a sweep's threads.
 
 What waits is sent in batches, and what came of each is recorded as it arrives; the store is never
 seen by a worker. A batch whose worker dies is given to another one by Dask itself. One whose
@@ -27,6 +27,7 @@ from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers.cluster_waits import ClusterWaits, News
 from auditor.sweep.workers.cluster_worker import Batch, RefusedBatch, audit_batch, terms
+from auditor.sweep.workers.local_workers import LocalWorkers
 from auditor.sweep.workers.one_model import Done, failed
 
 # Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
@@ -43,13 +44,17 @@ _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies re
 
 
 class Cluster:
-    """Workers that audit what is submitted; a context manager, as a Crew is."""
+    """Workers that audit what is submitted; a context manager, as a Crew is.
 
-    def __init__(self, scheduler: str, policy: Policy, token: str | None) -> None:
+    Those of a scheduler, or as many on this machine as the policy has processes.
+    """
+
+    def __init__(self, policy: Policy, token: str | None, scheduler: str | None = None) -> None:
         self._scheduler = scheduler
         self._policy = policy
         self._terms = terms(token)
-        self._dask = _library()
+        self._dask = _library("--scheduler" if scheduler else "--processes")
+        self._local = None if scheduler else LocalWorkers(self._dask, policy.processes, token)
         self._client: Any = None
         self._ready: deque[Waiting] = deque()  # submitted, and in no batch yet
         self._suspects: deque[Waiting] = deque()  # each was in a batch whose workers died
@@ -62,33 +67,42 @@ class Cluster:
         self._looked = self._seen = 0.0  # when that was, and when there last was one
 
     def __enter__(self) -> Self:
+        if self._scheduler:
+            self.start()  # whoever named another one hears of it before there is anything to do
         return self
 
     def start(self) -> None:
         """Connect, unless that is done; raises SourceError if the scheduler does not answer."""
         if self._client is not None:
             return
-        try:
-            self._client = self._dask.Client(
-                self._scheduler, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
-            )
-        except ValueError as error:
-            detail = f"{error}; expected tcp://HOST:PORT"
-            raise UsageError(f"--scheduler {quoted(self._scheduler)}: {detail}") from None
-        except OSError as error:
-            raise self._gone(f"does not answer: {error}") from None
-        # It logs tracebacks when it loses the scheduler; our own message of one line is enough.
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+        # They log tracebacks when they lose each other; our own message of one line is enough.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        address = self._local.start() if self._local else self._scheduler or ""
+        self._client = self._connected(address)
         self._client.subscribe_topic(_TOPIC, self._hear)
         self._seen = time.monotonic()
         self._look()
 
+    def _connected(self, scheduler: str) -> Any:
+        try:
+            return self._dask.Client(
+                scheduler, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
+            )
+        except ValueError as error:
+            detail = f"{error}; expected tcp://HOST:PORT"
+            raise UsageError(f"--scheduler {quoted(scheduler)}: {detail}") from None
+        except OSError as error:
+            raise self._gone(f"does not answer: {error}") from None
+
     def __exit__(self, *_: object) -> None:
-        if self._client is None:
-            return
-        with suppress(OSError, TimeoutError, CancelledError):
-            self._client.cancel(list(self._sent))
-            self._client.close(timeout=_CONNECTING)
+        if self._client is not None:
+            with suppress(OSError, TimeoutError, CancelledError):
+                self._client.cancel(list(self._sent))
+                self._client.close(timeout=_CONNECTING)
+        if self._local is not None:
+            with suppress(OSError, TimeoutError, CancelledError):
+                self._local.close()
 
     @property
     def under_way(self) -> int:
@@ -158,9 +172,7 @@ class Cluster:
             raise self._gone(f"has lost what it was given ({type(error).__name__})") from None
         if isinstance(found, RefusedBatch):
             raise UsageError(found.detail)
-        batch = self._sent.pop(future)
-        done = {one.model for one in found}
-        self._ready.extendleft(one for one in batch.models if one.model not in done)
+        del self._sent[future]
         yield from found
 
     def _raised(self, batch: Batch, error: BaseException) -> Iterator[Done]:
@@ -197,13 +209,14 @@ class Cluster:
 
     def _gone(self, what: str) -> SourceError:
         kept = "what is audited is kept, and the same command goes on from there"
-        detail = f"the scheduler {quoted(self._scheduler)} {what}; {kept}"
+        name = f"scheduler {quoted(self._scheduler)}" if self._scheduler else "local cluster"
+        detail = f"the {name} {what}; {kept}"
         return SourceError(Reason.UNREACHABLE, detail)
 
 
 def _work(batch: Batch, sweep: str) -> tuple[Done, ...] | RefusedBatch:
     """Audit a batch on a worker, which tells the client what it waits."""
-    worker = _library().get_worker()
+    worker = importlib.import_module("distributed").get_worker()
     news = _news(worker.address, sweep)
 
     def tell(seconds: float) -> None:
@@ -231,10 +244,10 @@ def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:
     return tuple(batch)
 
 
-def _library() -> Any:
+def _library(option: str) -> Any:
     """Dask's distributed; raises UsageError where it is not installed."""
     try:
         return importlib.import_module("distributed")
     except ImportError:
-        detail = "--scheduler needs Dask: pip install 'hf-audit[cluster]'"
+        detail = f"{option} needs Dask: pip install 'hf-audit[cluster]'"
         raise UsageError(detail) from None

@@ -1,31 +1,30 @@
-"""What a worker of a cluster runs: a batch of models, audited as a process of a sweep does it.
+"""What a worker of a cluster runs: a batch of models, audited by threads as a sweep has them.
 
 Everything here works without Dask, which carries a batch to a worker and what came of it back.
 """
 
+import gc
 import socket
-import time
-from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
 
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.endpoint import endpoint
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Versions
+from auditor.sweep.workers.audit_threads import YOUNG, AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.one_model import Auditor, Done, failed
-from auditor.sweep.workers.process_pool import CONTEXT
+from auditor.sweep.workers.one_model import Done
 
 _LOOK = 0.5  # seconds between looks at models that are stuck
-_MOST_STATIONS = 4  # sweeps with another policy each, at once on one cluster
+_SWEEPS = 4  # with another policy each, at once on one cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +60,9 @@ def terms(token: str | None) -> Terms:
 
 
 def audit_batch(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...] | RefusedBatch:
-    """What came of the models, in no order; those that are absent had no turn.
+    """What came of the models, in no order.
 
-    A model that is stuck is given up, as the process would be that a sweep without a cluster had
-    given it to. `tell` hears, every now and then, how long the budget lets no request through.
+    `tell` hears, every now and then, how long the budget lets no request through.
     """
     try:
         token = usable_token(None)
@@ -73,9 +71,15 @@ def audit_batch(batch: Batch, tell: Callable[[float], None]) -> tuple[Done, ...]
         fault = str(error)
     if fault:
         return RefusedBatch(detail=f"a worker on {quoted(socket.gethostname())} {fault}")
-    station = _station(batch.policy, token)
-    station.budget.divide(batch.share)
-    return station.audit(batch.models, tell)
+    threads = _shared_threads(batch.policy, token)
+    threads.budget.divide(batch.share)
+    crew, done = Crew(threads), list[Done]()
+    for waiting in batch.models:
+        crew.submit(waiting)
+    while crew.under_way:
+        done += crew.finished(_LOOK)
+        tell(threads.budget.blocked())
+    return tuple(done)
 
 
 def _fault(due: Terms, here: Terms) -> str | None:
@@ -93,61 +97,16 @@ def _fault(due: Terms, here: Terms) -> str | None:
     return None
 
 
-class _Station:
-    """One process's auditor, and the threads that all of its batches share."""
-
-    def __init__(self, policy: Policy, token: str | None) -> None:
-        self.budget = Budget(CONTEXT, policy.max_requests)
-        self._policy = policy
-        self._auditor = Auditor(policy, token, self.budget)
-        self._pool = ThreadPoolExecutor(policy.at_once)
-
-    def audit(self, models: tuple[Waiting, ...], tell: Callable[[float], None]) -> tuple[Done, ...]:
-        given = {self._pool.submit(self._auditor.audit, one): one for one in models}
-        done, stuck = self._settled(set(given), tell)
-        outcomes = [future.result() for future in done]
-        if stuck:
-            _retire(self)
-            detail = f"its audit was not done after {self._policy.hopeless:.0f} s"
-            lost = [given[future] for future in stuck if not future.cancel()]
-            outcomes += [failed(waiting, Reason.CRASHED, detail) for waiting in lost]
-        return tuple(outcomes)
-
-    def _settled(
-        self, left: set[Future[Done]], tell: Callable[[float], None]
-    ) -> tuple[set[Future[Done]], set[Future[Done]]]:
-        """The futures that are done; and the others, once none of them was for long enough."""
-        done = set[Future[Done]]()
-        since = now = time.monotonic()
-        while left and now - since < self._policy.hopeless:
-            found, left = wait(left, _LOOK, return_when=FIRST_COMPLETED)
-            now = time.monotonic()
-            blocked = self.budget.blocked()
-            tell(blocked)
-            if found or blocked:
-                since = now  # waiting for the budget does not count
-            done |= found
-        return done, left
-
-
-_stations: OrderedDict[tuple[Policy, str | None], _Station] = OrderedDict()
 _opening = Lock()
 
 
-def _station(policy: Policy, token: str | None) -> _Station:
-    """The station of this process: its connections, and what it knows of models that are alike."""
-    key = (policy, token)
+def _shared_threads(policy: Policy, token: str | None) -> AuditThreads:
+    """Those of this process: its connections, and what it knows of models that are alike."""
     with _opening:
-        if key not in _stations:
-            _stations[key] = _Station(policy, token)
-        _stations.move_to_end(key)
-        while len(_stations) > _MOST_STATIONS:
-            _stations.popitem(last=False)
-        return _stations[key]
+        return _threads(policy, token)
 
 
-def _retire(station: _Station) -> None:
-    """Let the next batch have another one: a thread that is stuck cannot be ended."""
-    with _opening:
-        for key in [key for key, known in _stations.items() if known is station]:
-            del _stations[key]
+@lru_cache(_SWEEPS)
+def _threads(policy: Policy, token: str | None) -> AuditThreads:
+    gc.set_threshold(YOUNG)
+    return AuditThreads(policy, token, Budget(policy.max_requests))

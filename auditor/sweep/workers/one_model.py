@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Lock
+from threading import Event
 from typing import Any, TypeVar
 
 from huggingface_hub import constants
@@ -21,22 +21,20 @@ from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel
+from auditor.downloader.waits import Rest, Wait, Waits
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import PASSING, Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Recorded
-from auditor.sweep.workers.allowance import Allowance, Bounds
+from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.byte_gate import ByteGate
 from auditor.sweep.workers.remembered import Recent
 from auditor.sweep.workers.same_headers import Alike, recorded
 
 T = TypeVar("T")
-
-# Bytes of config, index and headers from which models are examined one at a time in each process:
-# one of 11 MB takes 400 MB while it is.
-_LARGE = 4 * 1024 * 1024
 
 # Bytes of packed headers that a process remembers: a BERT's are 3.2 kB, so that 1,300 bases are
 # packed once each.
@@ -69,25 +67,51 @@ class Auditor:
         self._shards = ThreadPoolExecutor(policy.shards)
         self._alike = Alike()
         self._packed = Recent[Shared](_MOST_PACKED, _MOST_OF_ONE)
-        self._turn = Lock()
+        self._large, self._examining = ByteGate(0), ByteGate(LARGE)
+        self._sessions: dict[Allowance, tuple[Session, ...]] = {}  # of what is under way
+        self._over = Event()
 
-    def audit(self, waiting: Waiting) -> Done:
+    def allowance(self) -> Allowance:
+        """What the next model may take."""
+        rest = Rest(Waits(_unseen), self._over)
+        return Allowance(Bounds.of_a_model(self._policy), self._budget, rest, self._large)
+
+    def audit(self, waiting: Waiting, allowance: Allowance) -> Done:
         """What goes wrong with one model is said in its outcome; raises MemoryError alone."""
-        return outcome_of(
-            lambda: self._audited(waiting),
-            lambda detail: failed(waiting, Reason.CRASHED, detail),
-        )
+        try:
+            return outcome_of(
+                lambda: self._audited(waiting, allowance),
+                lambda detail: failed(waiting, Reason.CRASHED, detail),
+            )
+        finally:
+            self.give_up(allowance)
 
-    def _audited(self, waiting: Waiting) -> Done:
+    def give_up(self, allowance: Allowance) -> None:
+        """A model waits no more and holds up no other, whatever has become of its audit."""
+        for session in self._sessions.pop(allowance, ()):
+            session.stop()
+        for gate in (self._large, self._examining):
+            gate.leave(allowance)
+
+    def close(self) -> None:
+        """End all waits; reads end by themselves."""
+        self._over.set()
+        for allowance in list(self._sessions):
+            self.give_up(allowance)
+        self._shards.shutdown(wait=False, cancel_futures=True)
+
+    def _audited(self, waiting: Waiting, allowance: Allowance) -> Done:
         fetched = waiting.snapshot is None
         try:
-            snapshot = self._fetched(waiting) if fetched else _stored(waiting)
+            snapshot = self._fetched(waiting, allowance) if fetched else _stored(waiting)
         except SourceError as error:
             return failed(waiting, error.reason, str(error))
         except UsageError as error:
             return failed(waiting, Reason.BAD_RESPONSE, str(error))
         shared = self._shared(snapshot)
-        record = self._examined(snapshot, shared.digest)
+        size = _size(snapshot)
+        (self._large if size > LARGE else self._examining).enter(allowance, size)
+        record, _ = self._alike.examine(snapshot, shared.digest)
         return Done(
             model=waiting.model,
             commit_sha=waiting.commit_sha,
@@ -107,18 +131,9 @@ class Auditor:
                 self._packed.put(key, known, len(known.content))
         return known
 
-    def _examined(self, snapshot: Snapshot, rest: bytes) -> Recorded:
-        texts = (text.content for text in (snapshot.config, snapshot.index) if text)
-        size = sum(map(len, texts)) + sum(head.length for head in snapshot.headers)
-        if size < _LARGE:
-            return self._alike.examine(snapshot, rest)[0]
-        with self._turn:
-            return self._alike.examine(snapshot, rest)[0]
-
-    def _fetched(self, waiting: Waiting) -> Snapshot:
+    def _fetched(self, waiting: Waiting, allowance: Allowance) -> Snapshot:
         require_online()
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
-        allowance = Allowance(Bounds.of_a_model(self._policy), self._budget)
         session = self._session(model, allowance)
         listing = _listing(waiting) or hub.fetch_listing(model, session)
         names = {file.name for file in listing.files}
@@ -138,7 +153,19 @@ class Auditor:
 
     def _session(self, model: HubModel, allowance: Allowance) -> Session:
         silence = self._policy.deadline  # a sweep is not watched: what passes is waited for
-        return Session(model, self._token, ignore_message, governor=allowance, silence=silence)
+        session = Session(model, self._token, ignore_message, governor=allowance, silence=silence)
+        self._sessions[allowance] = (*self._sessions.get(allowance, ()), session)
+        return session
+
+
+def _unseen(_wait: Wait | None) -> None:
+    """A wait of one model; of all of them together the budget tells."""
+
+
+def _size(snapshot: Snapshot) -> int:
+    """Bytes of what is examined."""
+    texts = (text.content for text in (snapshot.config, snapshot.index) if text)
+    return sum(map(len, texts)) + sum(head.length for head in snapshot.headers)
 
 
 def require_online() -> None:

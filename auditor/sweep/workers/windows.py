@@ -25,13 +25,13 @@ class WindowState(IntEnum):
 
 
 class RateWindow(NamedTuple):
-    """What is known of the window of one kind of requests: all numbers, to be shared in memory.
+    """What is known of the window of one kind of requests.
 
     When a window that was told is over, the quota of the next one is not known. So one request goes
     first, and the others follow when it has succeeded.
     """
 
-    state: float = WindowState.NOTHING
+    state: WindowState = WindowState.NOTHING
     left: float = 0.0  # requests
     until: float = 0.0  # when it ends
     quota: float = 0.0  # requests of a whole one
@@ -40,6 +40,11 @@ class RateWindow(NamedTuple):
 
     def is_over(self, now: float) -> bool:
         return self.state == WindowState.TOLD and now >= self.until + _ROUNDING
+
+    def is_spent(self, now: float) -> bool:
+        """Whether nothing is left of it for us, and it goes on."""
+        told = self.state == WindowState.TOLD
+        return told and not self.is_over(now) and self.left <= spared(self.quota)
 
     def wait(self, now: float) -> float:
         """Seconds until a request may go; 0: now."""

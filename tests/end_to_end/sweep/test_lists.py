@@ -98,8 +98,7 @@ import tracemalloc
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.process_pool import CONTEXT
-with Selector(Policy(), None, Budget(CONTEXT)) as selector:
+with Selector(Policy(), None, Budget()) as selector:
     tracemalloc.start()
     found = sum(len(page.found) for page in selector.pages(ModelSelection(author="bench")))
     print(found, tracemalloc.get_traced_memory()[1])

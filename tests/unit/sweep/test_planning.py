@@ -131,11 +131,8 @@ class Window:
     """A Hub that counts, and a clock that moves where a budget sleeps."""
 
     def __init__(self, quota, most=None):
-        import multiprocessing  # noqa: PLC0415 - for this one
-
         self.now, self.quota = 0.0, quota
-        context = multiprocessing.get_context("spawn")
-        self.budget = Budget(context, most, clock=lambda: self.now, sleep=self.sleep)
+        self.budget = Budget(most, clock=lambda: self.now, sleep=self.sleep)
 
     def sleep(self, seconds):
         self.now += seconds

@@ -5,7 +5,7 @@ from collections import Counter
 from rich.progress import Progress as Bar
 
 from auditor.downloader.waits import Wait
-from auditor.sweep.progress import Lines, Quiet, Terminal, duration, verdict_counts
+from auditor.sweep.progress import Lines, Progress, Terminal, duration, verdict_counts
 
 
 class Clock:
@@ -76,7 +76,7 @@ def test_a_terminal_shows_a_bar_and_leaves_nothing_of_it(capsys):
 
 
 def test_quiet_is_quiet(capsys):
-    with Quiet() as shown:
+    with Progress() as shown:
         shown.begin(1)
         shown.done("clean")
         shown.waiting(Wait("all", 9.0))

@@ -7,7 +7,6 @@ from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import FoundModel, ModelSelection, RefusedId, Selector
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.process_pool import CONTEXT
 
 FILES = {"config.json": b"{}"}
 
@@ -15,7 +14,7 @@ FILES = {"config.json": b"{}"}
 @pytest.fixture
 def selector(at_hub):
     del at_hub
-    with Selector(Policy(), None, Budget(CONTEXT)) as made:
+    with Selector(Policy(), None, Budget()) as made:
         yield made
 
 

@@ -1,9 +1,5 @@
 """The budget of requests, by a clock of the test's own."""
 
-import multiprocessing
-import os
-import signal
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +19,7 @@ class Server:
         self.quota, self.told, self.opened, self.spent = quota, told, 0.0, 0
         self.shown = []  # the wait that a progress bar would show
         self.refused = 0
-        context = multiprocessing.get_context("spawn")
-        self.budget = Budget(context, most, clock=lambda: self.now, sleep=self.sleep)
+        self.budget = Budget(most, clock=lambda: self.now, sleep=self.sleep)
 
     def sleep(self, seconds):
         self.shown.append(self.budget.blocked())
@@ -211,26 +206,34 @@ def test_what_is_waited_for_is_said_as_it_is():
     server.budget.hold(20.0)
     assert server.budget.waiting() == Wait("a server asks for patience", 20.0)
     waits = []
-    budget = Budget(multiprocessing.get_context("spawn"), 1, clock=lambda: server.now)
+    budget = Budget(1, clock=lambda: server.now)
     budget.take(FILE)
     with pytest.raises(StopIteration):
         budget.take(FILE, lambda wait, _step: waits.append(wait) or next(iter(())))
     assert waits == [Wait("the requests of --max-requests are spent", 300.0)]
 
 
-def _die_counting(budget):
-    budget._lock.acquire()  # noqa: SLF001 - as in the middle of counting
-    os.kill(os.getpid(), signal.SIGKILL)
+def test_a_window_that_is_not_spent_limits_no_rate_and_one_that_is_its_quota_does():
+    server = Server(3000)
+    server.ask()
+    assert server.budget.rate is None
+    server.spent = 2999
+    server.ask()  # and is told that nothing is left
+    assert server.ask() > 0
+    assert server.budget.rate == (3000 - 50) / WINDOW
 
 
-@pytest.mark.slow
-def test_a_process_that_dies_while_it_counts_stops_nobody():
-    context = multiprocessing.get_context("spawn")
-    budget = Budget(context)
-    process = context.Process(target=_die_counting, args=(budget,))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert budget.take(FILE).waited == 0.0
-    assert budget._lock.acquire(timeout=0)  # noqa: SLF001 - it is free again, and only once
-    assert not budget._lock.acquire(timeout=0)  # noqa: SLF001
+def test_the_api_limits_no_rate_of_files():
+    server = Server(100)
+    while not server.ask(API):
+        pass
+    assert server.budget.rate is None
+
+
+@pytest.mark.parametrize(("share", "rate"), [(1, 30), (3, 10)])
+def test_a_limit_of_ones_own_is_a_rate_too_of_which_each_has_its_share(share, rate):
+    server = Server(10**6, most=30)
+    server.budget.divide(share)
+    while not server.ask():
+        pass
+    assert server.budget.rate == rate / WINDOW

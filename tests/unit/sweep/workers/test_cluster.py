@@ -1,7 +1,9 @@
-"""The same sweep on a cluster: real workers, processes of their own, some of which die."""
+"""The same sweep on a cluster: real workers, processes of their own, some of which die.
+
+On many machines: test_local_cluster.py has those of `--processes`.
+"""
 
 import dataclasses
-import multiprocessing
 import os
 import random
 import re
@@ -251,52 +253,44 @@ def test_a_worker_with_a_token_of_its_own_is_refused_and_the_token_not_shown(
     assert TOKEN not in repr(cluster_worker.terms(TOKEN))
 
 
-def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_asked_for_again(
-    at_hub, monkeypatch
-):
+def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hub, monkeypatch):
     del at_hub
     freed = threading.Event()
 
-    def audit(_self, waiting):
+    def audit(_self, waiting, _allowance):
         if waiting.model == "o/stuck":
             freed.wait()
         return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
     monkeypatch.setattr(cluster_worker, "_LOOK", 0.05)
-    one_at_a_time = dataclasses.replace(batch("o/a", "o/stuck", "o/b"), policy=POLICY)
-    done = cluster_worker.audit_batch(one_at_a_time, ignored)
+    one_at_a_time = Policy(deadline=0.05, at_once=1)
+    given = dataclasses.replace(batch("o/a", "o/stuck", "o/b"), policy=one_at_a_time)
+    done = cluster_worker.audit_batch(given, ignored)
     freed.set()
     assert {one.model: one.recorded.summary.reason for one in done} == {
         "o/a": "gated",
         "o/stuck": "crashed",
+        "o/b": "gated",
     }
-    again = dataclasses.replace(one_at_a_time, models=one_at_a_time.models[2:])
-    assert [one.model for one in cluster_worker.audit_batch(again, ignored)] == ["o/b"]
 
 
-POLICY = Policy(deadline=0.05, at_once=1)
-
-
-def test_a_station_tells_that_its_budget_lets_nobody_through_and_that_it_does(at_hub, monkeypatch):
+def test_a_worker_tells_that_its_budget_lets_nobody_through_and_that_it_does(at_hub, monkeypatch):
     del at_hub
-    waits = iter([250.0, 249.0])
-    over = threading.Event()
+    over, told = threading.Event(), []
 
     def blocked(_self):
-        left = next(waits, 0.0)
-        if not left:
+        if len(told) == 2:
             over.set()
-        return left
+        return [250.0, 249.0, 0.0][min(len(told), 2)]
 
-    def audit(_self, waiting):
+    def audit(_self, waiting, _allowance):
         over.wait()
         return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
     monkeypatch.setattr(Budget, "blocked", blocked)
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
     monkeypatch.setattr(cluster_worker, "_LOOK", 0.01)
-    told = []
     policy = Policy(at_once=2)
     cluster_worker.audit_batch(dataclasses.replace(batch("o/a"), policy=policy), told.append)
     assert told[:3] == [250.0, 249.0, 0.0]
@@ -342,8 +336,7 @@ class Server:
         self.budgets = [self._share(workers) for _ in range(workers)]
 
     def _share(self, workers):
-        context = multiprocessing.get_context("spawn")
-        budget = Budget(context, clock=lambda: 1.0, sleep=self._stop)
+        budget = Budget(clock=lambda: 1.0, sleep=self._stop)
         budget.divide(workers)
         budget.note(budget.take(FILE), 200, self._told())
         return budget
@@ -387,8 +380,7 @@ class Distance(Server):
         super().__init__(quota, workers)
 
     def _share(self, workers):
-        context = multiprocessing.get_context("spawn")
-        budget = Budget(context, clock=lambda: self.now, sleep=self._stop)
+        budget = Budget(clock=lambda: self.now, sleep=self._stop)
         budget.divide(workers)
         budget.note(budget.take(FILE), 200, self._told())
         return budget
@@ -434,7 +426,7 @@ def test_what_idle_workers_leave_is_not_lost(quota, workers):
 
 
 def test_a_bound_of_our_own_is_divided_evenly():
-    bounded = Budget(multiprocessing.get_context("spawn"), 100, clock=lambda: 1.0, sleep=stop)
+    bounded = Budget(100, clock=lambda: 1.0, sleep=stop)
     bounded.note(Turn(FILE), 200, {})
     bounded.divide(4)
     for _ in range(25):

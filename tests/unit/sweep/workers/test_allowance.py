@@ -1,0 +1,66 @@
+"""What a model may take, and who waits for whom."""
+
+import threading
+
+import pytest
+
+from auditor.errors import SourceError
+from auditor.sweep import workers
+from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds
+from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.byte_gate import ByteGate
+
+FILE = "/o/n/resolve/main/model.safetensors"
+
+
+def allowance(gate=None, seconds=60.0, budget=None):
+    bounds = Bounds("one model", seconds, 2 * LARGE)
+    return Allowance(bounds, budget or Budget(), None, gate)
+
+
+def test_large_models_are_received_one_after_the_other_and_small_ones_are_not_held_up():
+    gate = ByteGate(0)
+    first, second, small = (allowance(gate) for _ in range(3))
+    first.check(LARGE + 1)
+    first.check(LARGE + 2)
+    small.check(LARGE)
+    went_on = threading.Event()
+    waiting = threading.Thread(target=lambda: (second.check(LARGE + 1), went_on.set()))
+    waiting.start()
+    assert not went_on.is_set()
+    gate.leave(first)
+    waiting.join()
+    assert went_on.is_set()
+
+
+def test_the_wait_for_another_large_model_does_not_count(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(workers.allowance.time, "monotonic", lambda: now[0])
+
+    class Gate(ByteGate):
+        def enter(self, who, size):
+            del who, size
+            now[0] += 100.0
+            return 100.0
+
+    late = allowance(Gate(0), seconds=10.0)
+    late.check(LARGE + 1)
+    assert late.waited == 100.0
+    late.admit(FILE)  # and is still in time
+    now[0] += 11.0
+    with pytest.raises(SourceError, match="not fetched within 10 s"):
+        late.check(1)
+
+
+def test_more_than_the_bound_and_later_than_the_deadline_end_it():
+    with pytest.raises(SourceError, match="more than 8,388,608 bytes, the most for one model"):
+        allowance().check(2 * LARGE + 1)
+    with pytest.raises(SourceError, match="not fetched within 0 s"):
+        allowance(seconds=0.0).check(1)
+
+
+def test_a_wait_that_a_server_asks_for_counts_against_nobody_but_once_a_window():
+    patient = allowance(seconds=1.0)
+    for _ in range(4):
+        patient.held(100.0)
+    assert patient.waited == 300.0

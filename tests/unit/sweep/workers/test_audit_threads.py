@@ -1,0 +1,140 @@
+"""Threads that audit: what is stuck, what takes all memory, and how many there are."""
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from auditor.errors import Reason
+from auditor.sweep.policy import Policy
+from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.workers import one_model
+from auditor.sweep.workers.audit_threads import AuditThreads, Crew
+from auditor.sweep.workers.budget import Budget
+
+NAMES = tuple("abcdefgh")
+
+
+@pytest.fixture
+def crew(monkeypatch):
+    """Threads whose audits are the test's own: a function of a model's name."""
+
+    @contextmanager
+    def make(audit, **bounds):
+        def audited(_self, waiting, _allowance):
+            audit(waiting.model)
+            return one_model.failed(waiting, Reason.GATED, "said the Hub")
+
+        monkeypatch.setattr(one_model.Auditor, "audit", audited)
+        with Crew(AuditThreads(Policy(**bounds), None, Budget())) as made:
+            yield made
+
+    return make
+
+
+def reasons(crew, names):
+    """What becomes of these models, all given at once."""
+    for name in names:
+        crew.submit(Waiting(name, "0" * 40, None, None))
+    found = {}
+    while crew.under_way:
+        for done in crew.finished(0.01):
+            assert done.model not in found
+            found[done.model] = done.recorded.summary.reason, done.recorded
+    return {name: reason for name, (reason, _) in found.items()}
+
+
+@pytest.mark.parametrize("stuck", ["a", "ab", "abcd", "defgh"])
+def test_what_is_stuck_is_given_up_and_all_others_are_audited(stuck, crew):
+    """With four threads, also where each of them is stuck."""
+    freed = threading.Event()
+    with crew(lambda name: freed.wait() if name in stuck else None, deadline=0.05) as threads:
+        found = reasons(threads, NAMES)
+        freed.set()
+    assert found == {name: "crashed" if name in stuck else "gated" for name in NAMES}
+
+
+def test_an_outcome_that_comes_after_its_model_was_given_up_is_not_heard_of(crew):
+    freed, ended = threading.Event(), threading.Event()
+
+    def audit(name):
+        if name == "a":
+            freed.wait()
+            ended.set()
+
+    with crew(audit, deadline=0.02) as threads:
+        assert reasons(threads, "a") == {"a": "crashed"}
+        freed.set()
+        ended.wait()
+        assert reasons(threads, "b") == {"b": "gated"}
+
+
+class Memory:
+    """Runs out where too much is under way at once, whoever asks for more then."""
+
+    def __init__(self, sizes, most):
+        self.sizes, self.most = sizes, most
+        self.used = 0
+        self.lock = threading.Lock()
+        self.full = threading.Barrier(4, timeout=10)
+        self.tries = []
+
+    def __call__(self, name):
+        size = self.sizes.get(name, 1)
+        first = name not in self.tries
+        with self.lock:
+            self.tries.append(name)
+            self.used += size
+        if first and len(self.tries) <= 4:
+            self.full.wait()  # so that four are under way together
+        try:
+            with self.lock:
+                if self.used > self.most:
+                    raise MemoryError
+        finally:
+            with self.lock:
+                self.used -= size
+
+
+def test_where_memory_runs_out_each_model_goes_once_more_alone(crew):
+    memory = Memory({"b": 10}, most=12)
+    with crew(memory) as threads:
+        assert reasons(threads, NAMES) == dict.fromkeys(NAMES, "gated")
+    assert len(memory.tries) > len(NAMES)
+
+
+def test_the_model_that_takes_all_memory_alone_is_to_blame_and_no_other(crew):
+    memory = Memory({"b": 20}, most=12)
+    with crew(memory) as threads:
+        found = reasons(threads, NAMES)
+    assert found == {**dict.fromkeys(NAMES, "gated"), "b": "crashed"}
+    assert memory.tries.count("b") == 2
+
+
+def test_no_more_threads_are_at_work_than_there_may_be_models_under_way(crew):
+    lock, at_work, most = threading.Lock(), set(), []
+
+    def audit(name):
+        with lock:
+            at_work.add(name)
+            most.append(len(at_work))
+        with lock:
+            at_work.discard(name)
+
+    with crew(audit, at_once=2) as threads:
+        reasons(threads, [f"{number}" for number in range(200)])
+    assert max(most) <= 2
+
+
+def test_whatever_an_audit_raises_the_others_go_on(crew):
+    def audit(name):
+        if name == "c":
+            raise SystemExit
+
+    with crew(audit) as threads:
+        assert reasons(threads, "abcd") == {
+            "a": "gated",
+            "b": "gated",
+            "c": "crashed",
+            "d": "gated",
+        }
