@@ -39,6 +39,12 @@ class LogicalTensor(NamedTuple):
     shape: Shape | None  # likewise; None: only an index names the stored tensor
     dtype: str  # of a number inside: "INT4", "NF4", "F8_E4M3", "Q4_K"
 
+    @property
+    def whole(self) -> bool:
+        """Whether the stored tensor is this very one, and not only holds it."""
+        stored, *model = self
+        return model == [stored.name, stored.shape, stored.dtype]
+
 
 class Notes(NamedTuple):
     """Tensors that serve the packed ones: scales, zero points, g_idx, absmax."""
@@ -215,6 +221,44 @@ class PackingLedger:
         """A fault, unless a file that could not be read holds what is not there."""
         self._lacking.add(reason)
         self.fault(reason, *tensors)
+
+    def book_alike(
+        self,
+        stored: Stored,
+        book: Callable[[str, Members, "PackingLedger"], None],
+        differs: Callable[[str], object] = lambda _module: None,
+    ) -> None:
+        """Have each module booked; of those that are alike only the first is looked at.
+
+        Alike are modules whose members have the same names, dtypes and shapes: the layers of a
+        model, and their experts. What `book` makes of one may depend on that alone, and on what
+        `differs` says of the module's name; its reasons do not name the module.
+        """
+        modules = stored.modules
+        kinds: dict[tuple[object, ...], list[str]] = {}
+        for module, parts in modules.items():
+            kind = (differs(module), *parts, *[tensor[1:3] for tensor in parts.values()])
+            kinds.setdefault(kind, []).append(module)
+        for names in kinds.values():
+            first, once = names[0], PackingLedger()
+            book(first, modules[first], once)
+            self._add(once, first, {name: modules[name] for name in names})
+
+    def _add(self, once: "PackingLedger", first: str, alike: Mapping[str, Members]) -> None:
+        """What was booked of the first module, for all that are alike."""
+        key = {tensor: last for last, tensor in alike[first].items()}
+        for stored, name, shape, dtype in once.tensors:
+            last, rest = key[stored], name[len(first) :]
+            self.tensors += [
+                LogicalTensor(parts[last], f"{module}{rest}", shape, dtype)
+                for module, parts in alike.items()
+            ]
+        for into, found in ((self._notes, once._notes), (self._faults, once._faults)):
+            for reason, tensors in found.items():
+                each = into.setdefault(reason, [])
+                for tensor in tensors:
+                    each += [parts[key[tensor]] for parts in alike.values()]
+        self._lacking |= once._lacking
 
     def close(self, layout: str) -> Unpacked:
         """Each tensor is in the books once: one that holds a piece serves no other by its name."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
-from auditor.walker import Counted, Walk, walk
+from auditor.tensors import DTYPE_BITS
+from auditor.walker import Walk
 
 QUANTIZATION_DATA = "quantization-data"  # scales and their kin, of whatever dtype
 
@@ -30,16 +31,30 @@ def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...
     Tensors without a header are in no row.
     """
     if reconciled.packed:
-        walked = walk(_relabelled(reconciled), depth=0)
+        return tuple(_of_packed(reconciled))
     return tuple(
         Weights(dtype=dtype, tensors=tally.tensors, parameters=tally.parameters, bytes=tally.bytes)
         for dtype, tally in walked.by_dtype().items()
     )
 
 
-def _relabelled(reconciled: Reconciled) -> Iterator[Counted]:
+def _of_packed(reconciled: Reconciled) -> Iterator[Weights]:
+    """By the dtypes of what is packed; it and what serves it takes all the bytes that it spans."""
+    packed, serves = reconciled.packed, Fate.QUANTIZATION_DATA.value
+    sums: dict[str, list[int]] = {}  # tensors, parameters, bits
     for tensor, parameters, fate in reconciled.counted:
-        dtype = reconciled.packed.get((tensor.name, tensor.file), tensor.dtype)
-        if fate == Fate.QUANTIZATION_DATA:
-            dtype = QUANTIZATION_DATA
-        yield Counted(tensor._replace(dtype=dtype), parameters, fate)
+        name, dtype, _, elements, file, span = tensor
+        dtype = QUANTIZATION_DATA if fate == serves else packed.get((name, file), dtype)
+        if dtype is None:
+            continue
+        each = sums.get(dtype)
+        if each is None:
+            each = sums[dtype] = [0, 0, 0]
+        each[0] += 1
+        each[1] += parameters
+        if dtype in DTYPE_BITS:
+            each[2] += (elements or 0) * DTYPE_BITS[dtype]
+        elif span is not None:
+            each[2] += 8 * span.length
+    for dtype, (tensors, parameters, bits) in sorted(sums.items()):
+        yield Weights(dtype=dtype, tensors=tensors, parameters=parameters, bytes=bits // 8)
