@@ -7,7 +7,7 @@ stands). The bounds that the library does not have are `jsons.MAX_VALUES` and
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
 from operator import itemgetter
@@ -185,8 +185,7 @@ def _cut_up(file: str, text: str) -> _Parsed:
     pairs = _pairs(f"{metadata},") if metadata else {}
     columns = _Columns([], [], [])
     for entries in _entries(text, at, end):
-        for column, more in zip(columns, _columns(entries), strict=True):
-            column += more
+        _extend(columns, entries)
     names = set(columns.names)
     if safetensors_json.METADATA in names or len(names) != len(columns.names):
         raise ValueError
@@ -221,14 +220,16 @@ def _entries(text: str, at: int, end: int) -> Iterator[str]:
         yield f"{text[at:end]},"
 
 
-def _columns(entries: str) -> _Columns:
+def _extend(columns: _Columns, entries: str) -> None:
     """ValueError where a name could hold a quote; kinds and offsets are still to be looked at."""
     each = entries.removeprefix('"').removesuffix("]},").split(_ENTRY_END)
     if entries.count('"') != _QUOTES * len(each) or not entries.endswith("]},"):
         raise ValueError
     names, _, rest = zip(*map(str.partition, each, repeat(_NAME_END)), strict=True)
     kinds, _, offsets = zip(*map(str.partition, rest, repeat(_KIND_END)), strict=True)
-    return _Columns(list(names), list(kinds), list(offsets))
+    columns.names.extend(names)
+    columns.kinds.extend(kinds)
+    columns.offsets.extend(offsets)
 
 
 def _exact(file: str, content: bytes) -> _Parsed:
@@ -236,11 +237,11 @@ def _exact(file: str, content: bytes) -> _Parsed:
     if fault := bounds_fault(content, safetensors_json.MAX_DEPTH, _MAX_EXACT_VALUES):
         raise CheckpointError(f"the header of {named(file)} {fault}")
     metadata, entries = safetensors_json.parse_fields(file, content)
-    columns = _Columns(
-        [*entries],
-        [f'{one["dtype"]}","shape":[{",".join(map(str, one["shape"]))}' for one in entries.values()],
-        [",".join(map(str, one["data_offsets"])) for one in entries.values()],
-    )
+    columns = _Columns([*entries], [], [])
+    for entry in entries.values():
+        shape, offsets = (",".join(map(str, entry[key])) for key in ("shape", "data_offsets"))
+        columns.kinds.append(f'{entry["dtype"]}","shape":[{shape}')
+        columns.offsets.append(offsets)
     return _parsed(file, metadata, columns)
 
 
@@ -315,7 +316,7 @@ def _covered(file: str, tensors: list[StoredTensor], kinds: list[_Kind]) -> int:
     for tensor, kind in zip(tensors, kinds, strict=True):
         start, stop = _SPAN(tensor)
         if stop - start != kind.length:
-            raise CheckpointError(_length_mismatch(file, tensor, kind.length))
+            raise CheckpointError(_length_mismatch(file, tensor.name, kind, (start, stop)))
     end, before = 0, None
     for tensor in sorted(tensors, key=_SPAN):
         start, stop = _SPAN(tensor)
@@ -346,12 +347,12 @@ def _overflow(file: str, name: str, dtype: str, shape: tuple[int, ...]) -> str:
     )
 
 
-def _length_mismatch(file: str, tensor: StoredTensor, length: int) -> str:
-    start, stop = _SPAN(tensor)
-    shown = f"{named(file)}: tensor {quoted(tensor.name)}, {_shaped(tensor.dtype, tensor.shape)},"
+def _length_mismatch(file: str, name: str, kind: _Kind, offsets: tuple[int, int]) -> str:
+    start, stop = offsets
+    tensor = f"{named(file)}: tensor {quoted(name)}, {_shaped(kind.dtype, kind.shape)},"
     if stop < start:
-        return f"{shown} has data_offsets [{start}, {stop}], which end before they begin"
+        return f"{tensor} has data_offsets [{start}, {stop}], which end before they begin"
     return (
-        f"{shown} takes {length:,} bytes, but its data_offsets [{start}, {stop}] "
+        f"{tensor} takes {kind.length:,} bytes, but its data_offsets [{start}, {stop}] "
         f"span {stop - start:,}"
     )

@@ -13,12 +13,14 @@ of more than 18 digits, and those with more than 8 numbers and 16 parts.
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, product, zip_longest
+from itertools import chain, compress, product, zip_longest
+from operator import not_
 
 from auditor.tensors import natural_key
 
 _NUMBER = re.compile(r"([0-9]+)")
 _DIGITS = 18  # of a number, the most that is folded
+_LONG = re.compile("[0-9]{19}")
 _SPECIAL = re.compile(r"[{}\\]")
 _ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z)[^{},\\]+")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
@@ -35,6 +37,7 @@ _MAX_PATTERNS = 10_000
 _FEW = 128
 _SHORT = 128
 
+_Texts = tuple[str, ...]
 # The item at each position, or the items that were merged there; every combination is a name.
 _Cell = tuple[str | tuple[str, ...], ...]
 
@@ -68,27 +71,49 @@ def expand(folded: str) -> tuple[str, ...]:
 def _fold_numbers(names: Iterable[str], literal: list[str]) -> list[str]:
     """From the first number to the last, so that layers fold before their experts.
 
-    Names with a number that is too long are literal.
-
     An expert that one layer lacks then leaves `layers.{0-60}.experts.{0-254}` and the other layers'
-    `experts.255`, not a pattern for each layer.
+    `experts.255`, not a pattern for each layer. Names with a number that is too long are literal.
     """
-    cells: dict[tuple[str, ...], list[_Cell]] = {}
-    unfolded = []
+    patterns: list[str] = []
+    for texts, found in _by_texts(names).items():
+        many = len(texts) > _MAX_NUMBERS + 1
+        cells = found
+        if many or max(map(len, chain.from_iterable(found)), default=0) > _DIGITS:
+            long = [_LONG.search(_pattern(texts, cell)) is not None for cell in found]
+            literal += [_pattern(texts, cell) for cell in compress(found, long)]
+            cells = list(compress(found, map(not_, long)))
+        merged = cells if many else _merge(cells, range(len(texts) - 1))
+        patterns += [_pattern(texts, cell) for cell in merged]
+    return patterns
+
+
+def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
+    """The numbers in each name, by the texts between them.
+
+    Many modules have tensors of the same names, as all experts have: they are cut up once, by what
+    stands before the last two parts.
+    """
+    ends: dict[str, list[str]] = {}
     for name in names:
-        pieces = _NUMBER.split(name, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
-        numbers = pieces[1::2]
-        if max(map(len, numbers), default=0) > _DIGITS:
-            literal.append(name)
-        elif len(numbers) > _MAX_NUMBERS:
-            unfolded.append(name)
-        else:
-            cells.setdefault(tuple(pieces[::2]), []).append(tuple(numbers))
-    return unfolded + [
-        "".join(chain.from_iterable(zip_longest(texts, map(_group, cell), fillvalue="")))
-        for texts, same in cells.items()
-        for cell in _merge(same, range(len(texts) - 1))
-    ]
+        module = name.rsplit(".", 2)[0]
+        ends.setdefault(module, []).append(name[len(module) :])
+    alike: dict[tuple[_Texts, _Texts], list[_Texts]] = {}
+    for module, each in ends.items():
+        pieces = _NUMBER.split(module, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
+        kind = (tuple(pieces[::2]), tuple(sorted(each)))
+        alike.setdefault(kind, []).append(tuple(pieces[1::2]))
+    found: dict[_Texts, list[_Cell]] = {}
+    for (texts, below), numbers in alike.items():
+        for end in below:
+            first, *rest = _NUMBER.split(end, _MAX_NUMBERS + 1)
+            cells = found.setdefault((*texts[:-1], texts[-1] + first, *rest[1::2]), [])
+            cells += [(*before, *rest[::2]) for before in numbers]
+    return found
+
+
+def _pattern(texts: _Texts, cell: _Cell) -> str:
+    pieces = zip_longest(texts, map(_group, cell), fillvalue="")
+    return "".join(chain.from_iterable(pieces))
 
 
 def _fold_words(patterns: Iterable[str]) -> list[str]:

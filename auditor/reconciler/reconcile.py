@@ -85,6 +85,9 @@ class Reconciled:
     findings: tuple[Finding, ...]
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
+    scaled: Mapping[
+        str, str
+    ]  # name -> file of those that need scales, and are packed in that alone
     without_header: tuple[
         tuple[str, NameWithoutHeader], ...
     ]  # what an index places in files that were not read
@@ -158,7 +161,8 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         absent=absent,
         findings=findings,
         shift=matching.shift,
-        packed=packed.packed_dtypes(unpacked),
+        packed=packed.packed_dtypes(alone),
+        scaled=alone.scaled,
         without_header=tuple(names_without_header(unread, expectation, behind, family.siblings)),
         moved=any(parent(piece.name) != parent(piece.stored.name) for piece in alone.pieces),
     )

@@ -1,11 +1,10 @@
 """The memory of the weights by the dtype of a parameter: a 4-bit weight is not an I32."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
-from auditor.tensors import DTYPE_BITS
+from auditor.tensors import DTYPE_BITS, StoredTensor
 from auditor.walker import Walk
 
 QUANTIZATION_DATA = "quantization-data"  # scales and their kin, of whatever dtype
@@ -30,31 +29,31 @@ def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...
 
     Tensors without a header are in no row.
     """
-    if reconciled.packed:
-        return tuple(_of_packed(reconciled))
+    rows: dict[str, list[int]] = {}
+    for dtype, tally in walked.by_dtype().items():
+        _add(rows, dtype, tally.tensors, tally.parameters, tally.bytes)
+    for dtype, tally in walked.by_dtype(Fate.QUANTIZATION_DATA.value).items():
+        _add(rows, dtype, -tally.tensors, -tally.parameters, -tally.bytes)
+        _add(rows, QUANTIZATION_DATA, tally.tensors, tally.parameters, tally.bytes)
+    packed = reconciled.packed
+    for tensor, parameters, _ in reconciled.counted if packed else ():
+        inside, outside = packed.get((tensor.name, tensor.file)), tensor.dtype or ""
+        if inside is not None:
+            _add(rows, outside, -1, -parameters, -_bytes(tensor, outside))
+            _add(rows, inside, 1, parameters, _bytes(tensor, inside))
     return tuple(
-        Weights(dtype=dtype, tensors=tally.tensors, parameters=tally.parameters, bytes=tally.bytes)
-        for dtype, tally in walked.by_dtype().items()
+        Weights(dtype=dtype, tensors=tensors, parameters=parameters, bytes=size)
+        for dtype, (tensors, parameters, size) in sorted(rows.items())
+        if dtype and tensors
     )
 
 
-def _of_packed(reconciled: Reconciled) -> Iterator[Weights]:
-    """By the dtypes of what is packed; it and what serves it takes all the bytes that it spans."""
-    packed, serves = reconciled.packed, Fate.QUANTIZATION_DATA.value
-    sums: dict[str, list[int]] = {}  # tensors, parameters, bits
-    for tensor, parameters, fate in reconciled.counted:
-        name, dtype, _, elements, file, span = tensor
-        dtype = QUANTIZATION_DATA if fate == serves else packed.get((name, file), dtype)
-        if dtype is None:
-            continue
-        each = sums.get(dtype)
-        if each is None:
-            each = sums[dtype] = [0, 0, 0]
-        each[0] += 1
-        each[1] += parameters
-        if dtype in DTYPE_BITS:
-            each[2] += (elements or 0) * DTYPE_BITS[dtype]
-        elif span is not None:
-            each[2] += 8 * span.length
-    for dtype, (tensors, parameters, bits) in sorted(sums.items()):
-        yield Weights(dtype=dtype, tensors=tensors, parameters=parameters, bytes=bits // 8)
+def _add(rows: dict[str, list[int]], dtype: str, *counts: int) -> None:
+    row = rows.get(dtype, (0, 0, 0))
+    rows[dtype] = [before + more for before, more in zip(row, counts, strict=True)]
+
+
+def _bytes(tensor: StoredTensor, dtype: str) -> int:
+    if dtype in DTYPE_BITS:
+        return (tensor.elements or 0) * DTYPE_BITS[dtype] // 8
+    return tensor.span.length if tensor.span else 0

@@ -96,7 +96,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
         _activations(parts, ledger)
         _loose(parts, weights, ledger)
 
-    ledger.book_alike(stored, book, _is_expert if settings.experts else lambda _module: None)
+    ledger.book_alike(stored, book, _is_expert if settings.experts else None)
     _skipped(declared, ledger)
     if settings.static:
         _without_activations(stored, ledger)
