@@ -264,7 +264,7 @@ class PackingLedger:
             if name == stored.name:
                 names = (tensor.name for tensor in found)
             pieces = zip(found, names, repeat(shape), repeat(dtype))
-            self.tensors += map(LogicalTensor._make, pieces)
+            self.tensors += map(tuple.__new__, repeat(LogicalTensor), pieces)
         for reason, tensors in once.notes.items():
             self.note(reason, *chain.from_iterable(map(each, tensors)))
         for reason, tensors in once.faults.items():
