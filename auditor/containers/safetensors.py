@@ -7,11 +7,12 @@ stands). The bounds that the library does not have are `jsons.MAX_VALUES` and
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, repeat
-from operator import itemgetter
-from typing import NamedTuple
+from itertools import chain, islice
+from math import prod
+from operator import eq, itemgetter
+from typing import Any, NamedTuple
 
 from auditor.containers import safetensors_json
 from auditor.containers.bounded_json import MAX_VALUES, bounds_fault, lfs_fault
@@ -24,6 +25,7 @@ from auditor.tensors import DTYPE_BITS, Span, StoredTensor, names_fault
 LENGTH_BYTES = 8
 MAX_HEADER = 100_000_000  # bytes; the library's own limit
 
+_BITS = dict(DTYPE_BITS)  # a plain dict: a look-up for each tensor
 _SPAN = itemgetter(StoredTensor._fields.index("span"))
 _SHOWN = 8  # dimensions that a message shows
 _LOOKED_AT = 64 * 1024  # bytes of a header that must look like one before the rest is fetched
@@ -33,17 +35,23 @@ _MAX_PAIRS = 100_000  # of metadata; true ones hold a few dozen
 # tensors, or as many numbers.
 _MAX_EXACT_VALUES = 300_000
 _WHITE = b" \t\n\r"
-# An entry as writers write it: "name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
-_NAME_END, _KIND_END, _ENTRY_END = '":{"dtype":"', '],"data_offsets":[', ']},"'
-_QUOTES = 10  # of an entry
-_KIND = re.compile(r'([A-Z0-9_]+)","shape":\[((?:(?:0|[1-9][0-9]*+)(?:,(?=[0-9])|\Z))*+)')
-_DIMENSION = re.compile("[0-9]+")  # one at a time: a list of a million texts takes 50 MB
 _TEXT = r'"([^"\\\x00-\x1f]*)"'
+_NUMBER = "(0|[1-9][0-9]{0,19})"
+_ENTRY = (
+    _TEXT
+    + r':\{"dtype":"([A-Z0-9_]+)","shape":\[([0-9,]*)\],"data_offsets":\['
+    + f"{_NUMBER},{_NUMBER}"
+    + r"\]\}"
+)
+_TENSOR, _LAST_TENSOR = re.compile(f"{_ENTRY},"), re.compile(rf"{_ENTRY}(?:,|\}}\Z)")
+_SHAPE = re.compile(r"(?:(?:0|[1-9][0-9]*+)(?:,(?=[0-9])|\Z))*+")
+_DIMENSION = re.compile("[0-9]+")  # one at a time: a list of a million texts takes 50 MB
+_TENSOR_MARKS = len('"":{"dtype":"","shape":[],"data_offsets":[,]},')
+_TENSOR_END = ']},"'
 _PAIR = re.compile(f"{_TEXT}:{_TEXT},")
 _PAIR_MARKS = len('"":"",')
 _OPENING = re.compile(r'\{(?:"__metadata__":\{([^{}]*)\}(,?))?')
 _CONTROL = bytes(byte for byte in range(0x20) if byte not in _WHITE)
-_UNQUOTED = bytes(range(0x20))  # what no string may hold as it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +63,6 @@ class Header:
     tensors: tuple[StoredTensor, ...]  # sorted by name
     header_length: int  # bytes of JSON, without the eight of the length
     data_length: int  # bytes
-
-
-class _Columns(NamedTuple):
-    """The tensors of a header in its order, field by field."""
-
-    names: list[str]
-    kinds: list[str]  # dtype and shape: `F32","shape":[2,3`
-    offsets: list[str]  # `0,24`
 
 
 class _Parsed(NamedTuple):
@@ -160,11 +160,8 @@ def _start_fault(start: bytes) -> str | None:
 
 def _canonical(file: str, content: memoryview) -> _Parsed | None:
     """A header as the library and its kin write them, fast. None: `_exact` has to read it."""
-    body = bytes(content).rstrip(_WHITE)
-    if b"\\" in body or len(body.translate(None, _UNQUOTED)) != len(body):
-        return None
     try:
-        return _cut_up(file, body.decode())
+        return _cut_up(file, str(content, "utf-8"))
     except (ValueError, KeyError, CheckpointError):
         return None  # and so the text is let go before it is read again
 
@@ -172,9 +169,10 @@ def _canonical(file: str, content: memoryview) -> _Parsed | None:
 def _cut_up(file: str, text: str) -> _Parsed:
     """The tensors of compact JSON; ValueError, KeyError or CheckpointError where it is not that.
 
-    It is cut up at its quotes, and each column is looked at as a whole. 90,000 tensors take 0.1 s;
-    json.loads takes 0.15 s, and leaves a dict for each tensor.
+    It is cut up by regular expressions. 90,000 tensors in one header take 0.15 s;
+    json.loads and a bare loop take 0.23 s, and leave a dict for each tensor.
     """
+    text = text.rstrip(" \t\n\r")
     opening = _OPENING.match(text)
     if opening is None or not text.endswith("}", opening.end()):  # its own, not the metadata's
         raise ValueError
@@ -182,54 +180,40 @@ def _cut_up(file: str, text: str) -> _Parsed:
     at, end = opening.end(), len(text) - 1
     if metadata is not None and (bool(comma) != (at < end) or metadata.count(",") > _MAX_PAIRS):
         raise ValueError
-    pairs = _pairs(f"{metadata},") if metadata else {}
-    columns = _Columns([], [], [])
-    for entries in _entries(text, at, end):
-        _extend(columns, entries)
-    names = set(columns.names)
-    if safetensors_json.METADATA in names or len(names) != len(columns.names):
+    pairs = dict(_cut(_PAIR, _PAIR_MARKS, f"{metadata},")) if metadata else {}
+    parsed = _parsed(file, pairs, chain.from_iterable(_tensors(text, at, end)))
+    names = [tensor[0] for tensor in parsed.tensors]  # in order
+    if safetensors_json.METADATA in names or any(map(eq, names, islice(names, 1, None))):
         raise ValueError
-    return _parsed(file, pairs, columns)
+    return parsed
 
 
-def _pairs(text: str) -> dict[str, str]:
-    """The metadata; ValueError unless they are pairs of texts and nothing else.
+def _tensors(text: str, at: int, end: int) -> Iterator[list[Any]]:
+    """The tensors' groups of a text from `at` to `end`, some thousand at a time.
 
-    findall skips what it does not know. So the lengths of all groups, and of the marks around
-    them, are added up: where they make the whole text, nothing was skipped.
-    """
-    found = _PAIR.findall(text)
-    if sum(map(len, chain.from_iterable(found))) + len(found) * _PAIR_MARKS != len(text):
-        raise ValueError
-    return dict(found)
-
-
-def _entries(text: str, at: int, end: int) -> Iterator[str]:
-    """The tensors of a text from `at` to `end`, each with its comma, some thousand at a time.
-
-    All at once they take four texts a tensor, more than what is kept of it.
+    All at once they take five texts a tensor, more than what is kept of it.
     """
     while end - at > _AT_ONCE:
-        stop = text.find(_ENTRY_END, at + _AT_ONCE, end)
+        stop = text.find(_TENSOR_END, at + _AT_ONCE, end)
         if stop < 0:
             break
-        stop += len(_ENTRY_END) - 1  # the next one's quote
-        yield text[at:stop]
+        stop += len(_TENSOR_END) - 1  # the next one's quote
+        yield _cut(_TENSOR, _TENSOR_MARKS, text[at:stop])
         at = stop
-    if at < end:
-        yield f"{text[at:end]},"
+    if at < end:  # the object's end stands where others have a comma
+        yield _cut(_LAST_TENSOR, _TENSOR_MARKS, text[at : end + 1])
 
 
-def _extend(columns: _Columns, entries: str) -> None:
-    """ValueError where a name could hold a quote; kinds and offsets are still to be looked at."""
-    each = entries.removeprefix('"').removesuffix("]},").split(_ENTRY_END)
-    if entries.count('"') != _QUOTES * len(each) or not entries.endswith("]},"):
+def _cut(pattern: re.Pattern[str], marks: int, text: str) -> list[Any]:
+    """The text as a list of the pattern's groups; ValueError unless it is such a list.
+
+    findall skips what it does not know. So the lengths of all groups, and of the `marks`
+    characters around them, are added up: where they make the whole text, nothing was skipped.
+    """
+    found = pattern.findall(text)
+    if sum(map(len, chain.from_iterable(found))) + len(found) * marks != len(text):
         raise ValueError
-    names, _, rest = zip(*map(str.partition, each, repeat(_NAME_END)), strict=True)
-    kinds, _, offsets = zip(*map(str.partition, rest, repeat(_KIND_END)), strict=True)
-    columns.names.extend(names)
-    columns.kinds.extend(kinds)
-    columns.offsets.extend(offsets)
+    return found
 
 
 def _exact(file: str, content: bytes) -> _Parsed:
@@ -237,70 +221,52 @@ def _exact(file: str, content: bytes) -> _Parsed:
     if fault := bounds_fault(content, safetensors_json.MAX_DEPTH, _MAX_EXACT_VALUES):
         raise CheckpointError(f"the header of {named(file)} {fault}")
     metadata, entries = safetensors_json.parse_fields(file, content)
-    columns = _Columns([*entries], [], [])
-    for entry in entries.values():
-        shape, offsets = (",".join(map(str, entry[key])) for key in ("shape", "data_offsets"))
-        columns.kinds.append(f'{entry["dtype"]}","shape":[{shape}')
-        columns.offsets.append(offsets)
-    return _parsed(file, metadata, columns)
+    return _parsed(
+        file,
+        metadata,
+        (
+            (name, entry["dtype"], ",".join(map(str, entry["shape"])), *entry["data_offsets"])
+            for name, entry in entries.items()
+        ),
+    )
 
 
-def _parsed(file: str, metadata: dict[str, str], columns: _Columns) -> _Parsed:
-    """The tensors of the columns; each of their kinds is measured once."""
-    names, written, offsets = columns
-    first = dict(zip(reversed(written), reversed(names), strict=True))  # of each kind, for messages
-    known = {kind: _measured(file, first[kind], kind) for kind in dict.fromkeys(written)}
-    kinds = [known[kind] for kind in written]
-    stops = list(accumulate(kind.length for kind in kinds))
-    spans = _successive(stops, offsets)
-    in_order = spans is not None
-    if spans is None:
-        spans = [Span(*map(int, text.split(",", 1))) for text in offsets]
-        if [f"{start},{stop}" for start, stop in spans] != offsets:
-            raise ValueError  # for int() takes more than JSON does
-    make = tuple.__new__  # takes half of what a NamedTuple's own constructor takes
-    tensors = [
-        make(StoredTensor, (name, dtype, shape, elements, file, span))
-        for name, (dtype, shape, elements, _), span in zip(names, kinds, spans, strict=True)
-    ]
-    length = max(stops, default=0) if in_order else _covered(file, tensors, kinds)
+def _parsed(
+    file: str, metadata: dict[str, str], found: Iterable[tuple[str, str, str, str | int, str | int]]
+) -> _Parsed:
+    """The tensors of (name, dtype, "2,3", start, stop); each of their shapes is measured once."""
+    tensors: list[StoredTensor] = []
+    spans: list[Span] = []
+    sizes: dict[tuple[str, str], tuple[str, int, int, tuple[int, ...]]] = {}
+    stop, before = 0, None
+    new = tuple.__new__  # takes half of what a NamedTuple's own constructor takes
+    for name, dtype, shape, first, last in found:
+        kind = (dtype, shape)
+        if kind not in sizes:
+            sizes[kind] = (dtype, *_measured(file, name, dtype, shape))
+        dtype, elements, length, dimensions = sizes[kind]  # noqa: PLW2901 - one text for all of them
+        start = stop if first == before else int(first)  # as a rule: one number, and not two
+        stop, before = int(last), last
+        if stop - start != length:
+            raise CheckpointError(_length_mismatch(file, name, dtype, dimensions, (start, stop)))
+        span = new(Span, (start, stop))
+        spans.append(span)
+        tensors.append(new(StoredTensor, (name, dtype, dimensions, elements, file, span)))
     tensors.sort(key=itemgetter(0))
-    return _Parsed(metadata, tensors, length)
+    return _Parsed(metadata, tensors, _covered(file, spans, tensors))
 
 
-def _successive(stops: list[int], offsets: list[str]) -> list[Span] | None:
-    """The spans, where each tensor begins where the last one ends; None: they are others.
-
-    As a rule they do, and then no number has to be read.
-    """
-    texts = list(map(str, stops))
-    if list(map(",".join, zip(("0", *texts), texts, strict=False))) != offsets:
-        return None
-    return list(map(tuple.__new__, repeat(Span), zip((0, *stops), stops, strict=False)))
-
-
-class _Kind(NamedTuple):
-    """What tensors of one dtype and shape have in common."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    elements: int
-    length: int  # bytes
-
-
-def _measured(file: str, name: str, kind: str) -> _Kind:
-    """What `F32","shape":[2,3` makes of a tensor; ValueError where it is not written plainly."""
-    found = _KIND.fullmatch(kind)
-    if found is None:
+def _measured(file: str, name: str, dtype: str, shape: str) -> tuple[int, int, tuple[int, ...]]:
+    """Elements, bytes and dimensions of a shape; ValueError where it is not written plainly."""
+    if not _SHAPE.fullmatch(shape):
         raise ValueError
-    dtype, shape = found.groups()
     dimensions = tuple(int(number[0]) for number in _DIMENSION.finditer(shape))
     elements = 1
     for dimension in dimensions:
         elements *= dimension
         if max(elements, dimension) > U64_MAX:  # multiplied from left to right, in 64 bits
             raise CheckpointError(_overflow(file, name, dtype, dimensions))
-    bits = elements * DTYPE_BITS[dtype]
+    bits = elements * _BITS[dtype]
     if bits > U64_MAX:
         raise CheckpointError(_overflow(file, name, dtype, dimensions))
     if bits % 8:
@@ -308,15 +274,15 @@ def _measured(file: str, name: str, kind: str) -> _Kind:
             f"{named(file)}: tensor {quoted(name)}, {_shaped(dtype, dimensions)}, takes "
             f"{bits:,} bits, which is not a whole number of bytes"
         )
-    return _Kind(dtype, dimensions, elements, bits // 8)
+    return elements, bits // 8, dimensions
 
 
-def _covered(file: str, tensors: list[StoredTensor], kinds: list[_Kind]) -> int:
+def _covered(file: str, spans: list[Span], tensors: list[StoredTensor]) -> int:
     """The length of the data section, which the tensors cover from 0 on, each byte once."""
-    for tensor, kind in zip(tensors, kinds, strict=True):
-        start, stop = _SPAN(tensor)
-        if stop - start != kind.length:
-            raise CheckpointError(_length_mismatch(file, tensor.name, kind, (start, stop)))
+    spans.sort()
+    starts, stops = zip(*spans, strict=True) if spans else ((), ())
+    if (*starts, stops[-1] if stops else 0) == (0, *stops):
+        return stops[-1] if stops else 0
     end, before = 0, None
     for tensor in sorted(tensors, key=_SPAN):
         start, stop = _SPAN(tensor)
@@ -347,12 +313,15 @@ def _overflow(file: str, name: str, dtype: str, shape: tuple[int, ...]) -> str:
     )
 
 
-def _length_mismatch(file: str, name: str, kind: _Kind, offsets: tuple[int, int]) -> str:
+def _length_mismatch(
+    file: str, name: str, dtype: str, shape: tuple[int, ...], offsets: tuple[int, int]
+) -> str:
     start, stop = offsets
-    tensor = f"{named(file)}: tensor {quoted(name)}, {_shaped(kind.dtype, kind.shape)},"
+    tensor = f"{named(file)}: tensor {quoted(name)}, {_shaped(dtype, shape)},"
     if stop < start:
         return f"{tensor} has data_offsets [{start}, {stop}], which end before they begin"
+    length = prod(shape) * _BITS[dtype] // 8
     return (
-        f"{tensor} takes {kind.length:,} bytes, but its data_offsets [{start}, {stop}] "
+        f"{tensor} takes {length:,} bytes, but its data_offsets [{start}, {stop}] "
         f"span {stop - start:,}"
     )

@@ -98,12 +98,14 @@ def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
         module = name.rsplit(".", 2)[0]
         ends.setdefault(module, []).append(name[len(module) :])
     alike: dict[tuple[_Texts, _Texts], list[_Texts]] = {}
-    for module, each in ends.items():
+    while ends:  # and each is let go as soon as it is used
+        module, each = ends.popitem()
         pieces = _NUMBER.split(module, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
         kind = (tuple(pieces[::2]), tuple(sorted(each)))
         alike.setdefault(kind, []).append(tuple(pieces[1::2]))
     found: dict[_Texts, list[_Cell]] = {}
-    for (texts, below), numbers in alike.items():
+    while alike:
+        (texts, below), numbers = alike.popitem()
         for end in below:
             first, *rest = _NUMBER.split(end, _MAX_NUMBERS + 1)
             cells = found.setdefault((*texts[:-1], texts[-1] + first, *rest[1::2]), [])
