@@ -82,7 +82,8 @@ _DECODERS = frozenset(
 _KEYS = ("k_proj", "k", "kv_a_proj_with_mqa")
 _FUSED = ("c_attn", "query_key_value", "Wqkv", "qkv_proj")  # queries, keys and values in one
 _OUTPUT = ("c_proj", "dense", "out_proj", "o_proj", "o")
-_NAMES = frozenset({*_KEYS, *_FUSED, *_OUTPUT, "q_proj", "q", "v_proj", "v", "q_attn", "q_b_proj"})
+_NAMES = (*_KEYS, *_FUSED, *_OUTPUT, "q_proj", "q", "v_proj", "v", "q_attn", "q_b_proj")
+_ENDS = tuple(f".{name}.weight" for name in _NAMES)
 _ATTENTION = re.compile(r".*\.(?P<layer>[0-9]{1,9})\.[\w.]+")
 _TOWER = re.compile(r"(^|\.)(visual|vision_\w+|audio_\w+|encoder|mtp)\.")
 _CROSS = re.compile(r"\.(encoder_attn|EncDecAttention|crossattention)$")
@@ -151,9 +152,9 @@ class _Widths(NamedTuple):
 def _attentions(tensors: Iterable[ExpectedTensor]) -> Mapping[str, _Widths]:
     found: dict[str, _Widths] = {}
     for tensor in tensors:
-        path, _, last = tensor.name.removesuffix(".weight").rpartition(".")
-        if last not in _NAMES or not tensor.name.endswith(".weight"):
+        if not tensor[0].endswith(_ENDS):
             continue
+        path, _, last = tensor.name.removesuffix(".weight").rpartition(".")
         layer = None if tensor.role is Role.EXTRA else _layer(path)  # drafting: not run here
         if layer is None or len(tensor.shape) != 2:  # noqa: PLR2004 - a matrix
             continue

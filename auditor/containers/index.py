@@ -112,7 +112,8 @@ def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
         if fault := shard_fault(shard):
             raise CheckpointError(f"{subject}: the shard {quoted(shard)} {fault}")
     # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
-    return MappingProxyType({name: shards[shard] for name, shard in weight_map.items()})
+    each = map(shards.__getitem__, weight_map.values())
+    return MappingProxyType(dict(zip(weight_map, each, strict=True)))
 
 
 def _count(value: object) -> int | float | None:

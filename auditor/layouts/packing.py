@@ -5,9 +5,10 @@ dtypes and shapes, never at values. What it does not mention is plain: one store
 tensor of the model.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, repeat
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -38,6 +39,11 @@ class LogicalTensor(NamedTuple):
     name: str  # as an unpacked checkpoint names it
     shape: Shape | None  # likewise; None: only an index names the stored tensor
     dtype: str  # of a number inside: "INT4", "NF4", "F8_E4M3", "Q4_K"
+
+    def is_whole(self) -> bool:
+        """Whether the stored tensor is this very one, and not only holds it."""
+        stored, name, shape, dtype = self
+        return stored[:3] == (name, dtype, shape)
 
 
 class Notes(NamedTuple):
@@ -100,7 +106,11 @@ class Stored:
         found: dict[str, dict[str, StoredTensor]] = {}
         for tensor in self.tensors:
             module, _, last = tensor.name.rpartition(".")
-            found.setdefault(module, {}).setdefault(last, tensor)
+            parts = found.get(module)
+            if parts is None:
+                found[module] = {last: tensor}
+            else:
+                parts.setdefault(last, tensor)
         return found
 
     def members(self, module: str) -> Members:
@@ -201,36 +211,78 @@ class PackingLedger:
     """Collects what a layout finds, reasons first: equal reasons become one finding."""
 
     tensors: list[LogicalTensor] = field(default_factory=list)
-    _notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
-    _faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
-    _lacking: set[str] = field(default_factory=set)
+    notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
+    faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
+    lacking: set[str] = field(default_factory=set)
 
     def note(self, reason: str, *tensors: StoredTensor) -> None:
-        self._notes.setdefault(reason, []).extend(tensors)
+        self.notes.setdefault(reason, []).extend(tensors)
 
     def fault(self, reason: str, *tensors: StoredTensor) -> None:
-        self._faults.setdefault(reason, []).extend(tensors)
+        self.faults.setdefault(reason, []).extend(tensors)
 
     def lack(self, reason: str, *tensors: StoredTensor) -> None:
         """A fault, unless a file that could not be read holds what is not there."""
-        self._lacking.add(reason)
+        self.lacking.add(reason)
         self.fault(reason, *tensors)
+
+    def book_alike(
+        self,
+        stored: Stored,
+        book: Callable[[str, Members, "PackingLedger"], None],
+        differs: Callable[[str], object] | None = None,
+    ) -> None:
+        """Have each module booked; of those that are alike only the first is looked at.
+
+        Alike are modules whose members have the same names, dtypes and shapes: the layers of a
+        model, and their experts. What `book` makes of one may depend on that alone, and on what
+        `differs` says of the module's name; its reasons do not name the module.
+        """
+        modules = stored.modules
+        kinds: dict[tuple[object, ...], list[str]] = {}
+        for module, parts in modules.items():
+            kind: tuple[object, ...] = (*parts, *[tensor[1:3] for tensor in parts.values()])
+            if differs is not None:
+                kind = (differs(module), *kind)
+            kinds.setdefault(kind, []).append(module)
+        for names in kinds.values():
+            first, once = names[0], PackingLedger()
+            book(first, modules[first], once)
+            self._add(once, first, {name: modules[name] for name in names})
+
+    def _add(self, once: "PackingLedger", first: str, alike: Mapping[str, Members]) -> None:
+        """What was booked of the first module, for all that are alike."""
+        last_of = {tensor: last for last, tensor in alike[first].items()}
+
+        def each(tensor: StoredTensor) -> list[StoredTensor]:
+            last = last_of[tensor]
+            return [parts[last] for parts in alike.values()]
+
+        for stored, name, shape, dtype in once.tensors:
+            found, rest = each(stored), name[len(first) :]
+            names: Iterable[str] = (f"{module}{rest}" for module in alike)
+            if name == stored.name:
+                names = (tensor.name for tensor in found)
+            pieces = zip(found, names, repeat(shape), repeat(dtype))
+            self.tensors += map(tuple.__new__, repeat(LogicalTensor), pieces)
+        for reason, tensors in once.notes.items():
+            self.note(reason, *chain.from_iterable(map(each, tensors)))
+        for reason, tensors in once.faults.items():
+            self.fault(reason, *chain.from_iterable(map(each, tensors)))
+        self.lacking |= once.lacking
 
     def close(self, layout: str) -> Unpacked:
         """Each tensor is in the books once: one that holds a piece serves no other by its name."""
-        taken = {piece.stored for piece in self.tensors}
+        taken = {id(piece.stored) for piece in self.tensors}
         notes: list[Notes] = []
-        for reason, found in self._notes.items():
-            own: list[StoredTensor] = []
-            for tensor in found:
-                if tensor not in taken:
-                    taken.add(tensor)
-                    own.append(tensor)
+        for reason, found in self.notes.items():
+            own = {id(tensor): tensor for tensor in found if id(tensor) not in taken}
+            taken.update(own)
             if own:
-                notes.append(Notes(tuple(own), reason))
+                notes.append(Notes(tuple(own.values()), reason))
         faults = (
-            PackingFault(tuple(dict.fromkeys(found)), why, lacks=why in self._lacking)
-            for why, found in self._faults.items()
+            PackingFault(tuple(dict.fromkeys(found)), why, lacks=why in self.lacking)
+            for why, found in self.faults.items()
         )
         return Unpacked(
             layout=layout,

@@ -33,7 +33,9 @@ def dtype_rule(
     learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
     packed = reconciled.packed  # in the dtypes of their layout
     for tensor in (*reconciled.plain.values(), *learned):
-        if tensor.dtype in wrong and (not packed or (tensor.name, tensor.file) not in packed):
+        if tensor.dtype not in wrong or reconciled.scaled.get(tensor.name) == tensor.file:
+            continue
+        if not packed or (tensor.name, tensor.file) not in packed:
             wrong[tensor.dtype].append(tensor)
     for dtype, tensors in wrong.items():
         if not tensors:

@@ -13,12 +13,14 @@ of more than 18 digits, and those with more than 8 numbers and 16 parts.
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, product, zip_longest
+from itertools import chain, compress, product, zip_longest
+from operator import not_
 
 from auditor.tensors import natural_key
 
 _NUMBER = re.compile(r"([0-9]+)")
-_LITERAL = re.compile(r"[{}\\]|[0-9]{19}")
+_DIGITS = 18  # of a number, the most that is folded
+_LONG = re.compile("[0-9]{19}")
 _SPECIAL = re.compile(r"[{}\\]")
 _ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z)[^{},\\]+")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
@@ -35,7 +37,9 @@ _MAX_PATTERNS = 10_000
 _FEW = 128
 _SHORT = 128
 
-_Cell = tuple[tuple[str, ...], ...]  # the items at each position; every combination is a name
+_Texts = tuple[str, ...]
+# The item at each position, or the items that were merged there; every combination is a name.
+_Cell = tuple[str | tuple[str, ...], ...]
 
 
 def fold(names: Iterable[str], *, words: bool = True) -> tuple[str, ...]:
@@ -51,8 +55,8 @@ def fold(names: Iterable[str], *, words: bool = True) -> tuple[str, ...]:
 
 @lru_cache(maxsize=512)  # one model after another has the same older names, the same buffers
 def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FBT001 - a cache's key
-    literal = [name for name in unique if _LITERAL.search(name)]
-    patterns = _fold_numbers(unique.difference(literal))
+    literal = [name for name in unique if "{" in name or "}" in name or "\\" in name]
+    patterns = _fold_numbers(unique.difference(literal), literal)
     if words and len(patterns) <= _MAX_PATTERNS:
         patterns = _fold_words(patterns)
     patterns += [_SPECIAL.sub(r"\\\g<0>", name) for name in literal]
@@ -64,25 +68,54 @@ def expand(folded: str) -> tuple[str, ...]:
     return tuple(_names(folded))
 
 
-def _fold_numbers(names: Iterable[str]) -> list[str]:
+def _fold_numbers(names: Iterable[str], literal: list[str]) -> list[str]:
     """From the first number to the last, so that layers fold before their experts.
 
     An expert that one layer lacks then leaves `layers.{0-60}.experts.{0-254}` and the other layers'
-    `experts.255`, not a pattern for each layer.
+    `experts.255`, not a pattern for each layer. Names with a number that is too long are literal.
     """
-    cells: dict[tuple[str, ...], list[_Cell]] = {}
-    unfolded = []
+    patterns: list[str] = []
+    for texts, found in _by_texts(names).items():
+        many = len(texts) > _MAX_NUMBERS + 1
+        cells = found
+        if many or max(map(len, chain.from_iterable(found)), default=0) > _DIGITS:
+            long = [_LONG.search(_pattern(texts, cell)) is not None for cell in found]
+            literal += [_pattern(texts, cell) for cell in compress(found, long)]
+            cells = list(compress(found, map(not_, long)))
+        merged = cells if many else _merge(cells, range(len(texts) - 1))
+        patterns += [_pattern(texts, cell) for cell in merged]
+    return patterns
+
+
+def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
+    """The numbers in each name, by the texts between them.
+
+    Many modules have tensors of the same names, as all experts have: they are cut up once, by what
+    stands before the last two parts.
+    """
+    ends: dict[str, list[str]] = {}
     for name in names:
-        pieces = _NUMBER.split(name, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
-        if len(pieces) > 2 * _MAX_NUMBERS + 1:
-            unfolded.append(name)
-        else:
-            cells.setdefault(tuple(pieces[::2]), []).append(tuple((n,) for n in pieces[1::2]))
-    return unfolded + [
-        "".join(chain.from_iterable(zip_longest(texts, map(_group, cell), fillvalue="")))
-        for texts, same in cells.items()
-        for cell in _merge(same, range(len(texts) - 1))
-    ]
+        module = name.rsplit(".", 2)[0]
+        ends.setdefault(module, []).append(name[len(module) :])
+    alike: dict[tuple[_Texts, _Texts], list[_Texts]] = {}
+    while ends:  # and each is let go as soon as it is used
+        module, each = ends.popitem()
+        pieces = _NUMBER.split(module, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
+        kind = (tuple(pieces[::2]), tuple(sorted(each)))
+        alike.setdefault(kind, []).append(tuple(pieces[1::2]))
+    found: dict[_Texts, list[_Cell]] = {}
+    while alike:
+        (texts, below), numbers = alike.popitem()
+        for end in below:
+            first, *rest = _NUMBER.split(end, _MAX_NUMBERS + 1)
+            cells = found.setdefault((*texts[:-1], texts[-1] + first, *rest[1::2]), [])
+            cells += [(*before, *rest[::2]) for before in numbers]
+    return found
+
+
+def _pattern(texts: _Texts, cell: _Cell) -> str:
+    pieces = zip_longest(texts, map(_group, cell), fillvalue="")
+    return "".join(chain.from_iterable(pieces))
 
 
 def _fold_words(patterns: Iterable[str]) -> list[str]:
@@ -94,7 +127,7 @@ def _fold_words(patterns: Iterable[str]) -> list[str]:
         if len(parts) > _MAX_PARTS:
             unfolded.append(pattern)
         else:
-            cells.setdefault(len(parts), []).append(tuple((part,) for part in parts))
+            cells.setdefault(len(parts), []).append(tuple(parts))
     return unfolded + [
         ".".join(map(_group, cell))
         for count, same in cells.items()
@@ -109,21 +142,24 @@ def _merge(cells: list[_Cell], positions: Iterable[int]) -> list[_Cell]:
     same ones together after.
     """
     for at in positions:
-        groups: dict[tuple[_Cell, _Cell], list[str]] = {}
+        groups: dict[_Cell, list[str]] = {}
         merged = []
         for cell in cells:
-            if _ITEM.fullmatch(cell[at][0]):
-                groups.setdefault((cell[:at], cell[at + 1 :]), []).extend(cell[at])
+            item = cell[at]  # one: nothing was merged here yet
+            if isinstance(item, str) and _ITEM.fullmatch(item):
+                groups.setdefault((*cell[:at], *cell[at + 1 :]), []).append(item)
             else:
                 merged.append(cell)  # an empty part, or one that could not be told from a range
-        merged += [(*left, tuple(sorted(items)), *right) for (left, right), items in groups.items()]
+        for others, items in groups.items():
+            together = items[0] if len(items) == 1 else tuple(sorted(items))
+            merged.append((*others[:at], together, *others[at:]))
         cells = merged
     return cells
 
 
-def _group(items: tuple[str, ...]) -> str:
-    if len(items) == 1:
-        return items[0]
+def _group(items: str | tuple[str, ...]) -> str:
+    if isinstance(items, str):
+        return items
     numbers = [item for item in items if _NUMBER.fullmatch(item)]
     words = sorted(set(items).difference(numbers), key=natural_key)
     return "{" + ",".join([*_ranges(numbers), *words]) + "}"

@@ -101,9 +101,10 @@ def _read_size_rule(index: Index, whole: Tally) -> Iterator[Finding]:
 def _name_rules(
     index: Index, tensors: Sequence[StoredTensor], opened: frozenset[str]
 ) -> Iterator[Finding]:
-    where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
-    if where == index.weight_map:
+    named = index.weight_map
+    if len(tensors) == len(named) and all(named.get(one[0]) == one[4] for one in tensors):
         return
+    where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
     held = {(tensor.name, tensor.file) for tensor in tensors}
     lacking: dict[tuple[str, str | None], list[str]] = {}
     for name, shard in index.weight_map.items():

@@ -88,7 +88,7 @@ class Places:
         """
         renamed, steps = _renamed(stored, self.loading)
         name, expected, shift = self._found(renamed)
-        if self.loading.converts(renamed) != self.loading.converts(name):
+        if name != renamed and self.loading.converts(renamed) != self.loading.converts(name):
             return Place(renamed, None, steps)  # an expert that no conversion takes is not found
         if expected is None and renamed != stored and stored in self.names:
             steps = ()

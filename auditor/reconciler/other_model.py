@@ -26,12 +26,13 @@ def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[
         after = f"layers.{values.get('num_hidden_layers')}."  # as DeepSeek numbers them
         for key in _DRAFTING:
             count = values.get(key)
-            if (
-                type(count) is int
-                and count > 0
-                and not any("mtp" in tensor[0] or after in tensor[0] for tensor in tensors)
-            ):
+            if type(count) is int and count > 0 and not _drafts(tensors, after):
                 yield f"{path}{key} is {count}, and no layer for drafting tokens is stored"
+
+
+def _drafts(tensors: Sequence[StoredTensor], after: str) -> bool:
+    """Whether there is such a layer; if there is one, it is the last."""
+    return any("mtp" in tensor[0] or after in tensor[0] for tensor in reversed(tensors))
 
 
 # A hundredth of the parameters: rotary frequencies are less, GPT-2's causal masks (a tenth) more.

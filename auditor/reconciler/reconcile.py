@@ -1,6 +1,6 @@
 """Every stored and every expected tensor gets one fate; the fates become findings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
@@ -85,6 +85,9 @@ class Reconciled:
     findings: tuple[Finding, ...]
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
+    scaled: Mapping[
+        str, str
+    ]  # name -> file of those that need scales, and are packed in that alone
     without_header: tuple[
         tuple[str, NameWithoutHeader], ...
     ]  # what an index places in files that were not read
@@ -92,7 +95,7 @@ class Reconciled:
 
 
 def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is known of the files
-    tensors: Iterable[StoredTensor],
+    tensors: Sequence[StoredTensor],
     expectation: Expectation,
     family: FamilyExpectations,
     *,
@@ -108,10 +111,8 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     files that could not be read; `shared` which are stored as the very same bytes as another of
     their file.
     """
-    alone = packed.not_packed(tensors, unpacked)
-    matching = match(
-        alone, expectation, indexed=indexed, pieces=packed.sorted_logical_tensors(unpacked)
-    )
+    alone = packed.apart(tensors, unpacked)
+    matching = match(alone.alone, expectation, indexed=indexed, pieces=alone.pieces)
     plain, loading = matching.plain, expectation.loading
     ties = _settle_ties(matching.hits, plain)
     copies = (*matching.copies, *ties.copies)
@@ -152,7 +153,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         *(Counted(item.tensor, item.parameters, item.fate) for item in unexpected),
     )
     return Reconciled(
-        counted=counted_once(packed.counted_as_stored(counted, unpacked), shared),
+        counted=counted_once(tuple(packed.counted_as_stored(counted, alone)), shared),
         plain=plain,
         answered=answered,
         copies=copies,
@@ -160,9 +161,10 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         absent=absent,
         findings=findings,
         shift=matching.shift,
-        packed=packed.packed_dtypes(unpacked),
+        packed=packed.packed_dtypes(alone),
+        scaled=alone.scaled,
         without_header=tuple(names_without_header(unread, expectation, behind, family.siblings)),
-        moved=any(parent(piece.name) != parent(piece.stored.name) for piece in unpacked.tensors),
+        moved=any(parent(piece.name) != parent(piece.stored.name) for piece in alone.pieces),
     )
 
 

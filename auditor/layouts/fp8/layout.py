@@ -14,7 +14,6 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 `gate_up_proj`. Those of DeepSeek-V4 are of 4 bits: I8 (out, in / 2), scales (out, in / 32).
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from auditor.layouts._declared_settings import block_sides, string_list
@@ -89,18 +88,18 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
     ledger = PackingLedger()
     settings = _read(declared, ledger)
     words: set[str | None] = set()
-    found: list[_Weight] = []
-    for module, parts in stored.modules.items():
+
+    def book(module: str, parts: Members, ledger: PackingLedger) -> None:
         note_kv_scales(parts, ledger)
         weights = _one_scale_each(_weights(module, parts), ledger)
-        for weight in weights:
-            words.add(_book(weight, settings, ledger))
+        words.update(_book(weight, settings, ledger) for weight in weights)
         _activations(parts, ledger)
         _loose(parts, weights, ledger)
-        found.extend(weights)
-    _skipped(found, declared, ledger)
+
+    ledger.book_alike(stored, book, _is_expert if settings.experts else None)
+    _skipped(declared, ledger)
     if settings.static:
-        _without_activations(found, stored, ledger)
+        _without_activations(stored, ledger)
     return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))
 
 
@@ -110,7 +109,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     usual = CHANNEL if settings.rows else settings.block or TENSOR
     for module, parts in stored.modules.items():
         for one in _one_scale_each(_weights(module, parts), PackingLedger()):
-            fours = settings.experts == "fp4" and ".experts." in f".{module}."
+            fours = settings.experts == "fp4" and _is_expert(module)
             name = tensor_name(module, one.stem)
             found |= weight_and_scale(name, one.scale, usual, implied, fours=fours)
         for key, tensor in parts.items():
@@ -229,14 +228,17 @@ def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
 
 def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
     """Loading makes room for experts of the declared width, and for no other."""
-    inside = f".{found.module}."
-    if settings.experts is None or found.weight.dtype is None or ".experts." not in inside:
+    if settings.experts is None or found.weight.dtype is None or not _is_expert(found.module):
         return
     if fours != (settings.experts == "fp4"):
         what = f"{found.weight.dtype} {found.weight.shape}"
         ledger.fault(
             f"expert_dtype is {described(settings.experts)}, stored is {what}", found.weight
         )
+
+
+def _is_expert(module: str) -> bool:
+    return ".experts." in f".{module}."
 
 
 # --- beside the weights -----------------------------------------------------------------------
@@ -253,7 +255,7 @@ def _activations(parts: Members, ledger: PackingLedger) -> None:
             ledger.fault(f"a scale of activations is {tensor.shape}; one number is needed", tensor)
 
 
-def _without_activations(found: list[_Weight], stored: Stored, ledger: PackingLedger) -> None:
+def _without_activations(stored: Stored, ledger: PackingLedger) -> None:
     """Static activations have a scale: beside the weight, or where all experts have theirs."""
     scaled = {
         module
@@ -261,13 +263,17 @@ def _without_activations(found: list[_Weight], stored: Stored, ledger: PackingLe
         if any(key in _ACTIVATIONS or key.endswith(_OF_EXPERTS) for key in parts)
     }
     bare = [
-        weight.weight
-        for weight in found
-        if scaled.isdisjoint({weight.module, ".".join(weight.module.split(".")[:-2])})
+        piece.stored
+        for piece in ledger.tensors
+        if scaled.isdisjoint({_module_of(piece), ".".join(piece.name.split(".")[:-3])})
     ]
     if bare:
         reason = "activation_scheme is static, and no input_scale or activation_scale beside it"
         ledger.lack(reason, *bare)
+
+
+def _module_of(piece: LogicalTensor) -> str:
+    return piece.name.rpartition(".")[0]
 
 
 def _loose(parts: Members, weights: list[_Weight], ledger: PackingLedger) -> None:
@@ -290,22 +296,18 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
         ledger.fault(f"a scale beside a weight of {weight.dtype}, which needs none", scale)
 
 
-def _skipped(found: list[_Weight], declared: Declared | None, ledger: PackingLedger) -> None:
+def _skipped(declared: Declared | None, ledger: PackingLedger) -> None:
     """The weight of a module that loading skips is cast, and its scale left out."""
     keys = string_list(declared, "modules_to_not_convert") or string_list(
         declared, "ignored_layers"
     )
-    modules = names_in_skip_lists(keys, {weight.module for weight in found})
-    wrong = list(_of(found, modules or frozenset()))
+    if not keys:
+        return
+    modules = names_in_skip_lists(keys, set(map(_module_of, ledger.tensors))) or frozenset()
+    wrong = [piece.stored for piece in ledger.tensors if _module_of(piece) in modules]
     if wrong:
         reason = "modules_to_not_convert lists it: loading would cast it and leave its scale out"
         ledger.fault(f"stored in 8 bits, but {reason}", *wrong)
-
-
-def _of(found: list[_Weight], modules: frozenset[str]) -> Iterator[StoredTensor]:
-    for weight in found:
-        if weight.module in modules:
-            yield weight.weight
 
 
 LAYOUT = Layout(name="fp8", methods=_METHODS, recognises=recognises, unpack=unpack, writes=writes)

@@ -42,8 +42,8 @@ def by_name(tensors: Iterable[StoredTensor], most: int | None = None) -> tuple[S
     return tuple(sorted(found, key=_place))
 
 
-def _place(tensor: StoredTensor) -> tuple[tuple[str, str], str]:
-    return natural_key(tensor.name), tensor.file
+def _place(tensor: StoredTensor) -> tuple[str, ...]:
+    return (*natural_key(tensor.name), tensor.file)
 
 
 @dataclass(frozen=True, kw_only=True)

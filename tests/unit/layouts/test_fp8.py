@@ -49,6 +49,50 @@ def of_blocks(rows, columns, **settings):
 
 # --- laws -------------------------------------------------------------------------------------
 
+MEMBERS = st.dictionaries(
+    st.sampled_from(
+        ["weight", "weight_scale_inv", "weight_scale", "scale", "bias", "input_scale", "k_scale"]
+    ),
+    st.tuples(st.sampled_from(["F8_E4M3", "F32", "I8"]), st.sampled_from([(4, 64), (1, 2), ()])),
+    min_size=1,
+)
+MODULES = (
+    "",
+    "lm_head",
+    *(f"layers.{layer}.experts.{expert}" for layer in "012" for expert in "01"),
+)
+
+
+@given(
+    st.lists(MEMBERS, min_size=1, max_size=3),
+    st.lists(st.integers(0, 2), min_size=len(MODULES), max_size=len(MODULES)),
+    st.sampled_from([None, "fp4", "fp8"]),
+)
+def test_modules_that_are_alike_are_unpacked_as_each_is_by_itself(kinds, which, experts):
+    of_module = [
+        {
+            ".".join(filter(None, (module, last))): what
+            for last, what in kinds[at % len(kinds)].items()
+        }
+        for module, at in zip(MODULES, which, strict=True)
+    ]
+    settings = of_blocks(4, 32) if experts is None else of_blocks(4, 32, expert_dtype=experts)
+    whole, *alone = (
+        LAYOUT.unpack(Stored(stored(table)), settings, lambda _name: None)
+        for table in ({name: what for one in of_module for name, what in one.items()}, *of_module)
+    )
+    assert sorted(whole.tensors) == sorted(piece for one in alone for piece in one.tensors)
+    for told in (lambda one: one.quantization_data, lambda one: one.faults):
+        assert booked(told(whole)) == booked(entry for one in alone for entry in told(one))
+
+
+def booked(entries):
+    """The names under each reason."""
+    found = {}
+    for entry in entries:
+        found.setdefault(entry.reason, set()).update(tensor.name for tensor in entry.tensors)
+    return found
+
 
 @given(SIDES, SIDES, BLOCKS, st.sampled_from(["F32", "F8_E8M0", "U8", "BF16"]))
 def test_a_weight_in_blocks_keeps_its_shape_and_its_scales_are_rounded_up(out, width, block, dtype):

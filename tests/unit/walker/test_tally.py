@@ -41,6 +41,13 @@ def test_the_root_the_dtypes_and_the_files_each_add_up_to_the_whole(items) -> No
             assert sum(getattr(part, count) for part in parts.values()) == getattr(whole, count)
 
 
+@given(st.lists(_counted()))
+def test_the_dtypes_of_one_fate_are_those_of_its_tensors_alone(items) -> None:
+    for fate in (1, 2, 4):
+        own = [item for item in items if item.fate == fate]
+        assert walk(items).by_dtype(fate) == walk(own).by_dtype()
+
+
 @given(st.lists(_counted()), st.integers(0, 4))
 def test_a_tally_cut_at_a_depth_is_the_full_one_above_it(items, depth: int) -> None:
     full = walk(items).by_prefix()
