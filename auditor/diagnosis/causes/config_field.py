@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"(?<=\.)(\d{1,6})(?=\.)")
 _LABELS = "num_labels"
 
 # Tensors of all configs that are tried without auditing again: 200 take 1 ms, 92,000 half a second.
-MOST_IMPLIED = 300_000
+MOST_IMPLIED = 100_000
 _MOST_ASKED = 4  # configs of which the oracle is asked, which takes 50 ms and more of each
 _MOST_AUDITED = 4  # of those that promise most
 _MOST_STEPS = 8  # by which a key is off that is one of several terms of a size
