@@ -21,6 +21,7 @@ _LABELS = "num_labels"
 
 # Tensors of all configs that are tried without auditing again: 200 take 1 ms, 92,000 half a second.
 MOST_IMPLIED = 100_000
+_MOST_JUDGED = 100  # configs of which it is only worked out what they imply
 _MOST_ASKED = 4  # configs of which the oracle is asked, which takes 50 ms and more of each
 _MOST_AUDITED = 4  # of those that promise most
 _MOST_STEPS = 8  # by which a key is off that is one of several terms of a size
@@ -31,7 +32,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     keys = _keys(case)
     differ = [*sorted(_counts(case)), *sorted(_sizes(case))]
     closed_form = case.report.expected is not None and case.report.expected.by == "closed-form"
-    most = MOST_IMPLIED // case.size if closed_form else _MOST_ASKED
+    most = min(_MOST_JUDGED, MOST_IMPLIED // case.size) if closed_form else _MOST_ASKED
     every = len(case.missing) + len(case.unexpected) + len(case.mismatched)
     judged: dict[tuple[str, int], tuple[int, Undoing]] = {}
     for symbol, value in _suggested(keys, differ):

@@ -12,6 +12,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     report = case.report
     if case.target is not None or report.model_type is None or report.target is None:
         return
+    if not (case.missing or case.unexpected):
+        return
     for name in case.classes(report.model_type):
         if name == report.target:
             continue

@@ -7,6 +7,7 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_values
 
 _KEY = "quantization_config"
+_SYMPTOMS = frozenset({"missing", "unexpected", "mismatched", "bad-quantization"})
 _GROUPS = (128, 64, 32, -1)
 
 # By a name that only this layout stores: what a config would say of it.
@@ -29,6 +30,9 @@ _BY_SUFFIX: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
+    kinds = {finding.kind for finding in case.alarms}
+    if kinds.isdisjoint(_SYMPTOMS):
+        return
     declared = case.config.get(_KEY)
     if declared is not None:
         method = declared.get("quant_method") if isinstance(declared, Mapping) else None
