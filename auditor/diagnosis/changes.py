@@ -39,15 +39,21 @@ def _renamed_index(index: TextFile | None, renames: Mapping[str, str]) -> TextFi
 
 
 def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:
-    """The same checkpoint under a config with these values, by dotted path; None: without it."""
+    """The same checkpoint under a config with these values, by dotted path; None: without it.
+
+    A value within something that is not an object stays away. Raises ValueError for a config that
+    is not JSON.
+    """
     if snapshot.config is None:
         return snapshot
     config = json.loads(snapshot.config.content)
     for path, value in values.items():
         *folders, key = path.split(".")
-        within = config
+        within: Any = config
         for folder in folders:
-            within = within.setdefault(folder, {})
+            within = within.setdefault(folder, {}) if isinstance(within, dict) else None
+        if not isinstance(within, dict):
+            continue
         if value is None:
             within.pop(key, None)
         else:

@@ -83,7 +83,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             classes=classes,
             implied=partial(implied, target=target),
         )
-        if not case.alarms or not all(map(_is_ordinary, case.stored)):
+        if not (case.alarms and case.config and all(map(_is_ordinary, case.stored))):
             break
         closing = _best(case, tries)
         if closing is None or _again_of(closing, found):

@@ -125,7 +125,8 @@ def test_of_a_model_that_is_like_a_former_one_its_own_small_part_is_packed_and_n
     for name in ("o/base", "o/tuned"):
         auditor.made[name] = snapshot(name, config, head)
         packed.clear()
-        done.append(auditor.audit(Waiting(name, "a" * 40, None, None)))
+        waiting = Waiting(name, "a" * 40, None, None)
+        done.append(auditor.audit(waiting, auditor.allowance()))
     assert len(packed) == 2
     assert sum(packed) < 2_000 < head.length
     base, tuned = done
