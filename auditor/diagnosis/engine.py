@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -116,6 +117,10 @@ class _Tries:
         self._again = again
         self._audits, self._tensors = MOST_TRIED, MOST_TENSORS
 
+    def left(self, size: int) -> bool:
+        """Whether a model of that many tensors may be audited again."""
+        return self._audits > 0 and self._tensors >= size
+
     def __call__(self, snapshot: Snapshot, target: str | None, size: int) -> Report | None:
         """The report after a change; None: there is none, or no try is left."""
         self._audits, self._tensors = self._audits - 1, self._tensors - size
@@ -128,16 +133,17 @@ class _Tries:
 def _best(case: Case, tries: _Tries) -> _Closing | None:
     """The first undoing that leaves nothing; else the one that leaves least."""
     best: _Closing | None = None
-    for undoings in CAUSES:
-        for undoing in undoings(case):
-            after = tries(undoing.snapshot, undoing.target or case.target, case.size)
-            closing = _closing(case, undoing, after) if after else None
-            if closing is None:
-                continue
-            if not closing.left:
-                return closing
-            if best is None or closing.left < best.left:
-                best = closing
+    if not tries.left(case.size):
+        return None
+    for undoing in chain.from_iterable(undoings(case) for undoings in CAUSES):
+        after = tries(undoing.snapshot, undoing.target or case.target, case.size)
+        closing = _closing(case, undoing, after) if after else None
+        if closing is not None and not closing.left:
+            return closing
+        if closing is not None and (best is None or closing.left < best.left):
+            best = closing
+        if not tries.left(case.size):
+            break  # before the next one is made, which takes time by itself
     return best
 
 
