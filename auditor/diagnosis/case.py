@@ -73,7 +73,8 @@ class Case:
     def size(self) -> int:
         """Tensors of the larger side, which is what auditing it again takes time by."""
         expected = self.report.expected.tensors if self.report.expected else 0
-        return max(1, len(self.stored), expected)
+        named = sum(len(finding.names) for finding in self.report.findings)
+        return max(1, len(self.stored), expected, named)
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...] | None]:
