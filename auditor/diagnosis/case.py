@@ -8,7 +8,14 @@ from typing import Any
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
-from auditor.reconciler.findings import Finding, MatchedPair, Mismatched, Missing, Severity
+from auditor.reconciler.findings import (
+    Finding,
+    MatchedPair,
+    Mismatched,
+    Missing,
+    Severity,
+    count_of,
+)
 from auditor.reconciler.findings import Unexpected as UnexpectedFinding
 from auditor.report import Report
 from auditor.tensors import StoredTensor
@@ -73,8 +80,9 @@ class Case:
     def size(self) -> int:
         """Tensors of the larger side, which is what auditing it again takes time by."""
         expected = self.report.expected.tensors if self.report.expected else 0
-        named = sum(len(finding.names) for finding in self.report.findings)
-        return max(1, len(self.stored), expected, named)
+        observed = self.report.observed.tensors if self.report.observed else 0
+        named = sum(map(count_of, self.report.findings))
+        return max(1, len(self.stored), expected, observed, named)
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...] | None]:
