@@ -1,5 +1,6 @@
 """Hypotheses in turn, cheapest first: what closes findings when it is undone is their cause."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -40,6 +41,9 @@ MOST_TENSORS = 200_000
 
 # Characters and dots of a name; those of published models have at most 120 and 12.
 LONGEST, MOST_PARTS = 400, 40
+
+# Seconds of processor time after which no other undoing is tried.
+MOST_SECONDS = 2.0
 
 _DEEPEST = 2  # causes of one model
 
@@ -116,10 +120,12 @@ class _Tries:
     def __init__(self, again: Again) -> None:
         self._again = again
         self._audits, self._tensors = MOST_TRIED, MOST_TENSORS
+        self._since = time.thread_time()
 
     def left(self, size: int) -> bool:
         """Whether a model of that many tensors may be audited again."""
-        return self._audits > 0 and self._tensors >= size
+        in_time = time.thread_time() - self._since < MOST_SECONDS
+        return in_time and self._audits > 0 and self._tensors >= size
 
     def __call__(self, snapshot: Snapshot, target: str | None, size: int) -> Report | None:
         """The report after a change; None: there is none, or no try is left."""
