@@ -56,6 +56,10 @@ TokenOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="No table and no talk, errors only.")
 ]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Every name of each finding, and every row of the table."),
+]
 
 
 def say(line: str) -> None:

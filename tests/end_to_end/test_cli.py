@@ -104,7 +104,7 @@ def test_csv_goes_to_a_folder_of_three_tables_and_the_table_is_still_printed(
     tables = {
         path.name: list(csv.DictReader(path.read_text().splitlines())) for path in folder.iterdir()
     }
-    assert set(tables) == {"models.csv", "modules.csv", "findings.csv"}
+    assert set(tables) == {"models.csv", "modules.csv", "findings.csv", "diagnosis.csv"}
     (model,) = tables["models.csv"]
     assert (model["parameters"], model["expected"]) == ("102882442", "102290312")
     explained = sum(int(row["explains"]) for row in tables["findings.csv"])
