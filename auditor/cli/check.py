@@ -24,10 +24,10 @@ from auditor.cli.console import (
 from auditor.cli.printing import (
     Shown,
     chosen_format,
+    counted_depth,
     known_format,
     meanings,
     print_outcome,
-    terminal_depth,
     write_reports,
 )
 from auditor.errors import Reason, UsageError
@@ -124,7 +124,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             require_oracle()
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
-        rows = depth if chosen != TERMINAL else terminal_depth(depth)
+        rows = counted_depth(chosen, depth)
         show = Shown(depth=depth, verbose=verbose)
         if not quiet and (chosen == TERMINAL or output is not None):
             _import_meanwhile("auditor.formats.terminal")

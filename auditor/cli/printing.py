@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import say, terminal, write
+from auditor.cli.console import only_ascii, say, terminal, write
 from auditor.errors import Reason, UsageError
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
 from auditor.formats.text import printable
@@ -18,6 +18,7 @@ from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 
 _TABLE_DEPTH = 2
+_DEEPER = 2  # so that the layers of a module can be told: `encoder` has `encoder.layer.0`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,11 @@ def chosen_format(form: str | None, output: Path | None) -> str:
     raise UsageError(f"-o {quoted(str(output))}: say --format, or end the name in {endings}")
 
 
-def terminal_depth(depth: int | None) -> int:
-    return _TABLE_DEPTH if depth is None else depth
+def counted_depth(form: str, depth: int | None) -> int | None:
+    """How deep modules are counted: for the terminal a little deeper than they are shown."""
+    if form != TERMINAL:
+        return depth
+    return (_TABLE_DEPTH if depth is None else depth) + _DEEPER
 
 
 def print_outcome(
@@ -61,7 +65,7 @@ def print_outcome(
 ) -> Report | Unaudited:
     """A report to stdout, or one line to stderr if there is no report; what was printed."""
     said = (outcome.observed, outcome.expected, outcome.findings)
-    known = isinstance(outcome, Report) or any(said)
+    known, told = isinstance(outcome, Report) or any(said), False
     if not quiet and (known or form != TERMINAL):
         outcome, text = outcome_of(
             lambda: (outcome, _text(outcome, form, shown)),
@@ -69,7 +73,8 @@ def print_outcome(
         )
         sys.stdout.write(text)
         sys.stdout.flush()
-    if isinstance(outcome, Unaudited):
+        told = form == TERMINAL and bool(text)  # in the verdict
+    if isinstance(outcome, Unaudited) and not told:
         say(f"{printable(outcome.requested)}: {outcome.reason}: {printable(outcome.detail)}")
     return outcome
 
@@ -103,8 +108,13 @@ def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
 
 def rendered(outcomes: Sequence[Report | Unaudited], form: str, shown: Shown) -> Mapping[str, str]:
     width, color = terminal()
-    depth = terminal_depth(shown.depth)
-    view = View(depth=depth, width=width, color=color, verbose=shown.verbose)
+    view = View(
+        depth=_TABLE_DEPTH if shown.depth is None else shown.depth,
+        width=width,
+        color=color,
+        verbose=shown.verbose,
+        ascii_only=only_ascii(sys.stdout),
+    )
     return FORMATS[form](outcomes, view)
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from auditor.formats.meanings import Meaning
-from auditor.formats.terminal import plain_console
+from auditor.formats.plain_console import plain_console, without_trailing_spaces
 
 _CAUSES = "causes, as severe as the findings that they explain"
 
@@ -25,7 +25,7 @@ def render(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
         for sentence in filter(None, (one.said, one.details, f"To do: {one.to_do}")):
             console.print()
             console.print(Text(sentence), width=width)
-    return _stripped(text)
+    return without_trailing_spaces(text)
 
 
 def overview(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
@@ -43,11 +43,7 @@ def overview(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
         for one in found:
             table.add_row(Text(one.name), Text(one.said))
         console.print(Padding(table, (0, 0, 0, 2)), width=width)
-    return _stripped(text)
-
-
-def _stripped(text: io.StringIO) -> str:
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+    return without_trailing_spaces(text)
 
 
 def meaning_table(meanings: Sequence[Meaning], heading: str) -> Iterator[str]:
