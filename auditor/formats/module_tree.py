@@ -11,7 +11,6 @@ from typing import Any
 
 from auditor.formats.text import printable
 from auditor.reconciler.fold import expand, fold
-from auditor.walker import parent
 
 Node = list[Any]
 Module = Mapping[str, Any]  # one of an outcome's modules, as JSON
@@ -72,9 +71,9 @@ def _whole(outcome: Outcome, status: str) -> Module:
 
 def _nearest(prefix: str, rows: Mapping[str, Any]) -> str:
     """The longest prefix above that has a row of its own."""
-    above = parent(prefix)
+    above = prefix.rpartition(".")[0]
     while above and above not in rows:
-        above = parent(above)
+        above = above.rpartition(".")[0]
     return above
 
 

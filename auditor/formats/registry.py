@@ -46,6 +46,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             endings=(".json", ".jsonl"),
             meaning="one object a model, each on a line",
         ),
+        "svg": Format(
+            module="as_svg", endings=(".svg",), meaning="a drawing of where the parameters are"
+        ),
         "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }
 )
