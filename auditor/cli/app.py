@@ -20,6 +20,7 @@ _COMMANDS = {
     "check": "check",
     "snapshot": "questions",
     "explain": "questions",
+    "explain-finding": "explain_finding",
     "memory": "questions",
     "architectures": "questions",
     "sweep": "sweep",
@@ -55,7 +56,8 @@ def _app(args: list[str]) -> typer.Typer:
     )
     made.callback()(_audit)
     for name in args[:1] if args and args[0] in _COMMANDS else _COMMANDS:
-        made.command()(getattr(import_module(f"auditor.cli.{_COMMANDS[name]}"), name))
+        module = import_module(f"auditor.cli.{_COMMANDS[name]}")
+        made.command(name)(getattr(module, name.replace("-", "_")))
     return made
 
 

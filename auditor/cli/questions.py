@@ -28,7 +28,7 @@ from auditor.cli.console import (
     terminal,
     write,
 )
-from auditor.cli.printing import print_outcome
+from auditor.cli.printing import Shown, print_outcome
 from auditor.downloader import fetch
 from auditor.downloader.reference_configs import NAMES as PAPERS
 from auditor.errors import Reason, SourceError, UsageError
@@ -104,7 +104,9 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     with guarded():
         outcome = explained(model, target=target, source=source.value, token=token, say=tell)
         if outcome.expected is None:
-            print_outcome(outcome, TERMINAL, depth, quiet=isinstance(outcome, Unaudited))
+            print_outcome(
+                outcome, TERMINAL, Shown(depth=depth), quiet=isinstance(outcome, Unaudited)
+            )
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditor.cli.console import CLEAN, FINDINGS, UNAUDITED, USAGE, FailOn, keep_quiet, say
+from auditor.cli.console import (
+    CLEAN,
+    FINDINGS,
+    UNAUDITED,
+    USAGE,
+    FailOn,
+    is_terminal,
+    keep_quiet,
+    say,
+)
 from auditor.cli.signals import Stopped
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
@@ -259,4 +268,4 @@ def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: F
 
     if quiet:
         return progress.Progress()
-    return progress.Terminal() if sys.stderr.isatty() else progress.Lines(say)
+    return progress.Terminal() if is_terminal(sys.stderr) else progress.Lines(say)

@@ -14,6 +14,7 @@ from auditor.sweep.reporting.tables import (
     COLUMNS,
     Cell,
     Row,
+    diagnosis_rows,
     finding_rows,
     model_row,
     module_rows,
@@ -30,7 +31,8 @@ _TEXTS = frozenset(
         *("requested", "model", "commit_sha", "source", "target", "model_type", "verdict"),
         *("reason", "detail", "unchecked", "expected_by", "formula", "origin", "prefix", "status"),
         *("kind", "severity", "folded", "ignored", "file", "change", "before", "after", "accepted"),
-        *("commit_sha_before", "component"),
+        *("commit_sha_before", "component", "cause", "level", "summary", "fix", "fields", "kinds"),
+        "evidence",
     )
 )
 _COUNTED = {"models": frozenset(("ignored",))}  # a number there, and a word among findings
@@ -42,6 +44,7 @@ def table_rows(judged: ModelEntry, depth: int | None) -> Iterator[tuple[str, Ite
         yield "models", (model_row(outcome),)
         yield "modules", module_rows(outcome, depth)
         yield "findings", finding_rows(outcome)
+        yield "diagnosis", diagnosis_rows(outcome)
     yield "changes", judged.changes()
 
 

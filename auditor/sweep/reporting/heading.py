@@ -25,6 +25,7 @@ def heading(summary: Mapping[str, Any], *, left_out: int) -> Mapping[str, str]:
         "subtitle": _subtitle(summary),
         "tiles": "".join(_tiles(summary)),
         "bar": "".join(_bar(summary["states"], max(1, summary["models"]))),
+        "causes": _causes(summary["causes"]),
         "kinds": "".join(_kinds(summary["findings"])),
         "notes": "".join(f"<li>{_html(note)}</li>" for note in _notes(summary, left_out)),
     }
@@ -101,6 +102,28 @@ def _kinds(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         )
         mark = f'<span class="sev {_html(counts["severity"])}">{_html(counts["severity"])}</span>'
         yield f'<tr><th scope="row">{_html(kind)}</th><td class="text">{mark}</td>{cells}</tr>'
+
+
+_CAUSES = """<section>
+<h2>Causes</h2>
+<table class="kinds">
+<thead><tr><th scope="col">cause</th><th scope="col">models</th><th scope="col">findings</th>\
+<th scope="col">new</th></tr></thead>
+<tbody>{rows}</tbody>
+</table>
+</section>
+"""
+
+
+def _causes(causes: Mapping[str, Mapping[str, Any]]) -> str:
+    """A section; nothing where no finding has a cause."""
+    rows = "".join(
+        f'<tr><th scope="row">{_html(name)}</th>'
+        + "".join(f"<td>{counts[key]:,}</td>" for key in ("models", "findings", "new"))
+        + "</tr>"
+        for name, counts in causes.items()
+    )
+    return _CAUSES.format(rows=rows) if rows else ""
 
 
 def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:

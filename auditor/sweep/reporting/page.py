@@ -97,6 +97,7 @@ class NightPage:
             len(judged.matches) - len(found),
             self._tree(outcome),
             _short(outcome.get("detail")),
+            [_cause(match) for match in judged.why if match.tonight is not None],
         ]
 
     def _tree(self, outcome: Outcome) -> int:
@@ -135,6 +136,18 @@ def _weight(both: tuple[Matched, str | None]) -> tuple[int, bool]:
     """What alarms comes first, and in it what is there before what is gone."""
     match, _ = both
     return SEVERITIES.index(match.finding["severity"]), match.tonight is None
+
+
+def _cause(match: Matched) -> list[Any]:
+    cause = match.finding
+    return [
+        cause["kind"],
+        SEVERITIES.index(cause["severity"]),
+        CHANGES.index(match.change),
+        _short(cause["reason"]),
+        _short(cause["fix"]),
+        _name(cause["component"]),
+    ]
 
 
 def _finding(finding: Finding) -> list[Any]:

@@ -239,4 +239,4 @@ def test_an_odd_environment_changes_no_verdict(variables, audit, tmp_path):
     folder = whole(tmp_path / "modèle-日本")
     ran = audit(str(folder), variables=variables)
     assert (ran.code, ran.stderr) == (CLEAN, "")
-    assert ran.stdout.splitlines()[-1].startswith("clean: 39 tensors")
+    assert ran.stdout.splitlines()[2].startswith("OK  All 39 tensors")

@@ -9,7 +9,7 @@ let trees = null; // the largest block: parsed when the first section is opened
 
 // The places in a row, as page.py fills them.
 const [NAME, STATE, REASON, TARGET, TYPE, STORED, EXPECTED, ERRORS, WARNINGS, INFOS, NEW, FIXED,
-  MOVES, COMMIT, FOUND, LEFT_OUT, TREE, DETAIL] = Array(18).keys();
+  MOVES, COMMIT, FOUND, LEFT_OUT, TREE, DETAIL, WHY] = Array(19).keys();
 const TITLES = { new: "new findings", open: "known findings", unaudited: "not audited" };
 const PAGE = 100;
 
@@ -31,13 +31,15 @@ const state = (row) => WORDS.states[row[STATE]];
 const title = (name) => TITLES[name] ?? name;
 const difference = (row) =>
   row[STORED] === null || row[EXPECTED] === null ? null : row[STORED] - row[EXPECTED];
-const kinds = (row) => row[FOUND].map(([place]) => FINDINGS[place][0]);
+const causes = (row) => row[WHY].map(([cause]) => cause);
+const kinds = (row) => [...causes(row), ...row[FOUND].map(([place]) => FINDINGS[place][0])];
 
 // --- the columns ---------------------------------------------------------------------------
 
 const COLUMNS = [
   { label: "Model", of: (row) => row[NAME], text: true },
   { label: "State", of: (row) => row[STATE], show: (row) => title(state(row)), text: true },
+  { label: "Cause", of: (row) => causes(row).join(", "), text: true },
   { label: "Errors", of: (row) => row[ERRORS] },
   { label: "Warnings", of: (row) => row[WARNINGS] },
   { label: "New", of: (row) => row[NEW] },
@@ -142,12 +144,21 @@ function section(cell, row) {
     const said = name === "commit" || name === "formula" ? make("code", {}, value) : value;
     list.append(make("div", {}, make("dt", {}, name), make("dd", {}, said)));
   }
-  cell.append(list);
+  cell.append(...row[WHY].map(why), list);
   if (row[MOVES].length) cell.append(make("ul", { class: "moves" }, ...row[MOVES].map(move)));
   if (tree) icicle(cell, tree);
   const found = make("div", { class: "findings" }, ...row[FOUND].map(finding));
   if (row[LEFT_OUT]) found.append(make("p", {}, `and ${count(row[LEFT_OUT])} more, in findings.csv`));
   if (row[FOUND].length) cell.append(found);
+}
+
+function why([cause, severity, change, summary, fix, component]) {
+  const word = WORDS.changes[change];
+  const badges = word === "still-open" ? [] : [make("span", { class: `badge ${word}` }, word)];
+  return make("p", { class: "why" },
+    make("span", { class: `sev ${WORDS.severities[severity]}` }, make("strong", {}, cause)), " ",
+    make("bdi", {}, component ? `${component}: ${summary}` : summary), ...badges,
+    make("br"), make("strong", {}, "Fix "), make("bdi", {}, fix));
 }
 
 function move([change, kind, before, after]) {
@@ -199,7 +210,7 @@ WORDS.states.forEach((name, at) => {
 });
 
 const kindSelect = document.getElementById("kind");
-[...new Set(FINDINGS.map(([kind]) => kind))].sort().forEach((kind) =>
+[...new Set(MODELS.flatMap(kinds))].sort().forEach((kind) =>
   kindSelect.append(make("option", { value: kind }, kind)));
 kindSelect.addEventListener("change", () => again({ kind: kindSelect.value }));
 const query = document.getElementById("query");

@@ -29,14 +29,20 @@ from support.nightly_stores import (
     written,
 )
 from support.outcomes.every_kind import every_kind
-from support.outcomes.examples import EXAMPLES, HOSTILE, gated, pipeline
+from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, pipeline
 
 from auditor.errors import StoreError, UsageError
 from auditor.formats import as_csv
 from auditor.sweep.reporting import files, page
 from auditor.sweep.reporting.files import TABLES
 from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.reporting.tables import finding_rows, model_row, module_rows, with_components
+from auditor.sweep.reporting.tables import (
+    diagnosis_rows,
+    finding_rows,
+    model_row,
+    module_rows,
+    with_components,
+)
 from auditor.sweep.store.nights import Nights
 
 
@@ -74,7 +80,8 @@ def test_no_column_is_a_keyword_of_python_or_of_sql(name):
 def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
     outcomes, expected = with_components(outcome_of(example())), as_csv.files([example()])
     made = {"models": map(model_row, outcomes)}
-    for name, rows in (("modules", module_rows), ("findings", finding_rows)):
+    made_of = {"modules": module_rows, "findings": finding_rows, "diagnosis": diagnosis_rows}
+    for name, rows in made_of.items():
         made[name] = [row for outcome in outcomes for row in rows(outcome)]
     assert {f"{name}.csv": as_text(name, rows) for name, rows in made.items()} == expected
 
@@ -116,6 +123,33 @@ def test_findings_of_a_component_are_the_repositorys(tmp_path):
     ]
     assert report.summary["models"] == report.alarms.errors == 1
     assert report.summary["findings"]["unexpected"]["findings"] == 1
+
+
+def test_a_cause_leads_the_changes_of_its_model_and_changes_as_findings_do(tmp_path):
+    outcome = outcome_of(diagnosed())
+    [cause] = outcome["diagnosis"]
+    other = {**cause, "summary": "num_hidden_layers is 4, the files hold 2"}
+    gone = {**outcome, "diagnosis": [], "findings": [], "verdict": "clean"}
+    nights = {
+        FIRST: [outcome],
+        SECOND: [{**outcome, "diagnosis": [other], "commit": "b" * 40}],
+        THIRD: [{**gone, "commit": "c" * 40}],
+    }
+    found = {}
+    for night in nights:
+        report, folder = written(tmp_path, nights, night=night)
+        rows = [row for row in table(folder / "changes.csv") if row["change"] != "commit"]
+        found[night] = [(row["change"], row["cause"], row["kind"]) for row in rows]
+        assert [*report.summary["causes"]] == [
+            one["cause"] for one in nights[night][0]["diagnosis"]
+        ]
+    assert found[FIRST] == [
+        ("new", "config-field", ""),
+        ("new", "config-field", "missing"),
+        ("new", "", "unexpected"),
+    ]
+    assert found[SECOND][0] == ("changed", "config-field", "")
+    assert found[THIRD][0] == ("fixed", "config-field", "")
 
 
 def test_modules_go_as_deep_as_asked_for(tmp_path):
@@ -267,7 +301,7 @@ def test_the_same_store_gives_the_same_bytes(tmp_path):
     _, folder = written(tmp_path / "one", NIGHTS, sarif=tmp_path / "y", parquet=True)
     found.append({**contents(folder), "sarif": (tmp_path / "y").read_bytes()})
     assert found[0] == found[1] == found[2]
-    assert len(found[0]) == 4 + 4 + 2 + 1
+    assert len(found[0]) == len(TABLES) + len(TABLES) + 2 + 1
 
 
 def test_what_fails_half_way_leaves_the_last_files_as_they_were(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from support import chromium
 from support.nightly_stores import finding, outcome_of, plain, store_of, unaudited
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
-from support.outcomes.examples import HOSTILE, gated, hostile, pipeline
+from support.outcomes.examples import HOSTILE, diagnosed, gated, hostile, pipeline
 
 from auditor.formats.text import printable
 from auditor.sweep.reporting import page as module
@@ -36,6 +36,7 @@ NASTY = (
 
 
 def written(folder, nights):
+    folder.mkdir(exist_ok=True)
     store = store_of(folder / "sweep.sqlite", nights)
     write_night(store, wanted=Wanted(folder=folder / "out"))
     return folder / "out" / "index.html"
@@ -105,6 +106,19 @@ def test_the_blocks_hold_every_model_and_what_is_shared_once(tmp_path):
     ]
     assert len(block(text, "findings")) == 1 + 3
     assert len(block(text, "trees")) == 1
+
+
+def test_a_row_holds_the_causes_of_its_model_and_the_top_counts_them(tmp_path):
+    text = written(tmp_path, {THIRD: [outcome_of(diagnosed()), plain("o/b")]}).read_text()
+    rows = {row[0]: row for row in block(text, "models")}
+    [[cause, severity, change, summary, fix, component]] = rows["org/short"][18]
+    assert (cause, severity, change, component) == ("config-field", 0, 0, "")
+    assert summary.startswith("num_hidden_layers is 4, the files hold 3")
+    assert fix.startswith("set num_hidden_layers to 3")
+    assert rows["o/b"][18] == []
+    counted = "<td>1</td><td>1</td><td>1</td>"
+    assert f'<tr><th scope="row">config-field</th>{counted}</tr>' in text
+    assert "<h2>Causes</h2>" not in written(tmp_path / "x", {THIRD: [plain("o/b")]}).read_text()
 
 
 def test_beyond_its_bound_a_page_leaves_out_what_is_clean_and_says_so(tmp_path, monkeypatch):
