@@ -45,7 +45,7 @@ def _drawn(cell: Cell) -> Element:
 
 
 def _label(cell: Cell) -> Element:
-    name = cell.name or "(whole model)"
+    name = cell.name if cell.level else cell.shown
     at: Attributes = {
         "x": 6,
         "y": LEVEL / 2 + 4,
@@ -67,7 +67,7 @@ def told(cell: Cell) -> str:
         parts.append(f"{cell.stored:,} parameters stored")
     if cell.expected is not None and cell.expected != cell.stored:
         parts.append(f"{cell.expected:,} expected")
-    return f"{cell.path or '(whole model)'}: {', '.join(parts)}"
+    return f"{cell.shown}: {', '.join(parts)}"
 
 
 def _hatch() -> Element:

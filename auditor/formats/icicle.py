@@ -45,6 +45,11 @@ class Cell:
         return "equal" if self.status == "differs" and not self.alarms else self.status
 
     @property
+    def shown(self) -> str:
+        """Its path for people."""
+        return self.path if self.level else "(whole model)"
+
+    @property
     def first(self) -> str | None:
         """The path of the first of the modules that are alike; None where the path was cut."""
         try:

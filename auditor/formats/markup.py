@@ -36,6 +36,11 @@ def _given(attributes: Attributes) -> dict[str, str]:
     }
 
 
+def code(text: str) -> Element:
+    """A name as it is written; in quotes if it would not be seen."""
+    return element("code", {}, text if text.strip() else f'"{text}"')
+
+
 def verbatim(tag: str, text: str) -> Element:
     """A style or a script of our own, whose line ends stay."""
     made = Element(tag)

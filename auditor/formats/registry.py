@@ -46,6 +46,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             endings=(".json", ".jsonl"),
             meaning="one object a model, each on a line",
         ),
+        "html": Format(
+            module="as_html", endings=(".html",), meaning="a page that needs no network"
+        ),
         "svg": Format(
             module="as_svg", endings=(".svg",), meaning="a drawing of where the parameters are"
         ),
