@@ -46,6 +46,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             endings=(".json", ".jsonl"),
             meaning="one object a model, each on a line",
         ),
+        "markdown": Format(
+            module="as_markdown", endings=(".md",), meaning="a comment for a pull request"
+        ),
         "html": Format(
             module="as_html", endings=(".html",), meaning="a page that needs no network"
         ),
