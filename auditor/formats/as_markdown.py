@@ -35,7 +35,7 @@ def plain(text: str) -> str:
     return _MARKED.sub(r"\\\g<0>", shown).replace("\0", _CUT)
 
 
-def code(text: str) -> str:
+def code_span(text: str) -> str:
     """A name as it is, between backticks of which it has no such run."""
     shown = printable(text)
     fence = "`" * (1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
@@ -44,9 +44,9 @@ def code(text: str) -> str:
 
 
 def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
-    name = code(outcome.model or outcome.requested)
+    name = code_span(outcome.model or outcome.requested)
     link = address(outcome)
-    commit = f" @ {code(outcome.commit[:12])}" if outcome.commit else ""
+    commit = f" @ {code_span(outcome.commit[:12])}" if outcome.commit else ""
     yield f"### {f'[{name}]({link})' if link else name}{commit}\n"
     word, _ = verdict.word(outcome)
     yield f"**{word}** {plain(verdict.sentence(outcome))}  "
@@ -78,7 +78,7 @@ def _modules(outcome: Report | Unaudited, view: View) -> Iterator[str]:
             for figure in (one.row.parameters, one.row.expected)
         )
         share = "" if one.row.share is None else f"{one.modules * one.row.share:.1%}"
-        name = code(one.pattern).replace("|", r"\|") if one.row.depth else "(whole model)"
+        name = code_span(one.pattern).replace("|", r"\|") if one.row.depth else "(whole model)"
         yield f"| {name} | {' | '.join(figures)} | {share} | {one.row.status} |"
     if len(rows) > _MOST_ROWS:
         yield f"| and {len(rows) - _MOST_ROWS:,} more | | | | |"
@@ -86,7 +86,7 @@ def _modules(outcome: Report | Unaudited, view: View) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    about = [code(file)] if (file := file_of(finding)) else []
+    about = [code_span(file)] if (file := file_of(finding)) else []
     about += [counted(count_of(finding), "name")] if finding.names else []
     about += [counted(finding.parameters, "parameter")] if finding.parameters else []
     shown = "" if finding.severity is Severity.INFO else " open"
@@ -96,7 +96,7 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"{said}: {plain(finding.reason)}\n" if said else f"{plain(finding.reason)}\n"
     folded = fold(finding.names)
     for pattern in folded[:_MOST_PATTERNS]:
-        yield f"- {code(pattern)}"
+        yield f"- {code_span(pattern)}"
     if len(folded) > _MOST_PATTERNS:
         yield f"- and {len(folded) - _MOST_PATTERNS:,} more"
     yield "\n</details>\n"

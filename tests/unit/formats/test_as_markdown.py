@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from support.outcomes.examples import EXAMPLES, HOSTILE
 
-from auditor.formats.as_markdown import code, plain
+from auditor.formats.as_markdown import code_span, plain
 from auditor.formats.registry import FORMATS
 from auditor.formats.text import printable
 from auditor.formats.view import View
@@ -58,7 +58,7 @@ def test_nobody_is_mentioned_and_nothing_is_linked(text):
 @example("`")
 @example(" a ")
 def test_a_name_is_shown_as_it_is(name):
-    (_, part, _) = inline(code(name))
+    (_, part, _) = inline(code_span(name))
     assert part.type == "code_inline"
     assert part.content == printable(name)
 
