@@ -42,7 +42,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(
             metavar="MODEL",
             show_default=False,
-            help="A Hub id (with @revision), a folder, a file, a snapshot, or - for stdin.",
+            help="A Hub id (with @revision) or address, a folder, a file, a snapshot, - for stdin.",
         ),
     ],
     *,
@@ -111,6 +111,15 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
         ),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            show_default=False,
+            help="Read the weights by this config (a file, a folder or a model), not their own.",
+        ),
+    ] = None,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     verbose: VerboseOption = False,
@@ -142,6 +151,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     oracle=oracle,
                     torch_copies=torch_copies,
                     variant=variant,
+                    config=config,
                     say=tell,
                 )
             except UsageError as error:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is not a terminal
+_LEAST_WIDTH = 40  # of which a report makes use; a terminal that has fewer wraps its lines
 
 
 class FailOn(StrEnum):
@@ -121,7 +122,7 @@ def requested(models: Sequence[str]) -> Iterator[str]:
 
 def terminal() -> tuple[int, bool]:
     """How many columns standard output has, and whether it shows colours."""
-    width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+    width = max(_LEAST_WIDTH, shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns)
     return width, is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 

@@ -1,14 +1,13 @@
 """The `audit explain-finding` command: what a kind or a cause means, from the package alone."""
 
 import sys
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
 from auditor.cli.console import guarded, terminal
 from auditor.errors import UsageError
-from auditor.messages import quoted
+from auditor.messages import meant, quoted
 
 
 def explain_finding(
@@ -28,9 +27,8 @@ def explain_finding(
         known = {one.name: one for one in (*meanings.kind_meanings(), *meanings.cause_meanings())}
         for name in names or ():
             if name not in known:
-                close = get_close_matches(name, known, n=1)
-                meant = f"did you mean {close[0]}?" if close else "without a name all are listed"
-                raise UsageError(f"no finding and no cause is called {quoted(name)}; {meant}")
+                further = meant(name, known) or "; without a name all are listed"
+                raise UsageError(f"no finding and no cause is called {quoted(name)}{further}")
         width, color = terminal()
         if names:
             asked = [known[name] for name in names]

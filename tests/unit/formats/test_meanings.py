@@ -72,5 +72,5 @@ def test_a_name_that_is_nearly_one_is_met_with_a_suggestion():
     found = run("explain-finding", "wraper-prefix")
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.splitlines() == [
-        "audit: no finding and no cause is called 'wraper-prefix'; did you mean wrapper-prefix?"
+        "audit: no finding and no cause is called 'wraper-prefix' (did you mean wrapper-prefix?)"
     ]
