@@ -28,7 +28,7 @@ def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, st
     return {"report.md": "\n".join("\n".join(_model(outcome, view)) for outcome in outcomes)}
 
 
-def plain(text: str) -> str:
+def as_it_is(text: str) -> str:
     """Text that Markdown shows as it is: no markup, no HTML, no link, nobody mentioned."""
     shown = _LINKED.sub("\0", printable(text))
     shown = "".join(_ENTITIES.get(char, char) for char in shown)
@@ -49,8 +49,8 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
     commit = f" @ {code_span(outcome.commit[:12])}" if outcome.commit else ""
     yield f"### {f'[{name}]({link})' if link else name}{commit}\n"
     word, _ = verdict.word(outcome)
-    yield f"**{word}** {plain(verdict.sentence(outcome))}  "
-    yield f"{plain(verdict.account(outcome))}\n"
+    yield f"**{word}** {as_it_is(verdict.sentence(outcome))}  "
+    yield f"{as_it_is(verdict.account(outcome))}\n"
     for one in outcome.diagnosis:
         yield from _cause(one)
     yield from _modules(outcome, view)
@@ -59,12 +59,12 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
         for finding in ordered:
             yield from _finding(finding)
     if outcome.unchecked:
-        yield f"Not checked: {plain('; '.join(outcome.unchecked))}\n"
+        yield f"Not checked: {as_it_is('; '.join(outcome.unchecked))}\n"
 
 
 def _cause(one: Diagnosis) -> Iterator[str]:
-    yield f"> **{one.cause}** {plain(one.summary)}  "
-    yield f"> Fix: {plain(one.fix)}\n"
+    yield f"> **{one.cause}** {as_it_is(one.summary)}  "
+    yield f"> Fix: {as_it_is(one.fix)}\n"
 
 
 def _modules(outcome: Report | Unaudited, view: View) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _finding(finding: Finding) -> Iterator[str]:
     heading = f"<b>{finding.severity}: {finding.kind}</b>"
     yield f"<details{shown}><summary>{heading}</summary>\n"
     said = ", ".join(about)
-    yield f"{said}: {plain(finding.reason)}\n" if said else f"{plain(finding.reason)}\n"
+    yield f"{said}: {as_it_is(finding.reason)}\n" if said else f"{as_it_is(finding.reason)}\n"
     folded = fold(finding.names)
     for pattern in folded[:_MOST_PATTERNS]:
         yield f"- {code_span(pattern)}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from support.outcomes.examples import EXAMPLES, HOSTILE
 
-from auditor.formats.as_markdown import code_span, plain
+from auditor.formats.as_markdown import as_it_is, code_span
 from auditor.formats.registry import FORMATS
 from auditor.formats.text import printable
 from auditor.formats.view import View
@@ -43,7 +43,7 @@ def inline(markdown):
 
 @given(TEXT)
 def test_plain_text_is_shown_as_it_is(text):
-    parts = inline(plain(text))
+    parts = inline(as_it_is(text))
     assert {one.type for one in parts} <= {"text", "html_inline"}
     assert {one.content for one in parts if one.type == "html_inline"} <= {"<!-- -->"}
     assert "".join(one.content for one in parts if one.type == "text") == f"x {printable(text)} x"
@@ -51,7 +51,7 @@ def test_plain_text_is_shown_as_it_is(text):
 
 @given(TEXT)
 def test_nobody_is_mentioned_and_nothing_is_linked(text):
-    assert not re.search(r"@\w|://|www\.", plain(text), re.IGNORECASE)
+    assert not re.search(r"@\w|://|www\.", as_it_is(text), re.IGNORECASE)
 
 
 @given(TEXT.filter(lambda text: text.strip(" ")))
