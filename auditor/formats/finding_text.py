@@ -66,7 +66,7 @@ def finding_text(
 
 def _names(finding: Finding) -> tuple[str, ...]:
     """The folded names; of copies each with the tensor that it is a copy of."""
-    if finding.names == (_file(finding),):
+    if finding.names == (file_of(finding),):
         return ()
     if not isinstance(finding, TiedWeight | Duplicate):
         return fold(finding.names)
@@ -86,7 +86,7 @@ def _names(finding: Finding) -> tuple[str, ...]:
 def _heading(finding: Finding, *, ignored: bool) -> Text:
     style = "dim" if ignored else SEVERITIES[finding.severity]
     heading = Text(f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}", style)
-    file = _file(finding)
+    file = file_of(finding)
     concerned = [] if finding.names == (file,) else [counted(count_of(finding), "name")]
     if finding.parameters:
         concerned.append(counted(finding.parameters, "parameter"))
@@ -95,7 +95,7 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
     return heading.append(f" ({', '.join(concerned)})", style="not bold")
 
 
-def _file(finding: Finding) -> str | None:
+def file_of(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
     if isinstance(
         finding, BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers
