@@ -35,6 +35,15 @@ def heading(summary: Mapping[str, Any], *, left_out: int) -> Mapping[str, str]:
     }
 
 
+def night_fragment(summary: Mapping[str, Any]) -> str:
+    """What a notebook shows of a night: its name, how models stand, what is new."""
+    states = ", ".join(
+        f"{count:,} {_STATES[state]}" for state, count in summary["states"].items() if count
+    )
+    title = f"<p><strong>{_html(summary['night'])}</strong> &middot; {_subtitle(summary)}</p>"
+    return f"<div>{title}<p>{_html(states)}</p>{_news(summary['news'])}</div>"
+
+
 def _subtitle(summary: Mapping[str, Any]) -> str:
     before = summary["previous"]
     since = f"compared with {before['night']}" if before else "the first night of its store"
