@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import IO, Any
 from uuid import NAMESPACE_URL, uuid5
 
+from auditor.formats.finding_identity import identity
 from auditor.formats.sarif_parts import (
     SARIF_SCHEMA,
     SARIF_VERSION,
@@ -21,7 +22,7 @@ from auditor.formats.sarif_parts import (
     said_of,
 )
 from auditor.formats.text import printable
-from auditor.sweep.reporting.changes import Change, Matched, identity
+from auditor.sweep.reporting.changes import Change, Matched
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry
 from auditor.sweep.store.reading import Night
 
