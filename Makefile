@@ -48,6 +48,7 @@ rewrite: $(VENV)/.test ## print the goldens and what the documents show anew; re
 	@$(PROGRAM) tools/golden.py
 	@$(PROGRAM) tools/rewrite_readme.py
 	@$(PROGRAM) tools/rewrite_docs.py
+	@$(PROGRAM) tools/rewrite_notebook.py
 	@$(PROGRAM) tools/rewrite_security.py
 
 format: $(VENV)/.test ## let ruff format and mend what it can

@@ -184,6 +184,9 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     tell(runner.summary_line(swept))
     if crashed := runner.crash_notice(swept):
         say(crashed)
+    if not settings.output.reports:
+        night_option = f" --night {night}" if night else ""
+        tell(f"next: audit report {settings.output.store}{night_option}")
     if settings.output.reports:
         tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
     alarm = fail_on or FailOn(settings.fail_on or FailOn.WARNING)

@@ -115,6 +115,15 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> 
     }
 
 
+def table_of(
+    outcome: Report | Unaudited, name: str
+) -> tuple[Sequence[str], list[tuple[_Cell, ...]]]:
+    """The columns and the rows of one table as values, of an outcome and of its parts."""
+    columns, rows = {"findings": (FINDINGS, _findings), "diagnosis": (DIAGNOSIS, _diagnosis)}[name]
+    every = (row for one in outcome.every for row in rows(one))
+    return columns, [tuple(row[column] for column in columns) for row in every]
+
+
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, _Cell]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

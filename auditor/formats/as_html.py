@@ -19,7 +19,7 @@ from auditor.formats.icicle import Cell, cells
 from auditor.formats.markup import Attributes, Child, code, element, html, table, verbatim
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.module_tree import module_tree, modules_of
-from auditor.formats.plain_console import counted
+from auditor.formats.text import counted
 from auditor.formats.view import View
 from auditor.reconciler.findings import Finding, Severity, count_of
 from auditor.reconciler.fold import fold

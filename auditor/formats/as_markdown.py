@@ -7,8 +7,7 @@ from auditor.formats import verdict
 from auditor.formats.finding_text import file_of
 from auditor.formats.hub_links import address
 from auditor.formats.module_table import lines
-from auditor.formats.plain_console import counted
-from auditor.formats.text import printable
+from auditor.formats.text import counted, printable
 from auditor.formats.view import View
 from auditor.reconciler.findings import Finding, Severity, count_of
 from auditor.reconciler.fold import fold

@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.plain_console import counted, indented, shown
-from auditor.formats.text import cut_name, printable
+from auditor.formats.plain_console import indented, shown
+from auditor.formats.text import counted, cut_name, printable
 from auditor.reconciler.findings import (
     BadConfig,
     BadHeader,

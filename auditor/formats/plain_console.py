@@ -52,7 +52,3 @@ def indented(text: str, by: int) -> Padding:
 
 def shown(text: str) -> str:
     return cut_middle(printable(text), _MAX_TEXT)
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from auditor.formats.plain_console import counted
+from auditor.formats.text import counted
 from auditor.report import Expected, Observed, Report, Unaudited
 
 

@@ -77,3 +77,8 @@ def cut_name(name: str, room: int) -> str:
 def as_ascii(text: str) -> str:
     """The signs that reports are drawn with, for terminals that have only ASCII."""
     return text.translate(_ASCII)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 name`, `1,024 names`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from auditor.formats.plain_console import counted
+from auditor.formats.text import counted
 from auditor.reconciler.findings import (
     Finding,
     Mismatched,

@@ -179,6 +179,11 @@ def of_cause(match: Matched) -> Row:
     }
 
 
+def says_nothing_new(row: Row) -> bool:
+    """Whether a row says nothing new: what is still open, and infos, are rows of open.csv."""
+    return row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
+
+
 _KEPT = ("kind", "severity", "file", "count", "parameters", "reason", "component", "cause")
 
 

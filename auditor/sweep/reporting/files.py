@@ -21,7 +21,11 @@ from auditor.sweep.reporting.tables import (
     with_components,
 )
 
-TABLES: Mapping[str, Sequence[str]] = {**COLUMNS, "changes": changes.COLUMNS}
+TABLES: Mapping[str, Sequence[str]] = {
+    **COLUMNS,
+    "changes": changes.COLUMNS,
+    "open": changes.COLUMNS,
+}
 
 _GROUP = 20_000  # rows of Parquet that are held at once: 16 MB of modules
 _INT64 = 1 << 63
@@ -45,7 +49,9 @@ def table_rows(judged: ModelEntry, depth: int | None) -> Iterator[tuple[str, Ite
         yield "modules", module_rows(outcome, depth)
         yield "findings", finding_rows(outcome)
         yield "diagnosis", diagnosis_rows(outcome)
-    yield "changes", judged.changes()
+    rows = judged.changes()
+    yield "changes", (row for row in rows if not changes.says_nothing_new(row))
+    yield "open", (row for row in rows if changes.says_nothing_new(row))
 
 
 class Csv:

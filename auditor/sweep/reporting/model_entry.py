@@ -89,7 +89,7 @@ class ModelEntry:
         return ModelState.CLEAN if self.verdict == "clean" else ModelState.PENDING
 
     def changes(self) -> tuple[Row, ...]:
-        """The rows of changes.csv: causes, the model itself, findings."""
+        """The rows of changes.csv and of open.csv: causes, the model itself, findings."""
         before, commit = self.commits
         key = {"model": self.model, "commit_sha": commit, "commit_sha_before": before}
         both = zip(self.matches, self.accepted, strict=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
+from auditor.sweep.reporting.news import NightNews
 from auditor.sweep.reporting.tables import object_at
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
@@ -26,6 +27,7 @@ class NightSummary:
         self.alarming: Counter[str] = Counter()
         self.kinds: dict[str, dict[str, Any]] = {}
         self.causes: dict[str, dict[str, Any]] = {}
+        self.news = NightNews()
         self.excused = 0
 
     def add(self, judged: ModelEntry) -> None:
@@ -43,6 +45,7 @@ class NightSummary:
         self._alarm(judged)
         self._findings(judged)
         self._causes(judged)
+        self.news.add(judged)
 
     def _alarm(self, judged: ModelEntry) -> None:
         """What of the model there is to be alarmed about, as auditor.sweep.store.tallies has it."""
@@ -121,6 +124,7 @@ class NightSummary:
             "findings": {kind: self.kinds[kind] for kind in self.by_weight()},
             "causes": dict(sorted(self.causes.items(), key=_most_models)),
             "changes": _sorted(self.changes),
+            "news": self.news.content(),
             "totals": {name: self.totals[name] for name in _TOTALS},
             "alarms": self.alarms._asdict(),
             "baseline": baseline

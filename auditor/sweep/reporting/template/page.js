@@ -93,6 +93,7 @@ function draw() {
     rows.length ? `${count(first + 1)}\u2013${last} of ${count(shown.length)}` : "0 models";
   document.getElementById("previous").disabled = !view.page;
   document.getElementById("next").disabled = first + PAGE >= shown.length;
+  remember();
   [...head.rows[0].cells].forEach((cell, at) => {
     if (at !== view.column) cell.removeAttribute("aria-sort");
     else cell.setAttribute("aria-sort", view.descending ? "descending" : "ascending");
@@ -182,6 +183,39 @@ function finding([place, change, accepted]) {
     ...(more ? [make("p", {}, `and ${count(more)} more patterns`)] : []));
 }
 
+// --- the address, which holds what is shown ----------------------------------------------------
+
+function remember() {
+  const said = new URLSearchParams();
+  if (view.query) said.set("q", view.query);
+  if (view.kind) said.set("kind", view.kind);
+  for (const at of [...view.states].sort()) said.append("state", WORDS.states[at]);
+  if (view.column !== 1 || view.descending) {
+    said.set("sort", (view.descending ? "-" : "") + COLUMNS[view.column].label);
+  }
+  if (view.page) said.set("page", view.page + 1);
+  if (said.toString() !== location.hash.slice(1)) {
+    history.replaceState(null, "", said.size ? `#${said}` : location.pathname + location.search);
+  }
+}
+
+function recall() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  const sort = said.get("sort") ?? "";
+  const column = COLUMNS.findIndex(({ label }) => label === sort.replace(/^-/, ""));
+  Object.assign(view, {
+    query: said.get("q") ?? "", kind: said.get("kind") ?? "",
+    states: new Set(said.getAll("state").map((name) => WORDS.states.indexOf(name)).filter((at) => at >= 0)),
+    column: column < 0 ? 1 : column, descending: sort.startsWith("-"),
+    page: Math.max(0, (parseInt(said.get("page"), 10) || 1) - 1),
+  });
+  query.value = view.query;
+  kindSelect.value = view.kind;
+  for (const chip of document.querySelectorAll("#states .chip")) {
+    chip.setAttribute("aria-pressed", String(view.states.has(Number(chip.dataset.state))));
+  }
+}
+
 // --- what the reader does ------------------------------------------------------------------
 
 function again(changed) {
@@ -199,7 +233,7 @@ head.append(make("tr", {}, ...COLUMNS.map(({ label, text }, at) => {
 WORDS.states.forEach((name, at) => {
   const models = MODELS.filter((row) => row[STATE] === at).length;
   if (!models) return;
-  const chip = make("button", { type: "button", class: "chip", "aria-pressed": "false" },
+  const chip = make("button", { type: "button", class: "chip", "aria-pressed": "false", "data-state": at },
     make("span", { class: `dot ${name}` }), `${title(name)} ${count(models)}`);
   chip.addEventListener("click", () => {
     if (!view.states.delete(at)) view.states.add(at);
@@ -238,4 +272,9 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+addEventListener("hashchange", () => {
+  recall();
+  draw();
+});
+recall();
 draw();
