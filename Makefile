@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep diagnose corpus clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep pictures diagnose corpus clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on ngi
 
 fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute: the same tables in the end
 	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
+
+pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; needs Chromium
+	@$(PROGRAM) tools/pictures.py
 
 diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
 	@$(PROGRAM) tools/diagnose.py $(ARGS)

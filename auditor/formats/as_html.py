@@ -155,12 +155,16 @@ def _findings(outcome: Report | Unaudited) -> Iterator[Element]:
     for one in outcome.every:
         if one.component is not None and (one.findings or one.ignored):
             yield element("h3", {}, one.component)
-        ordered = sorted(one.findings, key=lambda found: list(Severity).index(found.severity))
-        yield from (_finding(finding, ignored=False) for finding in ordered)
+        explained = {at for cause in one.diagnosis for at in cause.findings}
+        for severity in Severity:
+            for at, finding in enumerate(one.findings):
+                if finding.severity is severity:
+                    yield _finding(finding, explained=at in explained)
         yield from (_finding(finding, ignored=True) for finding in one.ignored)
 
 
-def _finding(finding: Finding, *, ignored: bool) -> Element:
+def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False) -> Element:
+    """A finding with its names; folded unless it alarms and no cause explains it."""
     alarms = finding.severity is not Severity.INFO and not ignored
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     about = [file_of(finding) or ""]
@@ -175,7 +179,7 @@ def _finding(finding: Finding, *, ignored: bool) -> Element:
     look = f"kind {finding.severity}" if alarms else None
     return element(
         "details",
-        {"open": "open" if alarms else None},
+        {"open": "open" if alarms and not explained else None},
         element(
             "summary",
             {},
