@@ -75,13 +75,14 @@ def test_a_sweep_toml_that_says_where_has_its_reports_written(at_hub, sweep, tmp
     assert {"models.csv", "findings.csv", "changes.csv", "summary.json", "index.html"} <= written
 
 
-def test_the_nights_that_are_dropped_are_in_the_last_line(at_hub, sweep, tmp_path):
+def test_the_nights_that_are_dropped_are_said_before_what_comes_next(at_hub, sweep, tmp_path):
     at_hub.add("o/a", healthy(1))
     (tmp_path / "sweep.toml").write_text('[[selection]]\nauthor = "o"\n[output]\nkeep = 3\n')
     said = [sweep("sweep.toml", "--night", f"n{number}")[2] for number in range(4)]
     assert ["dropped" in one for one in said] == [False, False, False, True]
-    assert said[3].splitlines()[-1].endswith("; 1 night dropped")
-    last = sweep("sweep.toml", "--keep", "1", "--night", "n4")[2].splitlines()[-1]
+    assert said[3].splitlines()[-2].endswith("; 1 night dropped")
+    assert said[3].splitlines()[-1] == "audit: next: audit report sweep.sqlite --night n3"
+    last = sweep("sweep.toml", "--keep", "1", "--night", "n4")[2].splitlines()[-2]
     assert last.endswith("; 3 nights dropped")
 
 
