@@ -219,20 +219,32 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
     tests: tuple[tuple[str, Callable[[Cell], bool], float], ...] = (
         ("no-bias", lambda cell: cell.kind is Kind.BIAS, 1.0),
         ("no-bias", has_bias_name, 1.7),
-        ("no-norm", lambda cell: cell.kind is Kind.NORM, 2.0),
-        ("no-norm", lambda cell: cell.kind is Kind.NORM and not has_bias_name(cell), 2.7),
+        ("no-norm", lambda cell: cell.kind is Kind.NORM, 1.9),
+        ("no-norm", lambda cell: cell.kind is Kind.NORM and not has_bias_name(cell), 2.6),
     )
     places = (*scopes.modules.items(), *scopes.groups())
     for slip, test, common in tests:
-        everywhere = {n for n in scopes.learned(scopes.inside) if test(cells[n])}
+        everywhere = [n for n in scopes.learned(scopes.inside) if test(cells[n])]
         for module, numbers in places:
             chosen = [number for number in scopes.learned(numbers) if test(cells[number])]
             if not chosen:
                 continue
-            everything = len(chosen) == len(everywhere)
-            more = 0.0 if everything else 0.3 + 0.1 * module.count(".")
-            named = scopes.named(chosen) or _ALL
+            more = 0.0 if len(chosen) == len(everywhere) else _rarity_of_scope(scopes, chosen)
+            narrow = scopes.named(chosen)
+            around = [n for n in everywhere if f"{cells[n].module}.".startswith(f"{narrow}.")]
+            exactly = not narrow or len(around) == len(chosen)
+            named = (narrow or _ALL) if exactly else module
             yield make(slip, chosen, common + more, module=named)
+
+
+def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
+    """The layers as a whole come next to everything; a single matrix's bias is seldom forgotten."""
+    cells = [scopes.cells[number] for number in chosen]
+    if len(cells) == 1:
+        return 2.0
+    layers = {number for number in scopes.learned(scopes.inside) if scopes.cells[number].axes}
+    in_layers = [number for number in layers if scopes.cells[number].kind is cells[0].kind]
+    return 0.3 if set(chosen) == set(in_layers) else 1.0
 
 
 # --- one of several -----------------------------------------------------------------------------
@@ -258,7 +270,24 @@ def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
             within = [n for n in chosen if _position(scopes.cells[n], module) is not None]
             if within and group in {"attention", "ffn"}:
                 yield from _one(scopes, make, module, within, f"{module} {group}", 1.5)
+    yield from _one_of_numbered(scopes, make)
     yield from _one_head(scopes, make)
+
+
+def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+    """One of modules that have numbers and are of several shapes: a stage, a convolution."""
+    lists: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number in scopes.learned(scopes.inside):
+        parts = scopes.cells[number].name.split(".")
+        for at, part in enumerate(parts):
+            if part.isdecimal():
+                lists[".".join(parts[:at])][part].append(number)
+    for module, numbered in lists.items():
+        for kept in numbered:
+            others = [n for each, numbers in numbered.items() if each != kept for n in numbers]
+            named = f"{module}.*" if module else "*"
+            rarity = 1.6 + 0.2 * (kept != next(iter(numbered))) + 0.2 * module.count(".")
+            yield make("one-of-n", others, rarity, module=named, n=len(numbered))
 
 
 def _position(cell: Cell, module: str) -> int | None:

@@ -16,6 +16,7 @@ from auditor.claims.verdict import Explanation, Slip
 from auditor.claims.ways import Way, ways
 
 SHOWN = 3  # explanations of one claim
+_BUILT = 150  # models of other values that are built where nothing else explains a claim
 _LONGEST = 5  # slips: those of the count (three) and of how the number is read
 _COMMON = 2.3  # the rarest slip that may explain a rounded figure, which hundreds would hit
 _COMMON_OF_SEVERAL = 1.85  # and each of several
@@ -82,10 +83,23 @@ def explanations(question: Question) -> tuple[Explanation, ...]:
         if found and (length > 1 or not figure.exact):
             break
     if not found and figure.exact:
+        for base, chosen in bases.built_values(figure.value):
+            _note(found, question, base, read[0], chosen, 1 + len(chosen))
+    if not found and figure.exact:
         for base, chosen in bases.odd_values(figure.value):
             _note(found, question, base, read[0], chosen, _LONGEST)
     ranked = sorted(found, key=lambda slips: (*found[slips], str(slips)))
-    return tuple(_ordered(slips, figure.value) for slips in ranked[:SHOWN])
+    return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(ranked))
+
+
+def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
+    """The first of all, and then those that tell something else: matrices of one size are many."""
+    first: dict[tuple[str, ...], tuple[Slip, ...]] = {}
+    for slips in ranked:
+        first.setdefault(tuple(slip.slip for slip in slips), slips)
+    kinds = list(first.values())[:SHOWN]
+    more = [slips for slips in ranked if slips not in kinds]
+    return sorted([*kinds, *more][:SHOWN], key=ranked.index)
 
 
 def _note(  # noqa: PLR0913, PLR0917 - a way that was found, and where it is noted
@@ -184,6 +198,22 @@ class _Bases:
                 base = self._of_value(key, hit.value, hit.counted)
                 steps = (*sibling.steps, *base.steps)
                 yield _Base(counted=hit.counted, steps=steps, rarity=5.3), ()
+
+    def built_values(self, target: int) -> Iterator[_Found]:
+        """The values of keys in which the count is no polynomial, each built and searched."""
+        left = _BUILT
+        for key in sorted(self._subject.sizes, key=lambda key: key in self._curves):
+            for value in self._likely(key):
+                left -= 1
+                if left < 0:
+                    return
+                made = self._subject.with_value(key, value, self._question.whose.target)
+                counted = self._question.counted_in(made) if made else None
+                if counted is not None:
+                    base = self._of_value(key, value, counted)
+                    yield from self._on(base, target, target, 0)
+                    if key not in self._curves:
+                        yield from self._on(base, target, target, 1)
 
     def odd_values(self, target: int) -> Iterator[_Found]:
         """A value that no published model has."""
