@@ -39,7 +39,9 @@ def main() -> None:
         if place != "first" and "-v" in sys.argv:
             print(claim.target, claim.values, claim.text, claim.effects)
             for one in verdict.explanations:
-                print("    ", [(slip.slip, dict(slip.fields), slip.difference) for slip in one.slips])
+                print(
+                    "    ", [(slip.slip, dict(slip.fields), slip.difference) for slip in one.slips]
+                )
     print(f"{'slip':24}{'drawn':>8}{'first':>8}{'in three':>10}")
     for slip in sorted({slip for slip, _ in by_slip}):
         drawn = sum(number for (name, _), number in by_slip.items() if name == slip)

@@ -103,6 +103,7 @@ class _Scopes:
             for module in _scopes_of(cell):
                 self.modules[module].append(number)
         self.inside = range(counted.inside)
+        self._learned = frozenset(n for n in self.inside if not counted.cells[n].optional)
 
     def named(self, numbers: Iterable[int]) -> str:
         """The narrowest module around cells."""
@@ -117,9 +118,13 @@ class _Scopes:
         return self.named(numbers) or scope if outside else scope
 
     def learned(self, numbers: Iterable[int]) -> tuple[int, ...]:
-        return tuple(number for number in numbers if not self.cells[number].optional)
+        return tuple(number for number in numbers if number in self._learned)
 
-    def groups(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+    @cached_property
+    def groups(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        return tuple(self._groups())
+
+    def _groups(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """What people count together though it is not one module."""
         tests: Mapping[str, Callable[[Cell], bool]] = {
             "embeddings": is_embedding,
@@ -196,7 +201,7 @@ def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
         if len(learned) == len(whole):  # nothing of the part is left
             rarity += 3.0
         yield make("part-left-out", learned, rarity, module=scopes.module(module, learned))
-    for name, chosen in scopes.groups():
+    for name, chosen in scopes.groups:
         yield make("part-left-out", chosen, 2.05, module=name)
 
 
@@ -222,13 +227,15 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
         ("no-norm", lambda cell: cell.kind is Kind.NORM, 1.9),
         ("no-norm", lambda cell: cell.kind is Kind.NORM and not has_bias_name(cell), 2.6),
     )
-    places = (*scopes.modules.items(), *scopes.groups())
+    places = (*scopes.modules.items(), *scopes.groups)
     for slip, test, common in tests:
         everywhere = [n for n in scopes.learned(scopes.inside) if test(cells[n])]
+        fitting, seen = set(everywhere), set()
         for module, numbers in places:
-            chosen = [number for number in scopes.learned(numbers) if test(cells[number])]
-            if not chosen:
+            chosen = [number for number in numbers if number in fitting]
+            if not chosen or tuple(chosen) in seen:
                 continue
+            seen.add(tuple(chosen))
             more = 0.0 if len(chosen) == len(everywhere) else _rarity_of_scope(scopes, chosen)
             narrow = scopes.named(chosen)
             around = [n for n in everywhere if f"{cells[n].module}.".startswith(f"{narrow}.")]
@@ -266,7 +273,7 @@ def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
                 if depth and 0 < len(plain) < len(learned):
                     named = scopes.named(plain) or scope
                     yield from _one(scopes, make, module, plain, named, rarity + 0.05)
-        for group, chosen in scopes.groups():
+        for group, chosen in scopes.groups:
             within = [n for n in chosen if _position(scopes.cells[n], module) is not None]
             if within and group in {"attention", "ffn"}:
                 yield from _one(scopes, make, module, within, f"{module} {group}", 1.5)

@@ -6,10 +6,11 @@ times. A count that is wrong counts a cell too seldom, too often or not at all: 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.blocks import (
@@ -71,11 +72,11 @@ class Cell:
     heads: int | None = None  # of a projection: how many attention heads it is for
     _counts: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def module(self) -> str:
         return self.name.rpartition(".")[0]
 
-    @property
+    @cached_property
     def optional(self) -> bool:
         """It counts only where a mask says so."""
         return self.role is not Role.PARAMETER
@@ -125,7 +126,7 @@ def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> Iter
             yield Cell(name=name, shape=(), elements=0, axes=axes, role=Role.TIED, tied_to=source)
         case Extra(body):
             for cell in _cells(body, name, axes, within):
-                yield _with_role(cell, Role.EXTRA if cell.role.learned else Role.LEGACY)
+                yield changed(cell, role=Role.EXTRA if cell.role.learned else Role.LEGACY)
         case Submodel(body):
             yield from _cells(body, name, axes, f"{name}." if name else "")
         case Experts(body, count, active):
@@ -167,11 +168,11 @@ def _experts(
     for cell in _cells(body, name, axes, within):
         if isinstance(body, Repeat):
             axis = cell.axes[len(axes)]._replace(active=min(active, count))
-            yield _changed(cell, axes=(*axes, axis, *cell.axes[len(axes) + 1 :]))
+            yield changed(cell, axes=(*axes, axis, *cell.axes[len(axes) + 1 :]))
         elif cell.elements % max(count, 1) == 0 and count > 0:  # all experts in one tensor
             axis = Axis(name, count, count, 0, min(active, count))
             inner = cell.axes[len(axes) :]
-            yield _changed(cell, axes=(*axes, axis, *inner), elements=cell.elements // count)
+            yield changed(cell, axes=(*axes, axis, *inner), elements=cell.elements // count)
         else:
             yield cell
 
@@ -197,13 +198,9 @@ def _sized(
     )
 
 
-def _changed(cell: Cell, **fields: object) -> Cell:
-    values = {key: value for key, value in vars(cell).items() if key != "_counts"}
-    return Cell(**{**values, **fields})  # type: ignore[arg-type]
-
-
-def _with_role(cell: Cell, role: Role) -> Cell:
-    return _changed(cell, role=role)
+def changed(cell: Cell, **fields: Any) -> Cell:
+    """The cell with other values of some fields."""
+    return replace(cell, **fields, _counts={})
 
 
 _PROJECTION = re.compile(r"(^|_)(q|k|v|query|key|value)(_|$|proj|lin)", re.IGNORECASE)
@@ -220,11 +217,11 @@ def _with_ties(cells: list[Cell], heads: Mapping[str, int]) -> tuple[Cell, ...]:
             source = by_name.get(cell.tied_to)
             if source is not None:
                 sizes = source.shape
-                made.append(_changed(cell, shape=sizes, elements=prod(sizes), kind=source.kind))
+                made.append(changed(cell, shape=sizes, elements=prod(sizes), kind=source.kind))
             continue
         number = heads.get(_head_key(cell), 0) if heads else 0
         if number > 1 and cell.elements % number == 0 and cell.kind is not Kind.NORM:
-            made.append(_changed(cell, heads=number))
+            made.append(changed(cell, heads=number))
         else:
             made.append(cell)
     return tuple(made)
@@ -265,7 +262,7 @@ def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[Cell, ...]:
         cell = _sized(pattern, shape, _axes(pattern, same), role, embedding=False)
         tied = next((one.tied_to for one in same if one.tied_to), None)
         to = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tied) if tied else None
-        found.append(_changed(cell, tied_to=to))
+        found.append(changed(cell, tied_to=to))
     return tuple(found)
 
 

@@ -38,7 +38,9 @@ class Curve:
 
     def measure(self, likely: Sequence[int]) -> bool:
         """Build models of two more values; False where none can be built in the same form."""
-        near = sorted(likely, key=lambda other: (other == 1, abs(other - self._value)))
+        own = self._value
+        alike = {own * 2, own * 4, own // 2, own // 4}  # heads share them evenly, layers alternate
+        near = sorted(likely, key=lambda other: (other not in alike, abs(other - own)))
         names = [cell.name for cell in self._points[0][1].cells]
         for other in near[:_TRIED]:
             made = self._build(other)
@@ -76,9 +78,7 @@ class Curve:
         (x, p), (y, q), (z, r) = ((at, counted.value(chosen)) for at, counted in self._points)
         below = ((x - y) * (x - z), (y - x) * (y - z), (z - x) * (z - y))
         d = lcm(*below)
-        u, v, w = (
-            value * (d // under) for value, under in zip((p, q, r), below, strict=True)
-        )
+        u, v, w = (value * (d // under) for value, under in zip((p, q, r), below, strict=True))
         a = u + v + w
         b = -(u * (y + z) + v * (x + z) + w * (x + y))
         c = u * y * z + v * x * z + w * x * y
@@ -97,5 +97,3 @@ def _roots(a: int, b: int, c: int) -> Iterator[int]:
     for root in {isqrt(square), -isqrt(square)}:
         if (root - b) % (2 * a) == 0 and (root - b) // (2 * a) > 0:
             yield (root - b) // (2 * a)
-
-

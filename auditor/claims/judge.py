@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from auditor.claims.cells import Axis, Cell, total_of
+from auditor.claims.cells import Axis, Cell, changed, total_of
 from auditor.claims.explaining import Question, explanations
 from auditor.claims.figures import Figure, parse_figure
 from auditor.claims.formulas import FormulaError, evaluate
@@ -26,6 +26,32 @@ def judge(subject: Subject, text: str, part: str = "") -> Verdict:
     if not found:
         return _by_value(subject, figure, part)
     return replace(_judged(subject, figure, part, found), note=note)
+
+
+def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
+    """Claims of one write-up: a part that one of them counts elsewhere is missing in another."""
+    verdicts = [judge(subject, text, part) for text, part in claims]
+    moved = {
+        dict(slip.fields).get("module"): slip
+        for verdict in verdicts
+        for explanation in verdict.explanations[:1]
+        for slip in explanation.slips
+        if slip.slip == "part-in-another"
+    }
+    return tuple(_moved(verdict, moved) for verdict in verdicts)
+
+
+def _moved(verdict: Verdict, moved: Mapping[object, Slip]) -> Verdict:
+    """A part that was left out of its own sum because it is in that of another."""
+    if len(verdict.explanations[:1]) != 1 or len(verdict.explanations[0].slips) != 1:
+        return verdict
+    (slip,) = verdict.explanations[0].slips
+    other = moved.get(dict(slip.fields).get("module"))
+    if slip.slip != "part-left-out" or other is None or other.difference != -slip.difference:
+        return verdict
+    there = replace(other, difference=slip.difference)
+    first = Explanation(slips=(there,), total=verdict.explanations[0].total)
+    return replace(verdict, explanations=(first, *verdict.explanations[:2]))
 
 
 def _nothing(text: str, claim: int | None, part: str, note: str) -> Verdict:
@@ -60,7 +86,7 @@ def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, Reading],
 def _active(cell: Cell) -> Cell:
     """The cell as one token uses it; all experts are then the slip."""
     axes = tuple(axis if axis.active is None else _swapped(axis) for axis in cell.axes)
-    return replace(cell, axes=axes, _counts={})
+    return changed(cell, axes=axes)
 
 
 def _swapped(axis: Axis) -> Axis:

@@ -5,11 +5,10 @@ A name may have a second reading: embeddings with their norm, or as the sum of t
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from auditor.analytic import Role
-from auditor.claims.cells import Cell, Kind
+from auditor.claims.cells import Cell, Kind, changed
 
 Cells = tuple[Cell, ...]
 
@@ -229,7 +228,7 @@ def _one(cells: Cells, *, last: bool) -> Cells:
         at = len(cell.axes) - 1 if last else 0
         axis = cell.axes[at]
         if axis.kind == 0:
-            found.append(replace(cell, axes=(*cell.axes[:at], *cell.axes[at + 1 :]), _counts={}))
+            found.append(changed(cell, axes=(*cell.axes[:at], *cell.axes[at + 1 :])))
     return tuple(found)
 
 
@@ -278,7 +277,7 @@ def _numbered(cell: Cell, asked: Sequence[str], at: int) -> Cell | None:
                     return None
                 axes.remove(axis)
                 break
-    return replace(cell, axes=tuple(axes), _counts={}) if len(axes) < len(cell.axes) else cell
+    return changed(cell, axes=tuple(axes)) if len(axes) < len(cell.axes) else cell
 
 
 def _added(chosen: Cells, extra: Cells) -> Cells:
@@ -290,7 +289,7 @@ def _rest(cells: Cells, chosen: Cells) -> Cells:
     names = {(cell.name, cell.shape, cell.axes[:1]) for cell in chosen}
     whole = {(cell.name, cell.shape) for cell in chosen}
     return tuple(
-        replace(cell, role=Role.EXTRA, _counts={})
+        changed(cell, role=Role.EXTRA)
         for cell in cells
         if (cell.name, cell.shape, cell.axes[:1]) not in names
         and (cell.name, cell.shape) not in whole

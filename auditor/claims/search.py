@@ -2,7 +2,7 @@
 
 Slips multiply what they leave of a cell, so that their order does not matter, and slips of
 different cells add up. A sum of two is one look into a table; only slips that share cells, a layer
-and something inside it, are tried one by one. That bounds it: no search takes more than `_STEPS`.
+and something inside it, are tried one by one. How many slips are looked at is bounded.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,9 +14,8 @@ from auditor.claims.candidates import Candidate, Counted
 
 Combination = tuple[Candidate, ...]
 
-_PAIRED = 300  # candidates that pairs are made of
+_PAIRED = 200  # candidates that pairs are made of
 _TRIPLED = 140  # and triples
-_STEPS = 400_000  # combinations that are looked at; a microsecond or two each
 _FOUND = 400  # combinations that are kept of one length: for ranking
 
 
@@ -26,7 +25,7 @@ class Search:
     def __init__(self, counted: Counted, found: Sequence[Candidate]) -> None:
         self._counted = counted
         self._candidates = tuple(found)
-        self._steps = 0
+        self._joint: dict[int, tuple[tuple[Candidate, Candidate, int], ...]] = {}
 
     def combinations(self, low: int, high: int, length: int) -> Iterator[Combination]:
         """Those of that length whose count is between low and high, none with an idle slip."""
@@ -83,8 +82,15 @@ class Search:
 
     def _overlapping(
         self, chosen: Sequence[Candidate]
+    ) -> tuple[tuple[Candidate, Candidate, int], ...]:
+        """The pairs that share cells, and what they come to together; worked out once."""
+        if len(chosen) not in self._joint:
+            self._joint[len(chosen)] = tuple(self._shared_pairs(chosen))
+        return self._joint[len(chosen)]
+
+    def _shared_pairs(
+        self, chosen: Sequence[Candidate]
     ) -> Iterator[tuple[Candidate, Candidate, int]]:
-        """The pairs that share cells, and what they come to together."""
         cells = self._counted.cells
         at: dict[int, list[int]] = defaultdict(list)
         for place, one in enumerate(chosen):
@@ -96,9 +102,6 @@ class Search:
                 if pair in seen:
                     continue
                 seen.add(pair)
-                self._steps += 1
-                if self._steps > _STEPS:
-                    return
                 one, other = chosen[pair[0]], chosen[pair[1]]
                 joint = one.difference + other.difference
                 for number in one.mask_of.keys() & other.mask_of.keys():

@@ -29,9 +29,9 @@ class Counterpart:
 class StoredNumbers:
     """What the files hold, in numbers: packed tensors have fewer elements than parameters."""
 
-    elements: int
-    quantization_data: int = 0  # of these: scales, zero points
+    elements: int  # with those of scales and zero points
     parameters: int | None = None
+    packed: bool = False  # several parameters in an element
     bytes: int | None = None
 
 
@@ -45,7 +45,6 @@ class Subject:
     dtype: str | None = None  # "BF16"; None: the config declares none
     config: Config | None = None  # None: there is no closed form
     stored: StoredNumbers | None = None
-    packed: bool = False
 
     @property
     def bits(self) -> int:
@@ -101,8 +100,6 @@ def subject_of(
     expectation: Expectation,
     config: Config | None,
     stored: StoredNumbers | None = None,
-    *,
-    packed: bool = False,
 ) -> Subject:
     """A subject by its closed form; where that counts something else, by its tensors alone."""
     own = counterpart(config, expectation.target) if config is not None else None
@@ -123,7 +120,6 @@ def subject_of(
         dtype=dtype,
         config=config,
         stored=stored,
-        packed=packed,
     )
 
 

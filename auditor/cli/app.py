@@ -22,6 +22,7 @@ _COMMANDS = {
     "explain": "questions",
     "memory": "questions",
     "architectures": "questions",
+    "claim": "claim",
     "sweep": "sweep",
     "report": "report",
 }

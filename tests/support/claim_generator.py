@@ -210,9 +210,11 @@ class _Count:
     def _untied_once(self) -> None:
         shapes = {shape for name, shape, _ in self.entries if re.search(r"embed|wte", name)}
         self._keep(
-            lambda entry: not (
-                re.search(r"(^|\.)(lm_head|embed_out|decoder|output)\.weight$", entry[0])
-                and entry[1] in shapes
+            lambda entry: (
+                not (
+                    re.search(r"(^|\.)(lm_head|embed_out|decoder|output)\.weight$", entry[0])
+                    and entry[1] in shapes
+                )
             )
         )
 
@@ -273,5 +275,3 @@ _SLIPS = (
     "bytes-for-parameters",
     "binary-million",
 )
-
-
