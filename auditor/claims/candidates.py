@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from os.path import commonprefix
+from itertools import takewhile
 
 from auditor.analytic import Role
-from auditor.claims.cells import ACTIVE, COUNTED, LEFT_OUT, ONE_HEAD, Cell, Kind
+from auditor.claims.cells import ACTIVE, COUNTED, LEFT_OUT, ONE_HEAD, Cell, CellKind
 from auditor.claims.parts import (
     has_bias_name,
     is_attention,
@@ -37,7 +37,7 @@ _ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class PossibleSlip:
     """One slip in counting certain cells."""
 
     slip: str
@@ -56,7 +56,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class CountedCells:
     """The cells of a count: those of the part, and behind them those of the rest of the model."""
 
     cells: tuple[Cell, ...]
@@ -68,7 +68,7 @@ class Counted:
     def total(self) -> int:
         return sum(cell.count() for cell in self.cells)
 
-    def value(self, chosen: Iterable[Candidate]) -> int:
+    def value(self, chosen: Iterable[PossibleSlip]) -> int:
         """What is counted under these slips together."""
         masks: dict[int, int] = defaultdict(int)
         for one in chosen:
@@ -80,9 +80,9 @@ class Counted:
         )
 
 
-def candidates(counted: Counted) -> tuple[Candidate, ...]:
+def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
     """Every slip that changes the count, each way of it once."""
-    found: dict[tuple[str, Masks], Candidate] = {}
+    found: dict[tuple[str, Masks], PossibleSlip] = {}
     for one in _all(counted):
         if not one.difference:
             continue
@@ -95,7 +95,7 @@ def candidates(counted: Counted) -> tuple[Candidate, ...]:
 class _Scopes:
     """The modules of some cells, and the groups that people have names for."""
 
-    def __init__(self, counted: Counted) -> None:
+    def __init__(self, counted: CountedCells) -> None:
         self.cells = counted.cells
         self.prefix = counted.prefix
         self.modules: dict[str, list[int]] = defaultdict(list)
@@ -108,7 +108,8 @@ class _Scopes:
     def named(self, numbers: Iterable[int]) -> str:
         """The narrowest module around cells."""
         names = [self.cells[number].module.split(".") for number in numbers]
-        return ".".join(commonprefix(names))
+        shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*names, strict=False))
+        return ".".join(parts[0] for parts in shared)
 
     def module(self, scope: str, numbers: Sequence[int]) -> str:
         """The scope, or the narrowest module in it where not all of it belongs to the part."""
@@ -147,7 +148,7 @@ def _scopes_of(cell: Cell) -> Iterator[str]:
         yield ".".join(parts[:length])
 
 
-def _all(counted: Counted) -> Iterator[Candidate]:
+def _all(counted: CountedCells) -> Iterator[PossibleSlip]:
     scopes = _Scopes(counted)
     make = _Maker(counted)
     yield from _left_out(scopes, make)
@@ -160,7 +161,7 @@ def _all(counted: Counted) -> Iterator[Candidate]:
 
 
 class _Maker:
-    def __init__(self, counted: Counted) -> None:
+    def __init__(self, counted: CountedCells) -> None:
         self._counted = counted
 
     def __call__(
@@ -170,7 +171,7 @@ class _Maker:
         rarity: float,
         mask: int = LEFT_OUT,
         **fields: object,
-    ) -> Candidate:
+    ) -> PossibleSlip:
         cells = self._counted.cells
         each = dict(masks) if isinstance(masks, Mapping) else dict.fromkeys(masks, mask)
         kept = tuple(
@@ -179,7 +180,7 @@ class _Maker:
             if cells[number].count(bits) != cells[number].count()
         )
         difference = sum(cells[number].count(bits) - cells[number].count() for number, bits in kept)
-        return Candidate(
+        return PossibleSlip(
             slip=slip,
             fields=tuple(fields.items()),
             masks=kept,
@@ -191,7 +192,7 @@ class _Maker:
 # --- what is left out ---------------------------------------------------------------------------
 
 
-def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     whole = set(scopes.learned(scopes.inside))
     for module, numbers in scopes.modules.items():
         learned = scopes.learned(numbers)
@@ -206,7 +207,7 @@ def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
 
 
 def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> float:
-    """The pooler is left out most, then heads and what stands at the top; single matrices seldom."""
+    """The pooler is left out most, then heads and what stands on top; single matrices seldom."""
     below = module.removeprefix(scopes.prefix).strip(".")
     depth = below.count(".")
     cells = [scopes.cells[number] for number in learned]
@@ -218,14 +219,14 @@ def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> flo
     return (2.6 if in_layers else 2.0) + 0.1 * depth
 
 
-def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     """Biases and norms that are not counted: of all, or of a module."""
     cells = scopes.cells
     tests: tuple[tuple[str, Callable[[Cell], bool], float], ...] = (
-        ("no-bias", lambda cell: cell.kind is Kind.BIAS, 1.0),
+        ("no-bias", lambda cell: cell.kind is CellKind.BIAS, 1.0),
         ("no-bias", has_bias_name, 1.7),
-        ("no-norm", lambda cell: cell.kind is Kind.NORM, 1.9),
-        ("no-norm", lambda cell: cell.kind is Kind.NORM and not has_bias_name(cell), 2.6),
+        ("no-norm", lambda cell: cell.kind is CellKind.NORM, 1.9),
+        ("no-norm", lambda cell: cell.kind is CellKind.NORM and not has_bias_name(cell), 2.6),
     )
     places = (*scopes.modules.items(), *scopes.groups)
     for slip, test, common in tests:
@@ -257,7 +258,7 @@ def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
 # --- one of several -----------------------------------------------------------------------------
 
 
-def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     lists = {axis.module for cell in scopes.cells for axis in cell.axes}
     for module in sorted(lists):
         below = f"{module}."
@@ -269,7 +270,7 @@ def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
                 rarity = 1.0 + 0.4 * depth - (0.1 if depth and attention else 0.0)
                 named = scopes.module(scope, learned)
                 yield from _one(scopes, make, module, learned, named, rarity)
-                plain = [n for n in learned if scopes.cells[n].kind is not Kind.NORM]
+                plain = [n for n in learned if scopes.cells[n].kind is not CellKind.NORM]
                 if depth and 0 < len(plain) < len(learned):
                     named = scopes.named(plain) or scope
                     yield from _one(scopes, make, module, plain, named, rarity + 0.05)
@@ -281,7 +282,7 @@ def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
     yield from _one_head(scopes, make)
 
 
-def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     """One of modules that have numbers and are of several shapes: a stage, a convolution."""
     lists: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number in scopes.learned(scopes.inside):
@@ -308,14 +309,14 @@ def _one(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to say of th
     numbers: Sequence[int],
     scope: str,
     rarity: float,
-) -> Iterator[Candidate]:
+) -> Iterator[PossibleSlip]:
     """One module of the list stands for all: of a list of several kinds, one of any."""
     axes = {}
     for number in numbers:
         at = _position(scopes.cells[number], module)
         if at is not None:
             axes[number] = (at, scopes.cells[number].axes[at])
-    kinds = {axis.kind: axis.count for _, axis in axes.values()}
+    kinds = {axis.kind: axis.size for _, axis in axes.values()}
     n = sum(kinds.values())
     if n < 2:  # noqa: PLR2004 - there is only one
         return
@@ -327,7 +328,7 @@ def _one(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to say of th
         yield make("one-of-n", masks, rarity, module=scope, n=n)
 
 
-def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     """The projection of one attention head for all of them."""
     within: dict[str, list[int]] = defaultdict(list)
     for number in scopes.learned(scopes.inside):
@@ -343,10 +344,10 @@ def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
 # --- ties, buffers, experts ---------------------------------------------------------------------
 
 
-def _ties(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+def _ties(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     cells = scopes.cells
     tied = [n for n in scopes.inside if cells[n].role is Role.TIED]
-    matrices = [n for n in tied if cells[n].kind is not Kind.BIAS]
+    matrices = [n for n in tied if cells[n].kind is not CellKind.BIAS]
     if matrices:
         yield make("tied-twice", matrices, 1.2, COUNTED, module=scopes.named(matrices) or _ALL)
     if tied and len(tied) > len(matrices):
@@ -367,7 +368,7 @@ def _ties(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
             yield make("untied-once", (number,), rarity, module=cell.module)
 
 
-def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     cells = scopes.cells
     kept = {Role.BUFFER, Role.LEGACY}
     every = [n for n in scopes.inside if cells[n].role in kept]
@@ -385,7 +386,7 @@ def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
         yield make("buffers-counted", stored, 2.3, COUNTED, module=scopes.named(stored) or _ALL)
 
 
-def _experts(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
+def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     numbers = [
         n
         for n in scopes.learned(scopes.inside)
@@ -395,7 +396,7 @@ def _experts(scopes: _Scopes, make: _Maker) -> Iterator[Candidate]:
         yield make("active-only", numbers, 1.9, ACTIVE, module=scopes.named(numbers) or _ALL)
 
 
-def _in_another(counted: Counted, make: _Maker) -> Iterator[Candidate]:
+def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
     """A module of the rest of the model that is counted with this part."""
     if not counted.part:
         return

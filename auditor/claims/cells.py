@@ -38,7 +38,7 @@ ACTIVE = 1 << 10  # as many experts as one token uses
 ONE_HEAD = 1 << 11  # one attention head of all
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """What a tensor is to whoever counts by hand."""
 
     WEIGHT = "weight"
@@ -50,7 +50,7 @@ class Axis(NamedTuple):
     """Modules of one kind in a list: layers, experts."""
 
     module: str  # of one of them: "encoder.layer.*"
-    count: int  # how many there are of this kind
+    size: int  # how many there are of this kind
     of: int  # how many there are in the list, of all kinds
     kind: int = 0  # which kind, of a list of several
     places: tuple[int, ...] | None = None  # the numbers of this kind; None: all
@@ -66,7 +66,7 @@ class Cell:
     elements: int  # of one; of one expert, where a tensor holds them all
     axes: tuple[Axis, ...] = ()  # the lists around it, the outermost first
     role: Role = Role.PARAMETER
-    kind: Kind = Kind.WEIGHT
+    kind: CellKind = CellKind.WEIGHT
     embedding: bool = False
     tied_to: str | None = None  # the name of a cell
     heads: int | None = None  # of a projection: how many attention heads it is for
@@ -94,7 +94,7 @@ class Cell:
         for place, axis in enumerate(self.axes):
             if mask >> place & 1:
                 continue
-            total *= axis.active if mask & ACTIVE and axis.active is not None else axis.count
+            total *= axis.active if mask & ACTIVE and axis.active is not None else axis.size
         return total // self.heads if mask & ONE_HEAD and self.heads else total
 
 
@@ -112,7 +112,9 @@ def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple
     return _with_ties(found, heads or {})
 
 
-def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> Iterator[Cell]:
+def _cells(  # noqa: C901, PLR0912 - one for each kind of block
+    block: Block, name: str, axes: tuple[Axis, ...], within: str
+) -> Iterator[Cell]:
     """What is below a block; `within` is the name that its ties are relative to."""
     match block:
         case Param(shape, layer=layer):
@@ -170,7 +172,7 @@ def _experts(
             axis = cell.axes[len(axes)]._replace(active=min(active, count))
             yield changed(cell, axes=(*axes, axis, *cell.axes[len(axes) + 1 :]))
         elif cell.elements % max(count, 1) == 0 and count > 0:  # all experts in one tensor
-            axis = Axis(name, count, count, 0, min(active, count))
+            axis = Axis(name, count, count, active=min(active, count))
             inner = cell.axes[len(axes) :]
             yield changed(cell, axes=(*axes, axis, *inner), elements=cell.elements // count)
         else:
@@ -220,7 +222,7 @@ def _with_ties(cells: list[Cell], heads: Mapping[str, int]) -> tuple[Cell, ...]:
                 made.append(changed(cell, shape=sizes, elements=prod(sizes), kind=source.kind))
             continue
         number = heads.get(_head_key(cell), 0) if heads else 0
-        if number > 1 and cell.elements % number == 0 and cell.kind is not Kind.NORM:
+        if number > 1 and cell.elements % number == 0 and cell.kind is not CellKind.NORM:
             made.append(changed(cell, heads=number))
         else:
             made.append(cell)
@@ -239,13 +241,13 @@ _NORM = re.compile(r"(^|[._])(ln|bn|gn)(_|\d|$)|norm|layrnorm", re.IGNORECASE)
 _BIAS = re.compile(r"(^|_)bias$|^b$")
 
 
-def kind_of(name: str, shape: tuple[int, ...]) -> Kind:
+def kind_of(name: str, shape: tuple[int, ...]) -> CellKind:
     """What a tensor of that name and shape is: of a norm, a bias, or a weight."""
     module, _, leaf = name.rpartition(".")
     last = module.rpartition(".")[2]
     if len(shape) <= 1 and (_NORM.search(last) or _NORM.search(leaf)):
-        return Kind.NORM
-    return Kind.BIAS if _BIAS.search(leaf) else Kind.WEIGHT
+        return CellKind.NORM
+    return CellKind.BIAS if _BIAS.search(leaf) else CellKind.WEIGHT
 
 
 # --- of tensors that are listed -----------------------------------------------------------------

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from auditor.claims.candidates import Candidate, Counted, candidates
+from auditor.claims.candidates import CountedCells, PossibleSlip, candidates
 from auditor.claims.curves import Curve
 from auditor.claims.figures import Figure
 from auditor.claims.likely_values import likely_values
-from auditor.claims.parts import Reading, readings
+from auditor.claims.parts import PartReading, readings
 from auditor.claims.search import Search
 from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Slip
@@ -32,18 +32,18 @@ class Question:
     figure: Figure
     part: str
     whose: Counterpart
-    reading: Reading
+    reading: PartReading
     actual: int  # in the figure's unit
 
-    def counted(self, of: Counterpart, reading: Reading) -> Counted:
-        return Counted(
+    def counted(self, of: Counterpart, reading: PartReading) -> CountedCells:
+        return CountedCells(
             cells=(*reading.cells, *reading.rest),
             inside=len(reading.cells),
             prefix=of.prefix,
             part=self.part,
         )
 
-    def counted_in(self, of: Counterpart) -> Counted | None:
+    def counted_in(self, of: Counterpart) -> CountedCells | None:
         """The same part of another class or config; None: there is none."""
         found = readings(self.part, of.cells, of.prefix)
         return self.counted(of, found[0]) if found else None
@@ -53,12 +53,12 @@ class Question:
 class _Base:
     """A count to begin with, and the slips that led to it."""
 
-    counted: Counted
+    counted: CountedCells
     steps: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
     rarity: float = 0.0
 
     @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[PossibleSlip, ...]:
         return candidates(self.counted)
 
     @cached_property
@@ -66,22 +66,21 @@ class _Base:
         return Search(self.counted, self.candidates)
 
 
-_Found = tuple[_Base, tuple[Candidate, ...]]
+_Found = tuple[_Base, tuple[PossibleSlip, ...]]
 
 
-def explanations(question: Question) -> tuple[Explanation, ...]:
+def explanations(
+    question: Question,
+) -> tuple[Explanation, ...]:
     """The shortest combinations of slips, the commonest first; () where none comes out."""
     bases = _Bases(question)
     found: dict[tuple[Slip, ...], tuple[int, float]] = {}
     figure = question.figure
-    for slips in _of_stored(question):
-        found[slips] = (len(slips), 1.5)
+    found.update((stored, (len(stored), 1.5)) for stored in _of_stored(question))
     read = tuple(ways(figure, question.subject.dtype))
     for length in range(1, _LONGEST + 1):
-        for way in read:
+        for way in (way for way in read if len(way.slips) <= length):
             slips = length - len(way.slips)
-            if slips < 0:
-                continue
             for base, chosen in bases.of_length(slips, way, alone=not found):
                 _note(found, question, base, way, chosen, length)
         if found and (length > 1 or not figure.exact):
@@ -122,7 +121,7 @@ def _note(  # noqa: PLR0913, PLR0917 - a way that was found, and where it is not
     question: Question,
     base: _Base,
     way: Way,
-    chosen: tuple[Candidate, ...],
+    chosen: tuple[PossibleSlip, ...],
     length: int,
 ) -> None:
     slips = _told(question, base, way, chosen)
@@ -254,9 +253,9 @@ class _Bases:
         return found
 
     def _curve(
-        self, key: str, counted: Counted, found: Sequence[Candidate], target: str
+        self, key: str, counted: CountedCells, found: Sequence[PossibleSlip], target: str
     ) -> Curve | None:
-        def build(value: int) -> Counted | None:
+        def build(value: int) -> CountedCells | None:
             made = self._subject.with_value(key, value, target)
             return self._question.counted_in(made) if made else None
 
@@ -277,7 +276,7 @@ class _Bases:
                 found.append(_Base(counted=counted, steps=steps, rarity=2.7))
         return tuple(found)
 
-    def _of_value(self, key: str, value: int, counted: Counted) -> _Base:
+    def _of_value(self, key: str, value: int, counted: CountedCells) -> _Base:
         fields = (("key", key), ("value", value))
         rarity = 2.5 if "vocab" in key else 2.8
         return _Base(counted=counted, steps=(("other-config", fields),), rarity=rarity)
@@ -287,7 +286,7 @@ class _Bases:
 
 
 def _told(
-    question: Question, base: _Base, way: Way, chosen: Sequence[Candidate]
+    question: Question, base: _Base, way: Way, chosen: Sequence[PossibleSlip]
 ) -> tuple[Slip, ...] | None:
     """Each slip with what it adds to the count before it; None where one adds nothing."""
     figure, subject = question.figure, question.subject
@@ -308,7 +307,7 @@ def _told(
     for slip, fields in base.steps:
         # Of a class and a config, the class is said with what both make together.
         add(slip, fields, _after(question, base, slip) * bits // 8)
-    taken: list[Candidate] = []
+    taken: list[PossibleSlip] = []
     for one in sorted(chosen, key=lambda one: one.order):
         taken.append(one)
         name = (

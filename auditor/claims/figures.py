@@ -50,7 +50,7 @@ _BYTES = {
 }
 _FIGURE = re.compile(
     r"""(?:[~≈<>]|about|around|approx\.?|some|约|大约)?\s*
-        (?:(?P<experts>\d{1,4})\s*[x×]\s*)?
+        (?:(?P<experts>[1-9]\d{0,3})\s*[x\u00d7]\s*)?
         (?P<number>\d{1,3}(?:[,_' ]\d{3})+|\d{1,30})(?P<fraction>\.\d{1,12})?
         \s*(?P<unit>[a-z]{0,8}|[百千十万萬亿億兆字节]{0,3})
         \s*(?:-?a(?P<active>\d{1,4}(?:\.\d{1,3})?)b)?

@@ -7,7 +7,8 @@ _LONGEST = 2000  # characters of a formula
 _DEEPEST = 50  # brackets
 _LARGEST = 10**40  # of a value on the way: a power of a power is no count
 _TOKEN = re.compile(r"\s*(?:(\d[\d,_]*)|([A-Za-z_][\w.]*(?:\[\d+\])?)|(\*\*|.))", re.DOTALL)
-_POWERS = str.maketrans({"·": "*", "×": "*", "∗": "*", "（": "(", "）": ")", "−": "-"})
+# As they are typed, for how they are printed: dots, crosses, full-width brackets, a minus sign.
+_SIGNS = str.maketrans("\u00b7\u00d7\u2217\uff08\uff09\u2212", "***()-")
 
 
 class FormulaError(ValueError):
@@ -18,10 +19,10 @@ def evaluate(text: str, letters: Mapping[str, int]) -> int:
     """The value of a formula; FormulaError, naming the token, where it has none."""
     if len(text) > _LONGEST:
         raise FormulaError("the formula is too long")
-    plain = text.translate(_POWERS)
+    plain = text.translate(_SIGNS)
     plain = plain.replace("²", "^2").replace("³", "^3")
-    tokens = [found for found in (m.groups() for m in _TOKEN.finditer(plain)) if any(found)]
-    reader = _Reader([token for token in tokens if (token[2] or "x").strip()], letters)
+    found = [match.groups("") for match in _TOKEN.finditer(plain)]
+    reader = _Reader([token for token in found if "".join(token).strip()], letters)
     value = reader.sum(0)
     reader.end()
     return value
@@ -30,7 +31,7 @@ def evaluate(text: str, letters: Mapping[str, int]) -> int:
 class _Reader:
     """Reads a sum of products of powers."""
 
-    def __init__(self, tokens: list[tuple[str, str, str]], letters: Mapping[str, int]) -> None:
+    def __init__(self, tokens: list[tuple[str, ...]], letters: Mapping[str, int]) -> None:
         self._tokens = tokens
         self._at = 0
         self._letters = letters

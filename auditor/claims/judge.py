@@ -7,7 +7,7 @@ from auditor.claims.cells import Axis, Cell, changed, total_of
 from auditor.claims.explaining import Question, explanations
 from auditor.claims.figures import Figure, parse_figure
 from auditor.claims.formulas import FormulaError, evaluate
-from auditor.claims.parts import Reading, readings
+from auditor.claims.parts import PartReading, readings
 from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Nearest, Slip, Verdict
 
@@ -68,11 +68,11 @@ def _nothing(text: str, claim: int | None, part: str, note: str) -> Verdict:
 # --- the parts ----------------------------------------------------------------------------------
 
 
-def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, Reading], ...]:
+def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReading], ...]:
     """What the part may stand for: of the class itself, else of a class that has such a part."""
     if part.strip().lower() in {"active", "activated"}:
         active = tuple(_active(cell) for cell in subject.own.cells)
-        return ((subject.own, Reading("active", active, ())),)
+        return ((subject.own, PartReading("active", active, ())),)
     found = readings(part, subject.own.cells, subject.own.prefix)
     if any(total_of(reading.cells) or not reading.label for reading in found):
         return tuple((subject.own, reading) for reading in found)
@@ -90,7 +90,7 @@ def _active(cell: Cell) -> Cell:
 
 
 def _swapped(axis: Axis) -> Axis:
-    return axis._replace(count=axis.active or 0, active=axis.count)
+    return axis._replace(size=axis.active or 0, active=axis.size)
 
 
 # --- the verdict --------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def _judged(
     subject: Subject,
     figure: Figure,
     part: str,
-    found: Sequence[tuple[Counterpart, Reading]],
+    found: Sequence[tuple[Counterpart, PartReading]],
 ) -> Verdict:
     actuals = [_actual(subject, figure, total_of(reading.cells)) for _, reading in found]
     for (whose, reading), actual in zip(found, actuals, strict=True):
@@ -120,7 +120,7 @@ def _judged(
         reading=_reading(subject, whose, first),
     )
     if figure.experts:
-        return _of_experts(subject, figure, verdict, first)
+        return _of_experts(figure, verdict, first)
     question = Question(
         subject=subject, figure=figure, part=part, whose=whose, reading=first, actual=actual
     )
@@ -136,7 +136,7 @@ def _actual(subject: Subject, figure: Figure, parameters: int) -> int | None:
     return parameters * subject.bits // 8
 
 
-def _reading(subject: Subject, whose: Counterpart, reading: Reading) -> str:
+def _reading(subject: Subject, whose: Counterpart, reading: PartReading) -> str:
     of = "" if whose is subject.own else f" of {whose.target}"
     return f"{reading.label}{of}"
 
@@ -146,7 +146,7 @@ def _confirmed(  # noqa: PLR0913, PLR0917 - all that a verdict says
     figure: Figure,
     part: str,
     whose: Counterpart,
-    reading: Reading,
+    reading: PartReading,
     actual: int,
 ) -> Verdict:
     rounded = not figure.exact
@@ -169,9 +169,9 @@ def _rounding_alone(figure: Figure, actual: int) -> tuple[Explanation, ...]:
     return (Explanation(slips=(slip,), total=figure.value),)
 
 
-def _of_experts(subject: Subject, figure: Figure, verdict: Verdict, reading: Reading) -> Verdict:
+def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdict:
     """8x7B: so many experts, of which one alone makes a model of so many parameters."""
-    experts = {axis.count: axis for cell in reading.cells for axis in cell.axes if axis.active}
+    experts = {axis.size: axis for cell in reading.cells for axis in cell.axes if axis.active}
     if not experts or figure.experts is None:
         return replace(verdict, note="it is no mixture of experts")
     n = max(experts)
@@ -203,7 +203,7 @@ def _modules(cells: Sequence[Cell]) -> Mapping[str, int]:
 
 
 def _nearest(
-    subject: Subject, figure: Figure, part: str, whose: Counterpart, reading: Reading
+    subject: Subject, figure: Figure, part: str, whose: Counterpart, reading: PartReading
 ) -> Nearest | None:
     """The nearest count that exists: of a class, or of a module where a part was claimed."""
     counts = dict(_modules(reading.cells)) if part else {}

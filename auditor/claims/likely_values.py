@@ -43,7 +43,9 @@ def likely_values(key: str, value: int, sizes: Mapping[str, int]) -> tuple[int, 
     return tuple(sorted(found - {value}))[:_MOST]
 
 
-def _of_kind(last: str, value: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _of_kind(  # noqa: PLR0911 - one for each kind of key
+    last: str, value: int, sizes: Mapping[str, int]
+) -> tuple[int, ...]:
     widths = [size for key, size in sizes.items() if re.search(r"hidden_size$|d_model|n_embd", key)]
     if "vocab" in last and "type" not in last:
         return _VOCABULARIES

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from auditor.analytic import Role
-from auditor.claims.cells import Cell, Kind, changed
+from auditor.claims.cells import Cell, CellKind, changed
 
 Cells = tuple[Cell, ...]
 
 
-class Reading(NamedTuple):
+class PartReading(NamedTuple):
     """What a name may stand for: the cells that it counts, and those of the rest of the model."""
 
     label: str
@@ -29,12 +29,12 @@ _EMBEDS = re.compile(
 
 
 def is_attention(cell: Cell) -> bool:
-    return cell.kind is not Kind.NORM and _has(cell, _ATTENTION)
+    return cell.kind is not CellKind.NORM and _has(cell, _ATTENTION)
 
 
 def is_feed_forward(cell: Cell) -> bool:
     """The rest of a layer, which is neither attention nor a norm nor another way to mix tokens."""
-    if "*" not in cell.name or cell.kind is Kind.NORM or is_embedding(cell):
+    if "*" not in cell.name or cell.kind is CellKind.NORM or is_embedding(cell):
         return False
     return not (_has(cell, _ATTENTION) or _has(cell, _MIXER))
 
@@ -110,13 +110,13 @@ _NAMES = {
 _WORDS = re.compile(r"(one|each|per|without|self|lm|mlm|feed)[\s_-]+(?=\w)", re.IGNORECASE)
 
 
-def readings(name: str, cells: Cells, prefix: str) -> tuple[Reading, ...]:
+def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
     """What a part's name may stand for, the likeliest first; () where it stands for nothing here.
 
     Terms are added by `+`; the words of a term restrict each other: `encoder.layer.0 attention`.
     """
     if _plain(name) == "" or _NAMES.get(_plain(name)) == "":
-        return (Reading("", cells, ()),)
+        return (PartReading("", cells, ()),)
     sums: tuple[tuple[str, Cells], ...] = (("", ()),)
     for term in name.split("+"):
         found = tuple(_term(term.strip(), cells, prefix))
@@ -127,7 +127,7 @@ def readings(name: str, cells: Cells, prefix: str) -> tuple[Reading, ...]:
             for label, chosen in sums
             for more, extra in found
         )
-    return tuple(Reading(label, chosen, _rest(cells, chosen)) for label, chosen in sums)
+    return tuple(PartReading(label, chosen, _rest(cells, chosen)) for label, chosen in sums)
 
 
 def _plain(name: str) -> str:
@@ -175,44 +175,46 @@ def _people_choices(  # noqa: C901 - one case for each name
 ) -> Iterator[tuple[str, Cells]]:
     match meaning:
         case "attention":
-            yield term, where(cells, is_attention)
+            yield term, cells_where(cells, is_attention)
             yield f"{term}, with its norms", stored
         case "ffn":
-            yield term, where(cells, is_feed_forward)
+            yield term, cells_where(cells, is_feed_forward)
         case "norm":
-            norms = where(cells, lambda cell: cell.kind is Kind.NORM)
+            norms = cells_where(cells, lambda cell: cell.kind is CellKind.NORM)
             yield term, norms
             yield (
                 f"{term}, without the head's",
-                where(norms, lambda cell: not is_head(cell, prefix)),
+                cells_where(norms, lambda cell: not is_head(cell, prefix)),
             )
         case "bias":
-            yield term, where(cells, lambda cell: cell.kind is Kind.BIAS)
-            yield f"{term}, those of norms too", where(cells, has_bias_name)
+            yield term, cells_where(cells, lambda cell: cell.kind is CellKind.BIAS)
+            yield f"{term}, those of norms too", cells_where(cells, has_bias_name)
         case "weight":
-            yield term, where(cells, lambda cell: cell.kind is Kind.WEIGHT)
+            yield term, cells_where(cells, lambda cell: cell.kind is CellKind.WEIGHT)
         case "embeddings":
-            whole = stored or where(cells, is_embedding)
+            whole = stored or cells_where(cells, is_embedding)
             yield term, whole
-            tables = where(whole, lambda cell: cell.kind is not Kind.NORM and not cell.optional)
+            tables = cells_where(
+                whole, lambda cell: cell.kind is not CellKind.NORM and not cell.optional
+            )
             names = dict.fromkeys(cell.module.rpartition(".")[2] for cell in tables)
             yield " + ".join(names), tables
         case "head":
-            yield term, where(cells, lambda cell: is_head(cell, prefix))
+            yield term, cells_where(cells, lambda cell: is_head(cell, prefix))
         case "pooler":
-            yield term, where(cells, is_pooler)
+            yield term, cells_where(cells, is_pooler)
         case "encoder" | "decoder" | "layers":
-            towers = where(cells, lambda cell: meaning in cell.name.split("."))
-            yield term, towers or where(cells, lambda cell: bool(cell.axes))
+            towers = cells_where(cells, lambda cell: meaning in cell.name.split("."))
+            yield term, towers or cells_where(cells, lambda cell: bool(cell.axes))
         case "layer" | "expert":
             yield term, _one(cells, last=meaning == "expert")
         case "no norm":
-            yield term, where(cells, lambda cell: cell.kind is not Kind.NORM)
+            yield term, cells_where(cells, lambda cell: cell.kind is not CellKind.NORM)
         case "no bias":
-            yield term, where(cells, lambda cell: cell.kind is not Kind.BIAS)
+            yield term, cells_where(cells, lambda cell: cell.kind is not CellKind.BIAS)
 
 
-def where(cells: Cells, test: Callable[[Cell], bool]) -> Cells:
+def cells_where(cells: Cells, test: Callable[[Cell], bool]) -> Cells:
     return tuple(cell for cell in cells if test(cell))
 
 

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from auditor.claims.candidates import Candidate, Counted
+from auditor.claims.candidates import CountedCells, PossibleSlip
 
-Combination = tuple[Candidate, ...]
+Combination = tuple[PossibleSlip, ...]
 
 _PAIRED = 200  # candidates that pairs are made of
 _TRIPLED = 140  # and triples
@@ -22,10 +22,10 @@ _FOUND = 400  # combinations that are kept of one length: for ranking
 class Search:
     """The combinations of a count's candidates, by what they come to."""
 
-    def __init__(self, counted: Counted, found: Sequence[Candidate]) -> None:
+    def __init__(self, counted: CountedCells, found: Sequence[PossibleSlip]) -> None:
         self._counted = counted
         self._candidates = tuple(found)
-        self._joint: dict[int, tuple[tuple[Candidate, Candidate, int], ...]] = {}
+        self._joint: dict[int, tuple[tuple[PossibleSlip, PossibleSlip, int], ...]] = {}
 
     def combinations(self, low: int, high: int, length: int) -> Iterator[Combination]:
         """Those of that length whose count is between low and high, none with an idle slip."""
@@ -59,9 +59,9 @@ class Search:
         chosen = self._candidates[:_PAIRED]
         table = _Table(chosen)
         for place, one in enumerate(chosen):
-            for other in table.between(low - one.difference, high - one.difference):
-                if other > place and not _shared(one, chosen[other]):
-                    yield one, chosen[other]
+            for second in table.between(low - one.difference, high - one.difference):
+                if second > place and not _shared(one, chosen[second]):
+                    yield one, chosen[second]
         for one, other, joint in self._overlapping(chosen):
             if low <= joint <= high:
                 yield one, other
@@ -81,16 +81,16 @@ class Search:
                     yield a, b, c
 
     def _overlapping(
-        self, chosen: Sequence[Candidate]
-    ) -> tuple[tuple[Candidate, Candidate, int], ...]:
+        self, chosen: Sequence[PossibleSlip]
+    ) -> tuple[tuple[PossibleSlip, PossibleSlip, int], ...]:
         """The pairs that share cells, and what they come to together; worked out once."""
         if len(chosen) not in self._joint:
             self._joint[len(chosen)] = tuple(self._shared_pairs(chosen))
         return self._joint[len(chosen)]
 
     def _shared_pairs(
-        self, chosen: Sequence[Candidate]
-    ) -> Iterator[tuple[Candidate, Candidate, int]]:
+        self, chosen: Sequence[PossibleSlip]
+    ) -> Iterator[tuple[PossibleSlip, PossibleSlip, int]]:
         cells = self._counted.cells
         at: dict[int, list[int]] = defaultdict(list)
         for place, one in enumerate(chosen):
@@ -112,14 +112,14 @@ class Search:
                 yield one, other, joint
 
 
-def _shared(one: Candidate, other: Candidate) -> bool:
+def _shared(one: PossibleSlip, other: PossibleSlip) -> bool:
     return not one.mask_of.keys().isdisjoint(other.mask_of)
 
 
 class _Table:
     """Candidates by their differences."""
 
-    def __init__(self, chosen: Sequence[Candidate]) -> None:
+    def __init__(self, chosen: Sequence[PossibleSlip]) -> None:
         self._places = sorted(range(len(chosen)), key=lambda place: chosen[place].difference)
         self._values = [chosen[place].difference for place in self._places]
 

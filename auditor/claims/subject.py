@@ -57,11 +57,9 @@ class Subject:
         if self.config is None:
             return ()
         family = _family(self.config, self.own.target)
-        found = []
-        for name in catalogue.siblings(family):
-            if name != self.own.target and (made := counterpart(self.config, name)):
-                found.append(made)
-        return tuple(found)
+        config, own = self.config, self.own.target
+        made = (counterpart(config, name) for name in catalogue.siblings(family) if name != own)
+        return tuple(found for found in made if found is not None)
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

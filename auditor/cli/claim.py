@@ -1,4 +1,4 @@
-"""The `audit claim` command: is this number right, and if it is not, what was counted?"""
+"""The `audit claim` command: is a published number right, and what was counted if not."""
 
 import csv
 import io
@@ -10,7 +10,9 @@ from typing import Annotated
 
 import typer
 
-from auditor.audit.claiming import Claim, claim as judged
+from auditor.audit.claiming import Claim
+from auditor.audit.claiming import claim as judged
+from auditor.claims.verdict import Verdict
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,
@@ -23,7 +25,6 @@ from auditor.cli.console import (
     say,
     talk,
 )
-from auditor.claims.verdict import Verdict
 from auditor.errors import SourceError, UsageError
 from auditor.formats.text import printable
 from auditor.messages import quoted

@@ -57,13 +57,15 @@ def _lines(model: str, verdict: Verdict) -> Iterator[str]:
     if verdict.note:
         yield f"  {printable(verdict.note)}"
     for number, one in enumerate(verdict.explanations):
-        if verdict.verdict == "refuted":
+        short = len(one.slips) == len(verdict.explanations[0].slips)
+        if verdict.verdict == "refuted" and short:
             yield "  it is what one counts" if not number else "  or"
             yield from _table(verdict, one)
     if verdict.nearest:
         near = verdict.nearest
         more = f"{abs(near.difference):,} {'less' if near.difference > 0 else 'more'}"
-        yield f"  no slip explains it; the nearest is {printable(near.module)}: {near.count:,}, {more}"
+        where = f"{printable(near.module)}: {near.count:,}, {more}"
+        yield f"  no slip explains it; the nearest is {where}"
 
 
 def _table(verdict: Verdict, explanation: Explanation) -> Iterator[str]:
