@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from auditor.analytic import Config, Expectation
 from auditor.analytic.target import Refusal, TargetChoice
 from auditor.audit.declaration import declared_by_config, is_gguf
 from auditor.audit.expected import expectation_of, require_known_class
@@ -48,6 +49,17 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
 
 def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
     """The model that a snapshot is of; SourceError where nothing says what it should hold."""
+    expectation, config = implied_by(snapshot, target)
+    return subject_of(snapshot.model, expectation, config, _stored(snapshot, target))
+
+
+def implied_by(
+    snapshot: Snapshot, target: str | None, *, checked: bool = False
+) -> tuple[Expectation, Config | None]:
+    """What a config implies, and the config where there is a closed form; SourceError as above.
+
+    `checked`: what transformers refuses of the config is among the expectation's faults.
+    """
     chosen: list[TargetChoice] = []
     try:
         declared = None if is_gguf(snapshot) else declared_by_config(snapshot, None)
@@ -57,7 +69,7 @@ def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subjec
             declared = declared_by_gguf(snapshot)
         if declared is None:
             raise SourceError(Reason.NO_CONFIG, f"{snapshot.model} has no config.json to count by")
-        config = replace(declared.config, checked=False)
+        config = replace(declared.config, checked=checked)
         found = expectation_of(
             config,
             target or declared.target,
@@ -70,12 +82,7 @@ def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subjec
     if isinstance(found, Refusal):
         raise SourceError(found.reason, found.detail)
     closed = found.expectation.by == "closed-form" and chosen
-    return subject_of(
-        snapshot.model,
-        found.expectation,
-        chosen[-1].kind.config if closed else None,
-        _stored(snapshot, target),
-    )
+    return found.expectation, chosen[-1].kind.config if closed else None
 
 
 def _stored(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:

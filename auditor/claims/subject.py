@@ -85,6 +85,15 @@ class Subject:
                 if isinstance(value, bool):
                     yield key, value
 
+    def defaults(self) -> Mapping[str, int]:
+        """The numbers that the config class has where the config says nothing."""
+        if self.config is None:
+            return {}
+        family = catalogue.family(_family(self.config, self.own.target))
+        stated = self.config.of(family)
+        numbers = {key: value for key, value in family.defaults.items() if type(value) is int}
+        return {key: value for key, value in numbers.items() if not stated.states(key)}
+
     def with_value(self, key: str, value: Any, target: str | None = None) -> Counterpart | None:
         """The class of the config with another value; None: no model can be built of it."""
         if self.config is None:
