@@ -23,6 +23,7 @@ _COMMANDS = {
     "memory": "questions",
     "architectures": "questions",
     "claim": "claim",
+    "diff": "diff",
     "sweep": "sweep",
     "report": "report",
 }
