@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from auditor.analytic import Role
-from auditor.claims.cells import ACTIVE, COUNTED, LEFT_OUT, ONE_HEAD, Cell, CellKind
+from auditor.claims.cells import ACTIVE, COUNTED, LEFT_OUT, ONE_HEAD, CellKind, FoldedTensor
 from auditor.claims.parts import (
     has_bias_name,
     is_attention,
@@ -59,7 +59,7 @@ class PossibleSlip:
 class CountedCells:
     """The cells of a count: those of the part, and behind them those of the rest of the model."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[FoldedTensor, ...]
     inside: int  # how many of them are the part's
     prefix: str  # of the base model
     part: str = ""
@@ -127,7 +127,7 @@ class _Scopes:
 
     def _groups(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """What people count together though it is not one module."""
-        tests: Mapping[str, Callable[[Cell], bool]] = {
+        tests: Mapping[str, Callable[[FoldedTensor], bool]] = {
             "embeddings": is_embedding,
             "attention": is_attention,
             "ffn": is_feed_forward,
@@ -141,7 +141,7 @@ class _Scopes:
                 yield name, chosen
 
 
-def _scopes_of(cell: Cell) -> Iterator[str]:
+def _scopes_of(cell: FoldedTensor) -> Iterator[str]:
     parts = cell.name.split(".")
     last = len(parts) if parts[-1] not in {"weight", "bias"} else len(parts) - 1
     for length in range(last + 1):
@@ -222,7 +222,7 @@ def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> flo
 def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     """Biases and norms that are not counted: of all, or of a module."""
     cells = scopes.cells
-    tests: tuple[tuple[str, Callable[[Cell], bool], float], ...] = (
+    tests: tuple[tuple[str, Callable[[FoldedTensor], bool], float], ...] = (
         ("no-bias", lambda cell: cell.kind is CellKind.BIAS, 1.0),
         ("no-bias", has_bias_name, 1.7),
         ("no-norm", lambda cell: cell.kind is CellKind.NORM, 1.9),
@@ -298,7 +298,7 @@ def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
             yield make("one-of-n", others, rarity, module=named, n=len(numbered))
 
 
-def _position(cell: Cell, module: str) -> int | None:
+def _position(cell: FoldedTensor, module: str) -> int | None:
     return next((at for at, axis in enumerate(cell.axes) if axis.module == module), None)
 
 

@@ -58,7 +58,7 @@ class Axis(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class FoldedTensor:
     """Tensors of one shape in layers of one kind."""
 
     name: str  # "encoder.layer.*.output.dense.weight"
@@ -98,7 +98,7 @@ class Cell:
         return total // self.heads if mask & ONE_HEAD and self.heads else total
 
 
-def total_of(cells: Iterable[Cell]) -> int:
+def total_of(cells: Iterable[FoldedTensor]) -> int:
     """The parameters of the cells: tied ones once, buffers never."""
     return sum(cell.count() for cell in cells)
 
@@ -106,7 +106,7 @@ def total_of(cells: Iterable[Cell]) -> int:
 # --- of a closed form ---------------------------------------------------------------------------
 
 
-def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple[Cell, ...]:
+def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple[FoldedTensor, ...]:
     """The cells of a tree of blocks; `heads`: attention heads by the key that has their number."""
     found = list(_cells(tree, "", (), ""))
     return _with_ties(found, heads or {})
@@ -114,7 +114,7 @@ def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple
 
 def _cells(  # noqa: C901, PLR0912 - one for each kind of block
     block: Block, name: str, axes: tuple[Axis, ...], within: str
-) -> Iterator[Cell]:
+) -> Iterator[FoldedTensor]:
     """What is below a block; `within` is the name that its ties are relative to."""
     match block:
         case Param(shape, layer=layer):
@@ -125,7 +125,9 @@ def _cells(  # noqa: C901, PLR0912 - one for each kind of block
             yield _leaf(name, shape, axes, Role.LEGACY)
         case Tied(to):
             source = re.sub(r"(?<=\.)\d+(?=\.)", "*", f"{within}{to}")
-            yield Cell(name=name, shape=(), elements=0, axes=axes, role=Role.TIED, tied_to=source)
+            yield FoldedTensor(
+                name=name, shape=(), elements=0, axes=axes, role=Role.TIED, tied_to=source
+            )
         case Extra(body):
             for cell in _cells(body, name, axes, within):
                 yield changed(cell, role=Role.EXTRA if cell.role.learned else Role.LEGACY)
@@ -149,7 +151,7 @@ def _cells(  # noqa: C901, PLR0912 - one for each kind of block
 
 def _stack(
     layers: tuple[Module, ...], name: str, axes: tuple[Axis, ...], within: str
-) -> Iterator[Cell]:
+) -> Iterator[FoldedTensor]:
     below = f"{name}.*" if name else "*"
     kinds: dict[int, list[int]] = {}
     for place, layer in enumerate(layers):
@@ -165,7 +167,7 @@ def _experts(
     axes: tuple[Axis, ...],
     within: str,
     numbers: tuple[int, int],
-) -> Iterator[Cell]:
+) -> Iterator[FoldedTensor]:
     count, active = numbers
     for cell in _cells(body, name, axes, within):
         if isinstance(body, Repeat):
@@ -181,15 +183,15 @@ def _experts(
 
 def _leaf(
     name: str, shape: Shape, axes: tuple[Axis, ...], role: Role, *, embedding: bool = False
-) -> Cell:
+) -> FoldedTensor:
     sizes = tuple(dim(size).value for size in shape)
     return _sized(name, sizes, axes, role, embedding=embedding)
 
 
 def _sized(
     name: str, sizes: tuple[int, ...], axes: tuple[Axis, ...], role: Role, *, embedding: bool
-) -> Cell:
-    return Cell(
+) -> FoldedTensor:
+    return FoldedTensor(
         name=name,
         shape=sizes,
         elements=prod(sizes),
@@ -200,7 +202,7 @@ def _sized(
     )
 
 
-def changed(cell: Cell, **fields: Any) -> Cell:
+def changed(cell: FoldedTensor, **fields: Any) -> FoldedTensor:
     """The cell with other values of some fields."""
     return replace(cell, **fields, _counts={})
 
@@ -208,9 +210,9 @@ def changed(cell: Cell, **fields: Any) -> Cell:
 _PROJECTION = re.compile(r"(^|_)(q|k|v|query|key|value)(_|$|proj|lin)", re.IGNORECASE)
 
 
-def _with_ties(cells: list[Cell], heads: Mapping[str, int]) -> tuple[Cell, ...]:
+def _with_ties(cells: list[FoldedTensor], heads: Mapping[str, int]) -> tuple[FoldedTensor, ...]:
     """Give tied cells the size of what they share, and projections their heads."""
-    by_name: dict[str, Cell] = {}
+    by_name: dict[str, FoldedTensor] = {}
     for cell in cells:
         by_name.setdefault(cell.name, cell)
     made = []
@@ -229,7 +231,7 @@ def _with_ties(cells: list[Cell], heads: Mapping[str, int]) -> tuple[Cell, ...]:
     return tuple(made)
 
 
-def _head_key(cell: Cell) -> str:
+def _head_key(cell: FoldedTensor) -> str:
     last = cell.module.rpartition(".")[2]
     found = _PROJECTION.search(last)
     if not found or not cell.axes:
@@ -253,7 +255,7 @@ def kind_of(name: str, shape: tuple[int, ...]) -> CellKind:
 # --- of tensors that are listed -----------------------------------------------------------------
 
 
-def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[Cell, ...]:
+def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, ...]:
     """The same of names and shapes: numbers in a name are lists, and layers of a shape a kind."""
     alike: dict[tuple[str, tuple[int, ...], Role], list[ExpectedTensor]] = {}
     for tensor in tensors:

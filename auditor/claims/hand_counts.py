@@ -6,7 +6,7 @@ from typing import Any
 
 from auditor.analytic import Config, Expectation, Role
 from auditor.analytic.config_classes import of_model_type
-from auditor.claims.cells import Cell, CellKind, total_of
+from auditor.claims.cells import CellKind, FoldedTensor, total_of
 from auditor.claims.parts import is_attention, is_embedding, is_feed_forward, is_head
 from auditor.claims.subject import Subject
 
@@ -58,7 +58,7 @@ def kind_table(subject: Subject) -> CountTable:
 _KINDS = ("embeddings", "attention", "feed forward", "normalisation", "biases", "head", "others")
 
 
-def _kind(cell: Cell, prefix: str) -> str:
+def _kind(cell: FoldedTensor, prefix: str) -> str:
     """Each tensor is of one kind; the head's biases and norms are the head's."""
     if is_head(cell, prefix):
         return "head"

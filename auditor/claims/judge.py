@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from auditor.claims.cells import Axis, Cell, changed, total_of
+from auditor.claims.cells import Axis, FoldedTensor, changed, total_of
 from auditor.claims.explaining import Question, explanations
 from auditor.claims.figures import Figure, parse_figure
 from auditor.claims.formulas import FormulaError, evaluate
@@ -83,7 +83,7 @@ def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReadi
     return ()
 
 
-def _active(cell: Cell) -> Cell:
+def _active(cell: FoldedTensor) -> FoldedTensor:
     """The cell as one token uses it; all experts are then the slip."""
     axes = tuple(axis if axis.active is None else _swapped(axis) for axis in cell.axes)
     return changed(cell, axes=axes)
@@ -183,7 +183,7 @@ def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdi
     return said
 
 
-def _of_one_expert(cell: Cell) -> int:
+def _of_one_expert(cell: FoldedTensor) -> int:
     mask = sum(1 << place for place, axis in enumerate(cell.axes) if axis.active is not None)
     return cell.count(mask)
 
@@ -191,7 +191,7 @@ def _of_one_expert(cell: Cell) -> int:
 # --- nothing explains it ------------------------------------------------------------------------
 
 
-def _modules(cells: Sequence[Cell]) -> Mapping[str, int]:
+def _modules(cells: Sequence[FoldedTensor]) -> Mapping[str, int]:
     """What each module comes to, all of its layers together."""
     counts: dict[str, int] = {}
     for cell in cells:

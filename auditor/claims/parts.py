@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from auditor.analytic import Role
-from auditor.claims.cells import Cell, CellKind, changed
+from auditor.claims.cells import CellKind, FoldedTensor, changed
 
-Cells = tuple[Cell, ...]
+Cells = tuple[FoldedTensor, ...]
 
 
 class PartReading(NamedTuple):
@@ -28,31 +28,31 @@ _EMBEDS = re.compile(
 )
 
 
-def is_attention(cell: Cell) -> bool:
+def is_attention(cell: FoldedTensor) -> bool:
     return cell.kind is not CellKind.NORM and _has(cell, _ATTENTION)
 
 
-def is_feed_forward(cell: Cell) -> bool:
+def is_feed_forward(cell: FoldedTensor) -> bool:
     """The rest of a layer, which is neither attention nor a norm nor another way to mix tokens."""
     if "*" not in cell.name or cell.kind is CellKind.NORM or is_embedding(cell):
         return False
     return not (_has(cell, _ATTENTION) or _has(cell, _MIXER))
 
 
-def is_embedding(cell: Cell) -> bool:
+def is_embedding(cell: FoldedTensor) -> bool:
     return "*" not in cell.name and (cell.embedding or _has(cell, _EMBEDS))
 
 
-def is_pooler(cell: Cell) -> bool:
+def is_pooler(cell: FoldedTensor) -> bool:
     return "pooler" in cell.name.split(".")
 
 
-def is_head(cell: Cell, prefix: str) -> bool:
+def is_head(cell: FoldedTensor, prefix: str) -> bool:
     """Beside the base model, whose prefix this is."""
     return bool(prefix) and not cell.name.startswith(f"{prefix}.")
 
 
-def _has(cell: Cell, pattern: re.Pattern[str]) -> bool:
+def _has(cell: FoldedTensor, pattern: re.Pattern[str]) -> bool:
     return any(pattern.search(part) for part in cell.name.split("."))
 
 
@@ -214,18 +214,18 @@ def _people_choices(  # noqa: C901 - one case for each name
             yield term, cells_where(cells, lambda cell: cell.kind is not CellKind.BIAS)
 
 
-def cells_where(cells: Cells, test: Callable[[Cell], bool]) -> Cells:
+def cells_where(cells: Cells, test: Callable[[FoldedTensor], bool]) -> Cells:
     return tuple(cell for cell in cells if test(cell))
 
 
-def has_bias_name(cell: Cell) -> bool:
+def has_bias_name(cell: FoldedTensor) -> bool:
     return cell.name.rpartition(".")[2].endswith("bias")
 
 
 def _one(cells: Cells, *, last: bool) -> Cells:
     """One layer, or one expert: of each list the first module."""
     within = [cell for cell in cells if (len(cell.axes) > 1 if last else cell.axes)]
-    found: list[Cell] = []
+    found: list[FoldedTensor] = []
     for cell in within:
         at = len(cell.axes) - 1 if last else 0
         axis = cell.axes[at]
@@ -264,7 +264,7 @@ def _place(asked: Sequence[str], name: str) -> int | None:
     return None
 
 
-def _numbered(cell: Cell, asked: Sequence[str], at: int) -> Cell | None:
+def _numbered(cell: FoldedTensor, asked: Sequence[str], at: int) -> FoldedTensor | None:
     """The cell in the layer whose number was asked for; None: that layer has no such tensor."""
     axes = list(cell.axes)
     parts = cell.name.split(".")

@@ -8,11 +8,11 @@ from typing import Any
 
 from auditor.analytic import Config, Expectation, ExpectedTensor, catalogue
 from auditor.analytic.config_classes.completed import WRONG
-from auditor.claims.cells import Cell, cells_of_tensors, cells_of_tree, total_of
+from auditor.claims.cells import FoldedTensor, cells_of_tensors, cells_of_tree, total_of
 from auditor.errors import CheckpointError, SourceError
 from auditor.tensors import DTYPE_BITS
 
-Cells = tuple[Cell, ...]
+Cells = tuple[FoldedTensor, ...]
 _FAULTS = (CheckpointError, SourceError, *WRONG)
 
 

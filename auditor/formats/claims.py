@@ -27,7 +27,7 @@ _WORDS = {
 }
 
 
-def sentence(slip: Slip) -> str:
+def slip_sentence(slip: Slip) -> str:
     """The slip in words; names may come from strangers."""
     words = {key: _value(value) for key, value in slip.fields}
     if slip.slip == "binary-million":
@@ -73,7 +73,7 @@ def _table(verdict: Verdict, explanation: Explanation) -> Iterator[str]:
     width = max(len(figure) for figure in (*figures, f"{explanation.total:,}"))
     yield f"    {verdict.actual:>{width},}  truly"
     for figure, slip in zip(figures, explanation.slips, strict=True):
-        yield f"    {figure:>{width}}  {sentence(slip)} ({slip.slip})"
+        yield f"    {figure:>{width}}  {slip_sentence(slip)} ({slip.slip})"
     yield f"    {explanation.total:>{width},}  claimed"
 
 
