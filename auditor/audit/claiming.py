@@ -15,6 +15,7 @@ from auditor.claims.judge import judge_all
 from auditor.claims.subject import StoredNumbers, Subject, subject_of
 from auditor.claims.verdict import Verdict
 from auditor.downloader import fetch
+from auditor.downloader.default_configs import is_model_type, snapshot_of_type
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.report import Report, Unaudited
 
@@ -41,7 +42,10 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
     """
     if target is not None:
         require_known_class(target)
-    snapshot = fetch(model, source=source, token=token, say=say)
+    if is_model_type(model):
+        snapshot = snapshot_of_type(model)
+    else:
+        snapshot = fetch(model, source=source, token=token, say=say)
     return judge_all(
         subject_of_snapshot(snapshot, target), [(one.text, one.part) for one in claims]
     )

@@ -7,7 +7,7 @@ from typing import Any
 from auditor.analytic import Config, Expectation, Role
 from auditor.analytic.config_classes import of_model_type
 from auditor.claims.cells import CellKind, FoldedTensor, total_of
-from auditor.claims.parts import is_attention, is_embedding, is_feed_forward, is_head
+from auditor.claims.parts import is_attention, is_embedding, is_feed_forward, is_head, is_pooler
 from auditor.claims.subject import Subject
 
 _OF_EVERY_CONFIG = frozenset({"architectures", "model_type", "transformers_version", "auto_map"})
@@ -55,22 +55,30 @@ def kind_table(subject: Subject) -> CountTable:
     )
 
 
-_KINDS = ("embeddings", "attention", "feed forward", "normalisation", "biases", "head", "others")
+_KINDS = (
+    "embeddings",
+    "attention",
+    "feed forward",
+    "normalisation",
+    "biases",
+    "pooler",
+    "head",
+    "others",
+)
 
 
 def _kind(cell: FoldedTensor, prefix: str) -> str:
-    """Each tensor is of one kind; the head's biases and norms are the head's."""
-    if is_head(cell, prefix):
-        return "head"
-    if cell.kind is CellKind.NORM:
-        return "normalisation"
-    if cell.kind is CellKind.BIAS:
-        return "biases"
-    if is_embedding(cell):
-        return "embeddings"
-    if is_attention(cell):
-        return "attention"
-    return "feed forward" if is_feed_forward(cell) else "others"
+    """Each tensor is of one kind; biases and norms of the head and of the pooler are theirs."""
+    kinds = (
+        ("pooler", is_pooler(cell)),
+        ("head", is_head(cell, prefix)),
+        ("normalisation", cell.kind is CellKind.NORM),
+        ("biases", cell.kind is CellKind.BIAS),
+        ("embeddings", is_embedding(cell)),
+        ("attention", is_attention(cell)),
+        ("feed forward", is_feed_forward(cell)),
+    )
+    return next((kind for kind, is_so in kinds if is_so), "others")
 
 
 def class_table(subject: Subject) -> CountTable:
