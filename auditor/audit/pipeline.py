@@ -1,8 +1,10 @@
 """The pipeline: source -> snapshot -> stored tensors, config -> expected ones, both -> report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
@@ -18,6 +20,7 @@ from auditor.checkpoint.selecting import (
 from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
+from auditor.downloader.default_configs import is_model_type, snapshot_of_type, with_settings
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.reconciler.ignore import Ignore
@@ -101,17 +104,20 @@ def _outcome(
     return outcome_of(work, crashed, UsageError)
 
 
-def explain(
+def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
     model: str,
     *,
     target: str | None = None,
     source: str = "hub",
     token: str | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
     """What the config of a checkpoint implies, whatever its weights: they are not looked at.
 
-    Of GGUF files without a config their metadata say it. The arguments are those of `audit`. The
+    Of GGUF files without a config their metadata say it; a model type alone stands for the defaults
+    of its config class. `settings` are values for keys of the config; the other arguments are those
+    of `audit`. The
     outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report where the config
     is broken; otherwise Unaudited for another reason.
     """
@@ -122,8 +128,27 @@ def explain(
         return examine_model(replace(snapshot, manifest=None, components=()), options)
 
     options = Options(requested=model, target=target, weights=False)
-    fetched = partial(fetch, model, source=source, token=token, say=say, choose=select_describing)
+
+    def fetched() -> Snapshot:
+        return describing_snapshot(model, source=source, token=token, settings=settings, say=say)
+
     return _outcome(options, fetched, examined)
+
+
+def describing_snapshot(
+    model: str,
+    *,
+    source: str,
+    token: str | None,
+    settings: Mapping[str, Any],
+    say: Callable[[str], None],
+) -> Snapshot:
+    """What describes a model, and no weights: its config, or the defaults of a model type."""
+    if is_model_type(model):
+        found = snapshot_of_type(model)
+    else:
+        found = fetch(model, source=source, token=token, say=say, choose=select_describing)
+    return with_settings(found, settings)
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:

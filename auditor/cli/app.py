@@ -27,6 +27,8 @@ _COMMANDS = {
     "explain-finding": "explain_finding",
     "memory": "questions",
     "architectures": "questions",
+    "claim": "claim",
+    "diff": "diff",
     "sweep": "sweep",
     "report": "report",
 }
