@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from support.faults.fault import Fault
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.changes import value_at, with_names, with_values
@@ -135,16 +137,6 @@ SIZES = {
 }
 _LAYER = re.compile(r"(\b(?:layers?|h|block)\.)(\d+)\.")
 WRAPPERS = ("_orig_mod.", "module.", "student.", "ema_model.model.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One planted fault, and what a diagnosis has to say of it."""
-
-    name: str
-    snapshot: Snapshot
-    cause: str
-    fields: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
 
 @cache
