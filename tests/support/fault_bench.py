@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from support.faults.families import MORE
 from support.faults.fault import Fault
 
 from auditor.checkpoint.snapshot import Snapshot
@@ -147,7 +148,7 @@ def written(name: str, place: Path) -> Snapshot:
 
     kind = getattr(transformers, name)
     torch.manual_seed(0)
-    model = kind(kind.config_class(**FAMILIES[name]))
+    model = kind(kind.config_class(**{**FAMILIES, **MORE}[name]))
     model.save_pretrained(place / name)
     return local_folder.read(place / name, name)
 

@@ -14,6 +14,8 @@ from auditor.tensors import Span, StoredTensor
 CAUSE = "parallel-rank"
 _MOST_RANKS = 256
 _PADDED = 128  # rows up to which Megatron fills each rank's part of a vocabulary
+_MATRIX = 2  # axes
+_KINDS = 2  # of modules that one value of a config shapes: what goes in, what comes out
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
 _ROUTERS = (".gate.weight", ".router.weight", ".router.layer.weight", "expert_gate.weight")
 _FIX = (
@@ -78,19 +80,17 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
 
     Where only one kind is, a value of the config says other than the files; routers are whole.
     """
+    lists = {inside.before for name in divided if (inside := next(members(name), None))}
     places: dict[str, bool] = {}
     for name, shape in case.shapes.items():
-        if shape is None or len(shape) < 2 or name.endswith(_ROUTERS):  # noqa: PLR2004 - axes
-            continue
         inside = next(members(name), None)
-        if inside is None:
+        if inside is None or inside.before not in lists or name.endswith(_ROUTERS):
             continue
-        place = inside.before + _NUMBER.sub(
-            "#", inside.behind.rpartition(".")[0].rpartition(".")[0]
-        )
-        places[place] = places.get(place, False) or name in divided
-    several = len({name.rpartition(".")[0].rpartition(".")[2] for name in divided}) > 2  # noqa: PLR2004
-    return bool(places) and all(places.values()) and several
+        if shape is not None and len(shape) == _MATRIX:
+            place = _NUMBER.sub("#", name.rpartition(".")[0].rpartition(".")[0])
+            places[place] = places.get(place, False) or name in divided
+    leaves = {name.rpartition(".")[0].rpartition(".")[2] for name in divided}
+    return bool(places) and all(places.values()) and len(leaves) > _KINDS
 
 
 # --- layers, or experts, are elsewhere ---------------------------------------------------------

@@ -15,7 +15,7 @@ _OWN = re.compile(
     r"\.(lora_(A|B|E|embedding_A|embedding_B|magnitude_vector)|lora_\w+"
     r"|ia3_l|vera_lambda_[bd]|hada_[wt]\w*|lokr_[wt]\w*|oft_[rs]|boft_[RrSs]|ranknum"
     r"|adaption_prompt|adaption_gate|fourierft_spectrum|randlora_\w+|delora_\w+)(\.|$)"
-    r"|(^|\.)prompt_encoder\."
+    r"|(^|\.)prompt_encoder\.[^.]+\.embedding"
 )
 _BASE = ".base_layer."
 _ORIGINAL = ".original_module."
@@ -25,8 +25,8 @@ _ROOT = "base_model.model."
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """The model under the adapter: base layers by their own names, and the adapter left out."""
-    own = [one for one in case.stored if _OWN.search(one.name)]
-    wrapped = [one for one in case.stored if _BASE in one.name or _ORIGINAL in one.name]
+    own = [one for one in case.strange if _OWN.search(one.name)]
+    wrapped = [one for one in case.strange if _BASE in one.name or _ORIGINAL in one.name]
     if not (own or wrapped):
         return
     saved = {_SAVED.sub(".", one.name) for one in case.stored if _SAVED.search(one.name)}

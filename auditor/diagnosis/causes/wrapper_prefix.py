@@ -1,7 +1,8 @@
 """wrapper-prefix: names behind the prefix of whatever the model was wrapped in when saved."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -22,29 +23,36 @@ _SAVED_FROM = {
 _LONGEST = 4  # parts of a prefix that all names share
 _ASKED = 24  # missing names whose ends are looked for, from both ends of the list
 _PROPOSED = 4
+_MOST_ASKED = 2_000  # unexpected names by which a way is judged before it is tried
+
+
+Rename = Callable[[str], str]
 
 
 class _Way(NamedTuple):
     """A way to rename, and how many of the names that it makes are missing ones."""
 
     prefix: str
-    renames: Mapping[str, str]
+    rename: Rename
     found: int
     added: bool = False
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Wrappers inside names, prefixes that are too much and those that lack; the most apt first."""
+    """Prefixes that are too much, wrappers inside names, prefixes that lack; the most apt first."""
     if not (case.unexpected and case.missing):
         return
     near = _near(case)
-    ways = [_way(case, prefix, renames, near) for prefix, renames in _stripped(case)]
-    ways += [
-        _way(case, prefix, renames, near)._replace(added=True) for prefix, renames in _added(case)
+    asked = case.unexpected[:: 1 + len(case.unexpected) // _MOST_ASKED]
+    ways = [
+        _Way(prefix, rename, _found(asked, rename, near), added)
+        for added, some in ((False, _stripped(case)), (True, _added(case)))
+        for prefix, rename in some
     ]
     apt = sorted((way for way in ways if way.found), key=lambda way: -way.found)
     for way in islice(apt, _PROPOSED):
-        yield _undoing(case, way)
+        if renames := _renames(case, way):
+            yield _undoing(case, way, renames)
 
 
 def _near(case: Case) -> frozenset[str]:
@@ -52,34 +60,51 @@ def _near(case: Case) -> frozenset[str]:
     return frozenset((*case.missing, *(name.partition(".")[2] for name in case.missing)))
 
 
-def _way(case: Case, prefix: str, renames: Mapping[str, str], near: frozenset[str]) -> _Way:
-    """What a rename of stored names comes to; nothing where two would become one."""
-    if len({renames.get(name, name) for name in case.shapes}) < len(case.shapes):
-        renames = {name: other for name, other in renames.items() if name in _unexpected(case)}
-        if len({renames.get(name, name) for name in case.shapes}) < len(case.shapes):
-            return _Way(prefix, {}, 0)
-    if not all(renames.values()):
-        return _Way(prefix, {}, 0)
-    ends = (other in near or other.partition(".")[2] in near for other in renames.values())
-    return _Way(prefix, renames, sum(ends))
+def _found(names: Iterable[str], rename: Rename, near: frozenset[str]) -> int:
+    renamed = ((name, rename(name)) for name in names)
+    made = (other for name, other in renamed if name != other)
+    return sum(other in near or other.partition(".")[2] in near for other in made)
 
 
-def _unexpected(case: Case) -> frozenset[str]:
-    return frozenset(case.unexpected)
+def _renames(case: Case, way: _Way) -> Mapping[str, str]:
+    """Of all stored names, or else of the unexpected; nothing where two would become one."""
+    unexpected = frozenset(case.unexpected)
+    names = unexpected.union(case.shapes)
+    for some in (unexpected,) if way.added else (case.shapes, unexpected):
+        renames = {name: other for name in some if (other := way.rename(name)) != name}
+        after = {renames.get(name, name) for name in names}
+        if len(after) == len(names) and all(after):
+            return renames
+    return {}
 
 
 # --- too much ----------------------------------------------------------------------------------
 
 
-def _stripped(case: Case) -> Iterator[tuple[str, Mapping[str, str]]]:
+def _stripped(case: Case) -> Iterator[tuple[str, Rename]]:
+    shared = tuple(_shared(case.unexpected))
+    for prefix in dict.fromkeys((*shared, *_before(case.missing, case.unexpected))):
+        yield prefix, partial(_without_prefix, prefix)
     wrappers = _wrappers(case)
-    if len(wrappers) > 1:
-        yield " and ".join(f"{part}." for part in wrappers), _without_parts(case, set(wrappers))
     for part in wrappers:
-        yield f"{part}.", _without_parts(case, {part})
-    for prefix in (*_shared(case.unexpected), *_before(case.missing, case.unexpected)):
-        length = len(prefix)
-        yield prefix, {name: name[length:] for name in case.shapes if name.startswith(prefix)}
+        yield f"{part}.", partial(_without_parts, frozenset((part,)))
+    if len(wrappers) > 1:
+        yield (
+            " and ".join(f"{part}." for part in wrappers),
+            partial(_without_parts, frozenset(wrappers)),
+        )
+
+
+def _without_prefix(prefix: str, name: str) -> str:
+    return name.removeprefix(prefix)
+
+
+def _without_parts(parts: frozenset[str], name: str) -> str:
+    return ".".join(part for part in name.split(".") if part not in parts)
+
+
+def _with_prefix(prefix: str, name: str) -> str:
+    return f"{prefix}{name}"
 
 
 def _wrappers(case: Case) -> list[str]:
@@ -92,15 +117,6 @@ def _wrappers(case: Case) -> list[str]:
         every.update(parts)
     known = [part for part in _SAVED_FROM if part in every and part not in wanted]
     return [*known, *(p for p in dict.fromkeys(first) if p in common - wanted and p not in known)]
-
-
-def _without_parts(case: Case, parts: set[str]) -> Mapping[str, str]:
-    renames = {
-        name: ".".join(part for part in name.split(".") if part not in parts)
-        for name in case.shapes
-        if any(part in name for part in parts)
-    }
-    return {name: other for name, other in renames.items() if name != other}
 
 
 def _shared(names: tuple[str, ...]) -> Iterator[str]:
@@ -127,17 +143,16 @@ def _before(ends: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
 # --- too little --------------------------------------------------------------------------------
 
 
-def _added(case: Case) -> Iterator[tuple[str, Mapping[str, str]]]:
-    unexpected = _unexpected(case)
-    for prefix in (*_shared(case.missing), *_before(case.unexpected, case.missing)):
-        yield prefix, {name: f"{prefix}{name}" for name in unexpected}
+def _added(case: Case) -> Iterator[tuple[str, Rename]]:
+    for prefix in dict.fromkeys((*_shared(case.missing), *_before(case.unexpected, case.missing))):
+        yield prefix, partial(_with_prefix, prefix)
 
 
 # --- what it means -----------------------------------------------------------------------------
 
 
-def _undoing(case: Case, way: _Way) -> Undoing:
-    count, every = len(way.renames), len(case.shapes)
+def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
+    count, every = len(renames), len(case.shapes)
     prefix = way.prefix
     if way.added:
         summary = f"{count:,} names lack the prefix {quoted(prefix)}, that of a part of the model "
@@ -145,15 +160,15 @@ def _undoing(case: Case, way: _Way) -> Undoing:
         fix = f"put {prefix} before the {count:,} names"
     else:
         why = _SAVED_FROM.get(prefix.partition(" ")[0].removesuffix("."), _WRAPPED)
-        inside = not all(name.startswith(prefix) for name in way.renames)
+        inside = not all(name.startswith(prefix) for name in renames)
         one, many = ("contains", "contain") if inside else ("begins with", "begin with")
         whose = f"every name {one}" if count == every else f"{count:,} of {every:,} names {many}"
         summary = f"{whose} {prefix} ({why})"
         fix = f"strip {prefix} from the {count:,} names, or save the model that is inside"
     return Undoing(
         cause=CAUSE,
-        snapshot=with_names(case.snapshot, way.renames),
-        renames=way.renames,
+        snapshot=with_names(case.snapshot, renames),
+        renames=renames,
         summary=summary,
         fix=fix,
         evidence=(f"{count:,} of {every:,} names",),

@@ -30,12 +30,13 @@ NOT_DIVIDED = re.compile(
 )
 ROW = re.compile(
     r"(o_proj|out_proj|down_proj|w2|fc2|out_lin|lin2|dense_4h_to_h|fc_out|wo|Wo|\.o)\.weight$"
-    r"|(attention\.output\.dense|\d\.output\.dense|attention\.dense|attn\.o)\.weight$"
+    r"|(attention\.output\.dense|\d\.output\.dense|attention\.dense|attn\.o|attn\.proj)\.weight$"
+    r"|(linear_fc2|c_proj|output_dense|self_attn\.projection|\d\.proj)\.weight$"
 )
 COLUMN = re.compile(
     r"([qkv]_proj|[qkv]_lin|query|key|value|(query|key|value)_proj|qkv_proj|gate_proj|up_proj|w1|w3"
     r"|gate_up_proj|fc1|lin1|fc_in|wi(_\d)?|query_key_value|dense_h_to_4h|intermediate\.dense"
-    r"|[qk]v?_b_proj|\.[qkv])\.(weight|bias)$"
+    r"|[qk]v?_b_proj|\.[qkv]|qkv|linear_fc1|c_fc|intermediate_dense)\.(weight|bias)$"
 )
 VOCABULARY = re.compile(
     r"(embed_tokens|word_embeddings|wte|embed_in|embed_out|lm_head|shared|token_embedding)\.weight$"
@@ -198,24 +199,38 @@ def _sharded(_name: str, snapshot: Snapshot) -> Planted:
 
 def _divided(_name: str, snapshot: Snapshot) -> Planted:
     tensors = tensors_of(snapshot)
-    kinds = {re.sub(r"\d+", "#", one.name) for one in tensors if LAYER.match(one.name)}
-    if not any(map(ROW.search, kinds)) or not any(map(COLUMN.search, kinds)):
+    axes = {one.name: axis for one in tensors if (axis := _axis(one)) is not None}
+    kinds = {re.sub(r"\d+", "#", name) for name in axes if LAYER.match(name)}
+    whole = {re.sub(r"\d+", "#", one.name) for one in tensors if LAYER.match(one.name)}
+    if not {0, 1} <= set(axes.values()) or len(kinds) < 4:
         return
-    if not all(one for one in kinds if "mlp" in one or "fc1" in one):
-        return
+    if any(re.search("conv|rel_attn|expert_gate|c_attn", one) for one in whole):
+        return  # of which no software divides what
     for ranks in (2, 4):
+        if any(one.shape[axes[one.name]] % ranks for one in tensors if one.name in axes):
+            continue
 
         def part(one: StoredTensor, ranks: int = ranks) -> Iterable[StoredTensor]:
-            if NOT_DIVIDED.search(one.name):
+            if one.name not in axes:
                 return (one,)
-            if ROW.search(one.name) and one.shape[1] % ranks == 0:
-                return (of_shape(one, one.shape[0], one.shape[1] // ranks),)
-            inside = COLUMN.search(one.name) or VOCABULARY.search(one.name)
-            if inside and one.shape[0] % ranks == 0:
-                return (of_shape(one, one.shape[0] // ranks, *one.shape[1:]),)
-            return (one,)
+            shape = list(one.shape)
+            shape[axes[one.name]] //= ranks
+            return (of_shape(one, *shape),)
 
         yield f"one rank of {ranks}", "parallel-rank", rewritten(snapshot, part)
+
+
+def _axis(one: StoredTensor) -> int | None:
+    """The axis that tensor parallelism divides."""
+    if NOT_DIVIDED.search(one.name):
+        return None
+    if VOCABULARY.search(one.name):
+        return 0
+    if not LAYER.match(one.name):
+        return None
+    if ROW.search(one.name):
+        return 1
+    return 0 if COLUMN.search(one.name) else None
 
 
 def _staged(_name: str, snapshot: Snapshot) -> Planted:
@@ -223,7 +238,7 @@ def _staged(_name: str, snapshot: Snapshot) -> Planted:
     found = {one.name: LAYER.match(one.name) for one in tensors}
     lists = {match[1] for match in found.values() if match}
     count = len({match[2] for match in found.values() if match})
-    if len(lists) != 1 or count < 3:
+    if len(lists) != 1 or count < 3 or any("conv" in one.name for one in tensors):
         return
     (layers,) = lists
     outside = [one.name for one in tensors if not found[one.name]]
@@ -245,13 +260,17 @@ def _staged(_name: str, snapshot: Snapshot) -> Planted:
 
 
 def _experts(_name: str, snapshot: Snapshot) -> Planted:
-    if not any(".experts.3." in one.name for one in tensors_of(snapshot)):
+    number = re.compile(r"\.experts\.(\d+)\.")
+    count = len({found[1] for one in tensors_of(snapshot) if (found := number.search(one.name))})
+    if count < 4:
         return
-    for label, gone in (("first", r"\.experts\.[23]\."), ("last", r"\.experts\.[01]\.")):
-        left = rewritten(
-            snapshot, lambda one, gone=gone: () if re.search(gone, one.name) else (one,)
-        )
-        yield f"{label} half of the experts", "parallel-rank", left
+    for label, here in (("first", range(count // 2)), ("last", range(count // 2, count))):
+
+        def mine(one: StoredTensor, here: range = here) -> Iterable[StoredTensor]:
+            found = number.search(one.name)
+            return (one,) if not found or int(found[1]) in here else ()
+
+        yield f"{label} half of the experts", "parallel-rank", rewritten(snapshot, mine)
 
 
 def _foreign(name: str, snapshot: Snapshot) -> Planted:
