@@ -29,13 +29,13 @@ Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config 
 class Undoing:
     """A change of one side that would make findings go away, and what that would mean.
 
-    Where nothing can be put in the place of what is broken (a pointer instead of a config), there
-    is no snapshot, and `proven` are the findings that the very bytes explain.
+    Where nothing can be put in the place of what is broken (a pointer instead of a config), the
+    snapshot is as it was, and `proven` are the findings that a file's very bytes explain.
     """
 
     cause: str  # of the closed list
-    snapshot: Snapshot | None  # with the change
-    proven: tuple[Finding, ...] = ()
+    snapshot: Snapshot  # with the change
+    proven: tuple[Finding, ...] = ()  # then nothing is audited again
     target: str | None = None  # another class to audit for
     renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (key, declared, what the files hold)

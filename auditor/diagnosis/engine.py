@@ -127,7 +127,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
         found.append(_diagnosis(closing, report, renames))
         now, seen, target = (
             closing.report,
-            closing.undoing.snapshot or seen,
+            closing.undoing.snapshot,
             closing.undoing.target or target,
         )
     return (*custom_code.declared(report, snapshot), *_merged(found))
@@ -191,7 +191,7 @@ def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | 
 
     None: the change makes of what was audited what cannot be.
     """
-    if undoing.snapshot is not None:
+    if not undoing.proven:
         after = tries(undoing.snapshot, undoing.target or case.target, case.size)
         return after if isinstance(after, Report | type(case.report)) else None
     proven = set(map(id, undoing.proven))

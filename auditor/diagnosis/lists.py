@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 _NUMBER = re.compile(r"(?<=\.)(\d{1,6})(?=\.)")
@@ -25,9 +26,13 @@ def numbers(names: Iterable[str], depth: int = 0) -> dict[str, set[int]]:
     """The numbers in each list at that depth, 0 the outermost."""
     found: dict[str, set[int]] = {}
     for name in names:
-        inside = list(members(name))
-        if len(inside) > depth:
-            found.setdefault(inside[depth].before, set()).add(inside[depth].number)
+        at = next(islice(_NUMBER.finditer(name), depth, None), None)
+        if at is not None:
+            before, number = name[: at.start()], int(at[0])
+            if before in found:
+                found[before].add(number)
+            else:
+                found[before] = {number}
     return found
 
 

@@ -183,6 +183,7 @@ def role_of(name: str) -> Role | None:
     return Role(_stack(before), numbers, *found) if found else None
 
 
+@lru_cache(maxsize=4096)
 def _stack(before: str) -> str:
     if re.search(r"(^|\.)(visual|vision|vision_model|vision_tower|v)[._]", before):
         return "vision"

@@ -15,7 +15,7 @@ class Split(NamedTuple):
     """What the names of the shards of one save have in common."""
 
     stem: str
-    count: int
+    total: int
     ending: str
     digits: int  # of a shard's number
     of: str  # the count as it is written

@@ -17,16 +17,17 @@ CAUSE = "foreign-names"
 _SOURCES: Mapping[str, str] = {
     "GGUF": r"(^|\.)(enc\.|dec\.)?blk\.\d+\.|(^|\.)token_embd(_norm)?\.|^v\.blk\.",
     "JAX or TensorFlow": r"[./](kernel|embedding)(:0)?$|/|encoderblock_\d",
-    "Megatron or NeMo": r"linear_(qkv|fc1)\.|(^|\.)language_model\.(encoder|transformer)\."
+    "Megatron or NeMo": r"linear_(qkv|fc\d)\.|(^|\.)language_model\.(encoder|transformer)\."
     r"|(^|\.)layers\.\d+\.(self_)?attention\.query_key_value\.",
     "fairseq": r"(^|\.)sentence_encoder\.|(^|\.)emb_layer_norm\.",
     "OpenAI": r"\.(attn|mlp)_ln\.|(^|\.)resblocks\.\d|(^|\.)positional_embedding$",
-    "timm": r"(^|\.)blocks\.\d+\.(norm1|attn\.qkv|mlp\.fc1|ls1)\b|(^|\.)patch_embed\.proj\.",
+    "timm": r"(^|\.)blocks\.\d+\.(norm\d|attn\.qkv|mlp\.fc\d|ls\d)\b|(^|\.)patch_embed\.proj\.",
     "DeepSeek": r"(^|\.)attn\.w(q|q_a|kv_a|o)\.",
-    "Meta": r"(^|\.)tok_embeddings\.|(^|\.)attention\.w[qkvo]\.|(^|\.)feed_forward\.w[123]\.",
+    "Meta": r"(^|\.)tok_embeddings\.|(^|\.)attention\.w[qkvo]\.|(^|\.)feed_forward\.w\d\.",
     "MLX": r"(^|\.)attention\.(query|key|value|out)_proj\."
-    r"|(^|\.)layers\.\d+\.(linear[12]|ln[12])\.",
+    r"|(^|\.)layers\.\d+\.(linear|ln)\d\.",
 }
+_DIGITS = re.compile(r"\d+")
 _BUFFERS = re.compile(r"(^|[._])(rope[._]freqs|rope_freqs|inv_freq|_extra_state)(\.|$|[._])")
 _FUSED: Mapping[str, tuple[str, ...]] = {
     "qkv": ("q", "k", "v"),
@@ -58,6 +59,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     names = _by_role(case)
     _join(names)
+    _take_along(case, names.instead)
     given = {one.name for made in names.instead.values() for one in made}
     if len(given) < _LEAST * len(case.missing):
         return
@@ -77,7 +79,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 def _source(names: Iterable[str]) -> str | None:
     """Whose names they are; None: nobody's that is known."""
-    text = "\n".join(names)
+    text = "\n".join({_DIGITS.sub("0", name) for name in names})  # a model has few kinds
     for source, pattern in _SOURCES.items():
         if re.search(pattern, text, re.MULTILINE):
             return source
@@ -93,7 +95,8 @@ def _by_role(case: Case) -> _Names:
 
     def placed(role: Role) -> Role:
         """Of a model that has not both, a name may say either, or neither."""
-        return role if both or role.stack == "vision" else role._replace(stack="")
+        said = both or not role.stack or role.stack == "vision"
+        return role if said else role._replace(stack="")
 
     names = _Names({}, {}, {})
     for role, expected in roles:
@@ -134,6 +137,16 @@ def _join(names: _Names) -> None:
             first, *rest = pieces
             names.instead[first.name] = (_named(first, expected.name, expected.shape),)
             names.instead.update(dict.fromkeys((one.name for one in rest), ()))
+
+
+def _take_along(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
+    """The scales of weights go where their weights go."""
+    for tensor in case.strange:
+        path, _, last = tensor.name.rpartition(".")
+        made = instead.get(f"{path}.weight", ()) if last.startswith("weight_") else ()
+        if len(made) == 1 and tensor.name not in instead:
+            name = f"{made[0].name.removesuffix('weight')}{last}"
+            instead[tensor.name] = (tensor._replace(name=name),)
 
 
 def _parts(role: Role) -> list[Role]:

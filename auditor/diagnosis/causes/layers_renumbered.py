@@ -43,6 +43,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 def _lists(case: Case, depth: int) -> Iterator[_Layers]:
     missing, unexpected = numbers(case.missing, depth), numbers(case.unexpected, depth)
+    if not missing:
+        return
     for before, stored in numbers(case.shapes, depth).items():
         lacking = missing.get(before, set())
         whole = stored == set(range(len(stored)))

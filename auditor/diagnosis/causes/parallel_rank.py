@@ -3,12 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_shapes, with_tensors
 from auditor.diagnosis.lists import members, numbers, runs
 from auditor.reconciler.findings import MatchedPair
+from auditor.reconciler.findings.evidence import OfStored
 from auditor.tensors import Span, StoredTensor
 
 CAUSE = "parallel-rank"
@@ -47,7 +49,7 @@ def _divided(case: Case) -> Iterator[Undoing]:
             return
         yield Undoing(
             cause=CAUSE,
-            snapshot=with_shapes(case.snapshot, whole),
+            snapshot=with_shapes(case.snapshot, whole | _scales(case, whole, ranks)),
             summary=f"{count:,} tensors are divided by {ranks}: one rank of {ranks} saved its part "
             "of a model in tensor parallelism",
             fix=_FIX,
@@ -67,6 +69,18 @@ def _ratio(pair: MatchedPair) -> int | None:
     return ranks if 1 < ranks <= _MOST_RANKS else None
 
 
+def _scales(case: Case, whole: Mapping[str, tuple[int, ...]], ranks: int) -> dict[str, Any]:
+    """The scales of divided weights, divided along the same axis."""
+    found = {}
+    for name, shape in whole.items():
+        for scale in (f"{name}_scale_inv", f"{name}_scale"):
+            part, weight = case.shapes.get(scale), case.shapes[name]
+            if part and weight and len(part) == len(shape):
+                axes = zip(part, weight, shape, strict=True)
+                found[scale] = tuple(at if held == due else at * ranks for at, held, due in axes)
+    return found
+
+
 def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
     """A part of a vocabulary that is filled up to a round number of rows."""
     stored, expected = pair.stored.shape, pair.expected.shape
@@ -81,9 +95,12 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
     Where only one kind is, a value of the config says other than the files; routers are whole.
     """
     lists = {inside.before for name in divided if (inside := next(members(name), None))}
+    aside = {
+        name for one in case.report.findings if isinstance(one, OfStored) for name in one.names
+    }
     places: dict[str, bool] = {}
     for name, shape in case.shapes.items():
-        inside = next(members(name), None)
+        inside = next(members(name), None) if name not in aside else None
         if inside is None or inside.before not in lists or name.endswith(_ROUTERS):
             continue
         if shape is not None and len(shape) == _MATRIX:

@@ -34,7 +34,7 @@ def _by_numbers(case: Case) -> Iterator[Undoing]:
     """Shards without an index: those that are numbered and absent hold what is missing."""
     ((split, heads),) = splits(case).items()
     there = {found.number for head in heads if (found := split_of(head.name))}
-    absent = [number for number in range(1, split.count + 1) if number not in there]
+    absent = [number for number in range(1, split.total + 1) if number not in there]
     if len(heads) != len(case.snapshot.headers) or (not absent and len(heads) == 1):
         return
     files = [split.named(number) for number in absent]
@@ -48,15 +48,15 @@ def _by_numbers(case: Case) -> Iterator[Undoing]:
     if bool(files) != bool(lacking):
         return
     what = (
-        f"{len(there):,} of the {split.count:,} files are there: {listed(files)} "
+        f"{len(there):,} of the {split.total:,} files are there: {listed(files)} "
         f"{'is' if len(files) == 1 else 'are'} not, and neither is their index"
         if files
-        else f"the {split.count:,} files are there, and their index is not"
+        else f"the {split.total:,} files are there, and their index is not"
     )
     yield Undoing(
         cause=CAUSE,
         snapshot=of_files(case.snapshot, (*heads, *made)),
         summary=what,
         fix=f"upload {listed([*files, _INDEX])}",
-        evidence=(f"the files are numbered up to {split.count:,}",),
+        evidence=(f"the files are numbered up to {split.total:,}",),
     )

@@ -24,7 +24,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     about = (one for one in case.alarms if isinstance(one, OfFile) and one.file in files)
     proven = Undoing(
         cause=CAUSE,
-        snapshot=None,
+        snapshot=snapshot,
         proven=tuple(about),
         summary=f"{listed(files)} {'is a Git LFS pointer' if len(files) == 1 else _SEVERAL}",
         fix="run `git lfs pull` where it was cloned, or push the files that the pointers are for: "
@@ -33,7 +33,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     )
     if weights and not pointers:
         yield proven.on(restored(case, weights))
-    yield proven
+    if proven.proven:
+        yield proven
 
 
 _SEVERAL = "are Git LFS pointers"

@@ -23,8 +23,11 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return  # files of which no header is at hand
     if snapshot.unopened and there <= shards:
         return  # nothing beside it could be the model
+    others = any(not isinstance(one, BadIndex) for one in case.alarms)
     strange = len(index.weight_map.keys() - case.shapes.keys())
     moved = sum(f"{folder}{index.weight_map.get(one.name)}" != one.file for one in case.stored)
+    if others and not (strange or moved or snapshot.unopened):
+        return  # a total that follows from what else is wrong
     how = (
         f"{len(snapshot.unopened):,} of its {len(shards):,} files are not there, and others are"
         if snapshot.unopened

@@ -26,7 +26,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     first = f"{named(files[0])} {heads[files[0]]}"
     proven = Undoing(
         cause=CAUSE,
-        snapshot=None,
+        snapshot=case.snapshot,
         proven=tuple(about),
         summary=first if len(files) == 1 else f"{listed(files)} are cut off: {first}",
         fix=f"upload {listed(files)} again, and compare the sizes with those of the originals",
@@ -36,7 +36,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     whole = restored(case, tuple(unread)) if unread else case.snapshot
     known = tuple(_of_any_size(one) if one.name in heads else one for one in whole.headers)
     yield proven.on(replace(whole, headers=known))
-    yield proven
+    if proven.proven:
+        yield proven
 
 
 def _unread(head: WeightHeader) -> bool:

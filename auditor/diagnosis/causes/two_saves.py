@@ -14,7 +14,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     found = splits(case)
     if len(found) < 2:  # noqa: PLR2004 - saves
         return
-    saves = sorted(found.items(), key=lambda one: (len(one[1]) < one[0].count, -len(one[1])))
+    saves = sorted(found.items(), key=lambda one: (len(one[1]) < one[0].total, -len(one[1])))
     said = " and ".join(
         f"{len(heads):,} of -of-{split.of}" for split, heads in sorted(found.items())
     )
@@ -24,6 +24,6 @@ def undoings(case: Case) -> Iterator[Undoing]:
             cause=CAUSE,
             snapshot=of_files(case.snapshot, heads),
             summary=f"files of {len(found)} saves lie together: {said}",
-            fix=f"delete {others}, and keep the index of the {split.count:,} others",
+            fix=f"delete {others}, and keep the index of the {split.total:,} others",
             evidence=(f"the {len(heads):,} files *-of-{split.of}{split.ending} are a model alone",),
         )

@@ -23,6 +23,7 @@ _SAVED_FROM = {
 _LONGEST = 4  # parts of a prefix that all names share
 _ASKED = 24  # missing names whose ends are looked for, from both ends of the list
 _PROPOSED = 4
+_RARE = 20  # a way that serves fewer than one in so many names is none
 _MOST_ASKED = 2_000  # unexpected names by which a way is judged before it is tried
 
 
@@ -49,7 +50,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
         for added, some in ((False, _stripped(case)), (True, _added(case)))
         for prefix, rename in some
     ]
-    apt = sorted((way for way in ways if way.found), key=lambda way: -way.found)
+    least = len(asked) // _RARE
+    apt = sorted((way for way in ways if way.found > least), key=lambda way: -way.found)
     for way in islice(apt, _PROPOSED):
         if renames := _renames(case, way):
             yield _undoing(case, way, renames)
