@@ -84,10 +84,16 @@ class Case:
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
         """Stored tensors that nothing expects; all that are stored, where not all are named."""
-        found = [one for one in self.report.findings if isinstance(one, UnexpectedFinding)]
-        if any(one.more for one in found):
+        if self.unnamed:
             return self.stored
+        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
         return tuple(tensor for one in found for tensor in one.tensors)
+
+    @cached_property
+    def unnamed(self) -> bool:
+        """Whether there are unexpected tensors that are counted and not named."""
+        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
+        return any(one.more for one in found)
 
     @cached_property
     def mismatched(self) -> tuple[MatchedPair, ...]:

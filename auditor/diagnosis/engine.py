@@ -31,7 +31,7 @@ from auditor.diagnosis.causes import (
     unsharded_save,
     wrapper_prefix,
 )
-from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, Unused
+from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, Unexpected, Unused
 from auditor.report import Diagnosis, Report, Unaudited
 from auditor.tensors import StoredTensor
 
@@ -203,7 +203,8 @@ def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closin
     """What an undoing closes; None: nothing, or it opens something else."""
     known = _alarming(case.report, undoing.renames)
     left = _alarming(after)
-    if left - known or (left and undoing.exact):
+    opened = {key for key in left - known if not (case.unnamed and key[0] == Unexpected.kind)}
+    if opened or (left and undoing.exact):
         return None
     if undoing.exact and any(isinstance(one, NewlyInitialized | Unused) for one in after.findings):
         return None
