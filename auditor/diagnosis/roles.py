@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 
-class Role(NamedTuple):
+class TensorRole(NamedTuple):
     """Where a tensor is in a model. Two tensors of one model never have the same."""
 
     stack: str  # encoder, decoder, vision, or "" where the name does not say
@@ -166,7 +166,7 @@ _KINDS = {
 _JOINED = re.compile(r"(.+)_(weight|bias)")  # in_proj_weight
 
 
-def role_of(name: str) -> Role | None:
+def role_of(name: str) -> TensorRole | None:
     """The role of a stored or an expected tensor; None: none that is known."""
     plain = name.lower().replace("/", ".").removesuffix(":0")
     listed = _LIST.search(plain)
@@ -180,7 +180,7 @@ def role_of(name: str) -> Role | None:
             numbers = (*numbers, int(expert[1]))
             rest = f"experts.{rest[expert.end() :]}"
     found = _part(_stack(before), rest, inside=listed is not None)
-    return Role(_stack(before), numbers, *found) if found else None
+    return TensorRole(_stack(before), numbers, *found) if found else None
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,8 @@
-"""custom-code: the class is the repository's own code, with which nothing can be compared."""
+"""custom-code: the class is the repository's own code, with which nothing can be compared.
+
+To do: Audit it `--as` a class of transformers that has the same tensors; or read the code and
+load the model with `trust_remote_code=True`.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,8 @@
-"""foreign-names: names of another library's files in one that should have transformers'."""
+"""foreign-names: names of another library's files in one that should have transformers'.
+
+To do: Convert the weights with the script of transformers for that library, or load them with
+the software that wrote them.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,7 +12,7 @@ from typing import NamedTuple
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import shaped, with_tensors
-from auditor.diagnosis.roles import Role, role_of
+from auditor.diagnosis.roles import TensorRole, role_of
 from auditor.tensors import StoredTensor
 
 CAUSE = "foreign-names"
@@ -45,8 +49,8 @@ _LEAST = 0.5  # of the missing names that must get one
 class _Names(NamedTuple):
     """Names by role, and what stands instead of them."""
 
-    stored: dict[Role, StoredTensor]
-    missing: dict[Role, ExpectedTensor]
+    stored: dict[TensorRole, StoredTensor]
+    missing: dict[TensorRole, ExpectedTensor]
     instead: dict[str, tuple[StoredTensor, ...]]
 
 
@@ -93,7 +97,7 @@ def _by_role(case: Case) -> _Names:
     roles = [(role_of(tensor.name.replace(*norms)), tensor) for tensor in case.lacking]
     both = {"encoder", "decoder"} <= {role.stack for role, _ in roles if role and role.numbers}
 
-    def placed(role: Role) -> Role:
+    def placed(role: TensorRole) -> TensorRole:
         """Of a model that has not both, a name may say either, or neither."""
         said = both or not role.stack or role.stack == "vision"
         return role if said else role._replace(stack="")
@@ -112,7 +116,7 @@ def _by_role(case: Case) -> _Names:
 
 def _join(names: _Names) -> None:
     """What is put instead of each stored tensor that has a role of missing ones."""
-    experts: dict[Role, list[ExpectedTensor]] = {}
+    experts: dict[TensorRole, list[ExpectedTensor]] = {}
     for role, expected in names.missing.items():
         if len(role.numbers) > 1:
             experts.setdefault(role._replace(numbers=role.numbers[:1]), []).append(expected)
@@ -149,7 +153,7 @@ def _take_along(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> Non
             instead[tensor.name] = (tensor._replace(name=name),)
 
 
-def _parts(role: Role) -> list[Role]:
+def _parts(role: TensorRole) -> list[TensorRole]:
     """The roles of what may be fused in one tensor of a role."""
     bare = role.part.removeprefix(_EXPERT)
     before = _EXPERT if role.part != bare else ""

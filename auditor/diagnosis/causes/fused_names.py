@@ -1,4 +1,8 @@
-"""fused-names: projections in one tensor where the class has them apart, or the reverse."""
+"""fused-names: projections in one tensor where the class has them apart, or the reverse.
+
+To do: Split or concatenate the tensors when the weights are converted: a new name is not
+enough.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""parallel-rank: what one rank of tensor, pipeline or expert parallelism holds was saved."""
+"""parallel-rank: what one rank of tensor, pipeline or expert parallelism holds was saved.
+
+To do: Merge the parts of all ranks with the script of the software that trained the model.
+"""
 
 import re
 from collections import Counter

@@ -1,4 +1,7 @@
-"""partial-upload: shards that the index names, or that their numbers call for, are not there."""
+"""partial-upload: shards that the index names, or that their numbers call for, are not there.
+
+To do: Upload the files that are not there; without an index, upload that too.
+"""
 
 from collections.abc import Iterator
 

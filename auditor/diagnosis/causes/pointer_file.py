@@ -1,4 +1,8 @@
-"""pointer-file: a Git LFS pointer stands in for a weight file, the config or the index."""
+"""pointer-file: a Git LFS pointer stands in for a weight file, the config or the index.
+
+To do: Run `git lfs pull` where the repository was cloned, or push the files that the pointers
+are for.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""stale-index: the index is of another save than the weight files beside it."""
+"""stale-index: the index is of another save than the weight files beside it.
+
+To do: Make the index anew from the files that are there, or upload the files that it is of.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,8 @@
-"""transposed: shapes are the reverse of the expected ones, as of Conv1D for Linear."""
+"""transposed: shapes are the reverse of the expected ones, as of Conv1D for Linear.
+
+To do: Transpose the matrices when the weights are converted, the square ones of the same modules
+too.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""truncated: a weight file ends before its header says, within its header, or at once."""
+"""truncated: a weight file ends before its header says, within its header, or at once.
+
+To do: Upload the file again, and compare its size with that of the original.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

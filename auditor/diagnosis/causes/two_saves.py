@@ -1,4 +1,7 @@
-"""two-saves: shards of two different saves lie together."""
+"""two-saves: shards of two different saves lie together.
+
+To do: Delete the shards of the older save, and keep those that the index of the newer names.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,8 @@
-"""unmerged-adapter: the layers of an adapter stand in what claims to be a whole model."""
+"""unmerged-adapter: the layers of an adapter stand in what claims to be a whole model.
+
+To do: Save what `merge_and_unload()` of PEFT returns, or publish the adapter alone, with its
+`adapter_config.json`.
+"""
 
 import re
 from collections.abc import Iterator
