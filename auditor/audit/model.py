@@ -52,7 +52,7 @@ def examine_model(
 ) -> Report | Unaudited:
     """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any."""
     outcome = _examined(snapshot, options, entry)
-    if not isinstance(outcome, Report) or outcome.verdict == "clean" or is_gguf(snapshot):
+    if outcome.verdict == "clean" or is_gguf(snapshot) or not options.weights:
         return outcome
     from auditor.diagnosis import diagnose  # noqa: PLC0415 - most models are clean
 
