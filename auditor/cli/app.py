@@ -22,6 +22,7 @@ _COMMANDS = {
     "explain": "questions",
     "memory": "questions",
     "architectures": "questions",
+    "fix": "fix",
     "sweep": "sweep",
     "report": "report",
 }
