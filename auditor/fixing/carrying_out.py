@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
@@ -81,21 +81,34 @@ def finish_interrupted(folder: Path) -> bool:
 
 @contextmanager
 def _work_folder(folder: Path, *, found: bool = False) -> Iterator[Path]:
-    """The folder for what is staged, while no other run has it."""
+    """The folder for what is staged, while no other run has it; gone at the end if it is empty."""
     work = folder / FIX_FOLDER
+    at_work = FixError(f"another audit fix is at work in {quoted(str(folder))}")
     if not found:
         try:
             work.mkdir(mode=0o700)
         except FileExistsError:
-            raise FixError(f"another audit fix is at work in {quoted(str(folder))}") from None
-    if not stat.S_ISDIR(work.lstat().st_mode):
-        raise FixError(f"{quoted(str(work))} is not a folder: remove it")
+            raise at_work from None
+    try:
+        if not stat.S_ISDIR(work.lstat().st_mode):
+            raise FixError(f"{quoted(str(work))} is not a folder: remove it")
+        with _locked(work, at_work):
+            yield work
+    finally:
+        with suppress(OSError):  # it is not empty: a journal is in it
+            work.rmdir()
+
+
+@contextmanager
+def _locked(work: Path, otherwise: FixError) -> Iterator[None]:
+    """The folder is this process's, until it ends, however it ends."""
     lock = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield work
-    except BlockingIOError:
-        raise FixError(f"another audit fix is at work in {quoted(str(folder))}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise otherwise from None
+        yield
     finally:
         os.close(lock)
 

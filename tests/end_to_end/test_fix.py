@@ -1,4 +1,4 @@
-"""`audit fix` on what transformers wrote and somebody spoiled: the real command, the real loader."""
+"""`audit fix` of what transformers wrote and somebody spoiled: the real command and loader."""
 
 import json
 
@@ -71,9 +71,8 @@ def test_a_header_is_written_over_the_old_one_where_that_is_asked_for(name, spoi
     assert {path.name: path.stat().st_ino for path in folder.glob("*.safetensors")} == before
     assert data_digests(folder) == data
     assert loading_faults(way.family, folder) == {}
-    for name in before:
-        kept = (folder / f"{name}.header.orig").read_bytes()
-        assert old[name].startswith(kept)
+    for file in before:
+        assert old[file].startswith((folder / f"{file}.header.orig").read_bytes())
 
 
 def test_what_needs_other_weights_is_said_and_left(spoiled):
