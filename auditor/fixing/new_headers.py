@@ -11,16 +11,23 @@ from dataclasses import replace
 
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header, size_fault
+from auditor.errors import CheckpointError
 from auditor.messages import named
 
+_OTHER_FORMAT = (
+    "{} is not a safetensors file, and its names lie among its weights: load it, call "
+    "save_pretrained, and fix what that writes"
+)
 BLOCK = 4096  # bytes; of ext4, XFS and btrfs
 
 
 def renamed_header(head: WeightHeader, renames: Mapping[str, str]) -> WeightHeader:
     """The file with its tensors under other names. Raises ValueError with why it cannot be."""
     header = head.parsed
+    if isinstance(header, CheckpointError):
+        raise ValueError(str(header))  # noqa: TRY004 - of the file
     if not isinstance(header, Header):
-        raise ValueError(f"{named(head.name)} is not a safetensors file with a sound header")  # noqa: TRY004 - of the file
+        raise ValueError(_OTHER_FORMAT.format(named(head.name)))  # noqa: TRY004 - likewise
     if fault := size_fault(header, head.size):
         raise ValueError(fault)
     if not any(tensor.name in renames for tensor in header.tensors):

@@ -1,12 +1,15 @@
 """The fix of one folder: read it, plan, see if its files may be replaced, do it, read it again."""
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditor.audit.options import Options
+from auditor.checkpoint.selection import FileSelection
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader import fetch
+from auditor.containers.index import MAX_SHARDS
+from auditor.downloader import fetch, local_folder
 from auditor.errors import FixError, UsageError
 from auditor.fixing.carrying_out import carry_out
 from auditor.fixing.local_files import FileState, require_replaceable, states_in
@@ -14,6 +17,7 @@ from auditor.fixing.plan import Plan, plan_fix
 from auditor.messages import quoted
 
 Say = Callable[[str], None]
+_SHARD = re.compile(r"(?P<stem>[^/]+)-\d{5}-of-(?P<count>\d{5})\.safetensors", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +43,39 @@ def plan_for_folder(requested: str, target: str | None, say: Say) -> FolderPlan:
         raise FixError(
             f"{quoted(requested)} holds several models: audit fix takes the folder of one of them"
         )
-    plan = plan_fix(snapshot, Options(requested=requested, target=target))
+    options = Options(requested=requested, target=target)
+    plan = plan_fix(snapshot, options)
+    if plan.after.verdict != "clean" and (others := _shards_beside(snapshot)):
+        wider = plan_fix(_with_shards(requested, snapshot, others), options)
+        plan = wider if wider.after.verdict == "clean" else plan
     return FolderPlan(folder=folder, plan=plan, seen=seen, refused=_refused(folder, plan, seen))
+
+
+def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
+    """Shards of the split that the index names, of which it names none of the tensors; sorted."""
+    if snapshot.index is None or snapshot.unopened:
+        return ()
+    opened = {head.name for head in snapshot.headers}
+    splits = {split.group("stem", "count") for name in opened if (split := _SHARD.fullmatch(name))}
+    found = ((file.name, _SHARD.fullmatch(file.name)) for file in snapshot.files)
+    others = tuple(
+        name
+        for name, split in found
+        if split and name not in opened and split.group("stem", "count") in splits
+    )
+    return others if len(others) <= MAX_SHARDS else ()
+
+
+def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) -> Snapshot:
+    """The same checkpoint, as if its index named these files too."""
+    names = tuple(sorted((*others, *(head.name for head in snapshot.headers))))
+    selection = FileSelection(
+        config=snapshot.config.name if snapshot.config else None,
+        shards=names,
+        packing=snapshot.packing.name if snapshot.packing else None,
+    )
+    found = local_folder.read(Path(requested), requested, lambda _names, _where: selection)
+    return replace(found, index=snapshot.index, base=snapshot.base)
 
 
 def _refused(folder: Path, plan: Plan, seen: dict[str, FileState]) -> str | None:

@@ -15,7 +15,7 @@ from auditor.containers.safetensors import LENGTH_BYTES, Header
 from auditor.diagnosis.case import Undoing
 from auditor.fixing.json_edits import Edit, json_edits
 from auditor.fixing.new_indexes import json_values, rebuilt_index
-from auditor.fixing.steps import Step, Unfixable, step_of, taken
+from auditor.fixing.steps import FixStep, Unfixable, changed_by, step_of, taken
 from auditor.reconciler.findings import BadIndex, Finding, Severity, WrongTotal
 from auditor.report import Report, Unaudited
 
@@ -95,9 +95,9 @@ def _composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str,
     return {**then, **{name: then.get(other, other) for name, other in first.items()}}
 
 
-def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[Step], tuple[Left, ...]]:
+def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[FixStep], tuple[Left, ...]]:
     """The undoings that can be written, and those that cannot, with why."""
-    steps, left = list[Step](), list[Left]()
+    steps, left = list[FixStep](), list[Left]()
     base, reached = state, state
     for undoing in found:
         try:
@@ -113,11 +113,11 @@ def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[Step], tuple[Lef
                     instead=undoing.fix,
                 )
             )
-        base = undoing.snapshot
+        base = changed_by(undoing) or base
     return steps, tuple(left)
 
 
-def _with_steps(state: Snapshot, steps: list[Step]) -> Snapshot:
+def _with_steps(state: Snapshot, steps: list[FixStep]) -> Snapshot:
     for step in steps:
         state = taken(state, step)
     return state

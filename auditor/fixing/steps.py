@@ -6,6 +6,7 @@ cause can be fixed as soon as its undoing is no more than that.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,10 @@ from auditor.fixing.new_headers import renamed_header
 from auditor.fixing.new_indexes import index_with_names
 
 _WEIGHTS = "it needs other weights than are stored"
+# Meta's files and llama.cpp's have the rows of q and k in another order than transformers rotates
+# them in. Under transformers' names they would load without a word, and talk nonsense.
+_ROTATED = re.compile(r"(?:^|\.)(?:attention\.w[qk]|attn_[qk])\.(?:weight|bias)")
+_ROWS = "the rows of q and k lie in another order there: names alone would load and be wrong"
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
@@ -24,7 +29,7 @@ class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class FixStep:
     """Other names, other values in the config: what one undoing comes to."""
 
     undoing: Undoing
@@ -33,9 +38,16 @@ class Step:
     packing: tuple[Edit, ...] = ()  # of quantize_config.json
 
 
-def step_of(before: Snapshot, undoing: Undoing) -> Step:
+def changed_by(undoing: Undoing) -> Snapshot | None:
+    """The checkpoint without the cause; None where bytes are lacking that nothing gives back."""
+    return undoing.snapshot
+
+
+def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
     """The step that makes `before` the undoing's snapshot. Raises Unfixable."""
-    after = undoing.snapshot
+    after = changed_by(undoing)
+    if after is None:
+        raise Unfixable("nothing here can stand in its place")
     as_before = replace(
         after,
         headers=before.headers,
@@ -46,15 +58,19 @@ def step_of(before: Snapshot, undoing: Undoing) -> Step:
     if as_before != before:
         raise Unfixable(_WEIGHTS)
     _require_same_weights(before, after, undoing.renames)
+    if any(
+        _ROTATED.search(name) and not _ROTATED.search(new) for name, new in undoing.renames.items()
+    ):
+        raise Unfixable(_ROWS)
     config = _edits(before.config, after.config)
     if undoing.target is not None:
         declared = _object(before.config).get("architectures", ABSENT)
         config = (*config, Edit(("architectures",), declared, [undoing.target]))
     packing = _edits(before.packing, after.packing)
-    return Step(undoing=undoing, renames=undoing.renames, config=config, packing=packing)
+    return FixStep(undoing=undoing, renames=undoing.renames, config=config, packing=packing)
 
 
-def taken(snapshot: Snapshot, step: Step) -> Snapshot:
+def taken(snapshot: Snapshot, step: FixStep) -> Snapshot:
     """The checkpoint after a step, byte for byte as it will be written. Raises Unfixable."""
     try:
         heads = tuple(

@@ -1,5 +1,6 @@
 """The plan of a fix, for people and as JSON: which files change, from what to what."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from auditor.report import Report, Unaudited
 
 _EXAMPLES = 3  # names of one file
 _SHOWN = 8  # values of one file, and findings that are left
+_DETAILED = 2  # weight files whose names are shown
+_FILES = 40
 _MAP = "weight_map"
 
 
@@ -26,9 +29,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield ""
     for cause in plan.causes:
         yield f"{cause.cause}: {cause.summary}"
-    for change in plan.changes:
-        yield f"  {named(change.file)}: {_what(change)}"
-        yield from (f"      {line}" for line in _details(change))
+        yield f"  to do: {cause.fix}"
+    yield from _files(plan.changes)
     for left in plan.left:
         yield (
             f"cannot be fixed here: {left.cause}: {left.summary} ({left.why}); do: {left.instead}"
@@ -36,6 +38,17 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan.causes or plan.changes or plan.left:
         yield ""
     yield from _verdict(plan)
+
+
+def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
+    """A line for each file, names and values of the first ones."""
+    weights = [change.file for change in changes if change.renames][_DETAILED:]
+    for change in changes[:_FILES]:
+        yield f"  {named(change.file)}: {_what(change)}"
+        if change.file not in weights:
+            yield from (f"      {line}" for line in _details(change))
+    if len(changes) > _FILES:
+        yield f"  and {len(changes) - _FILES:,} more files"
 
 
 def _verdict(plan: Plan) -> Iterator[str]:
@@ -124,6 +137,11 @@ def plan_as_json(plan: Plan, kept: tuple[str, ...] | None) -> dict[str, Any]:
     }
 
 
+def _finite(value: Any) -> Any:
+    """The value, with "NaN" and "Infinity" for what JSON has no words for."""
+    return json.loads(json.dumps(value), parse_constant=str)
+
+
 def _file_as_json(change: FileChange) -> dict[str, Any]:
     return {
         "file": change.file,
@@ -132,8 +150,8 @@ def _file_as_json(change: FileChange) -> dict[str, Any]:
         "values": [
             {
                 "path": list(edit.path),
-                **({} if edit.before is ABSENT else {"before": edit.before}),
-                **({} if edit.after is ABSENT else {"after": edit.after}),
+                **({} if edit.before is ABSENT else {"before": _finite(edit.before)}),
+                **({} if edit.after is ABSENT else {"after": _finite(edit.after)}),
             }
             for edit in change.edits
         ],

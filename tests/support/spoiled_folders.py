@@ -175,6 +175,13 @@ def _few(index: dict) -> None:
         del index["weight_map"][name]
 
 
+def _one_shard(index: dict) -> None:
+    first = min(index["weight_map"].values())
+    index["weight_map"] = {
+        name: file for name, file in index["weight_map"].items() if file != first
+    }
+
+
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32}
 WAYS: Mapping[str, Spoiled] = {
     "compiled": Spoiled("BertForMaskedLM", prefixed("_orig_mod."), "wrapper-prefix"),
@@ -213,6 +220,9 @@ WAYS: Mapping[str, Spoiled] = {
     "no index": Spoiled("LlamaForCausalLM", unindexed, INDEX, sharded=True),
     "a stale index": Spoiled("LlamaForCausalLM", indexed(_misplaced), INDEX, sharded=True),
     "an index that lacks names": Spoiled("Qwen2ForCausalLM", indexed(_few), INDEX, sharded=True),
+    "an index that lacks a file": Spoiled(
+        "LlamaForCausalLM", indexed(_one_shard), INDEX, sharded=True
+    ),
     "an index of another split": Spoiled("LlamaForCausalLM", resharded, INDEX, sharded=True),
     "another total size": Spoiled(
         "MistralForCausalLM", indexed(_total), "total_size", sharded=True

@@ -12,8 +12,9 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,4 @@ def spoiled_folder(folder: Path, shards: int) -> Path:
     return folder
 
 
-def ways() -> Iterator[tuple[tuple[str, ...], signal.Signals]]:
-    for options in ((), ("--in-place",)):
-        for number in (signal.SIGKILL, *_CODES):
-            yield options, number
+WAYS = tuple(product(((), ("--in-place",)), (signal.SIGKILL, *_CODES)))

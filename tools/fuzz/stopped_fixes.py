@@ -11,14 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from support.stopped_fixes import Stopping, ways
+from support.stopped_fixes import WAYS, Stopping
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shards", type=int, default=2, help="of the checkpoint (2)")
     options = parser.parse_args()
-    for given, number in ways():
+    for given, number in WAYS:
         with tempfile.TemporaryDirectory() as place:
             stopping = Stopping(Path(place), *given, shards=options.shards)
             try:
