@@ -43,7 +43,7 @@ class Entry:
 def write_journal(work: Path, entries: tuple[Entry, ...]) -> None:
     """From here on the fix is finished, by this run or by the next one."""
     values = {"version": _VERSION, "entries": [asdict(one) for one in entries]}
-    stage_text(work / _BEGUN, json.dumps(values).encode(), None)
+    stage_text(work / _BEGUN, json.dumps(values).encode())
     sync_folder(work)
     (work / _BEGUN).replace(work / FIX_JOURNAL)
     sync_folder(work)

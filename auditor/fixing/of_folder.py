@@ -11,7 +11,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import MAX_SHARDS
 from auditor.downloader import fetch, local_folder
 from auditor.errors import FixError, UsageError
-from auditor.fixing.carrying_out import carry_out
+from auditor.fixing.carrying_out import carry_out, is_interrupted
 from auditor.fixing.local_files import FileState, require_replaceable, states_in
 from auditor.fixing.plan import Plan, plan_fix
 from auditor.messages import quoted
@@ -98,21 +98,13 @@ def fix_folder(made: FolderPlan, *, in_place: bool, say: Say) -> tuple[str, ...]
     try:
         kept = carry_out(made.folder, made.plan.changes, made.seen, in_place=in_place)
     except OSError as error:
-        where = error.filename or str(made.folder)
-        hint = "" if in_place or not _weights(made.plan) else _HINT
+        begun = is_interrupted(made.folder)
+        left = "begun, and the next --apply ends it" if begun else "the old files are as they were"
         raise FixError(
-            f"cannot write in {quoted(str(where))}: {error.strerror or error}; the old files are "
-            f"as they were{hint}"
+            f"cannot write in {quoted(str(made.folder))}: {error.strerror or error}; {left}"
         ) from None
     _require_as_planned(made.plan.planned, fetch(made.plan.before.requested, say=say))
     return kept
-
-
-_HINT = " (--in-place needs no space for a second copy of the weights)"
-
-
-def _weights(plan: Plan) -> bool:
-    return any(change.renames for change in plan.changes)
 
 
 def _require_as_planned(planned: Snapshot, found: Snapshot) -> None:

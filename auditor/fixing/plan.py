@@ -70,9 +70,7 @@ def plan_fix(snapshot: Snapshot, options: Options) -> Plan:
         together = _UNCHANGED
         for step in steps:
             together = _composed(together, step.renames)
-        after = _with_index(_with_steps(state, steps), options)
-        found = []
-        then = now if after is state else examine_model(after, options, keep=found.append)
+        after, then = _with_index(_with_steps(state, steps), options)
         if not _better(now, then, together):
             break
         state, now, renames = after, then, _composed(renames, together)
@@ -80,6 +78,8 @@ def plan_fix(snapshot: Snapshot, options: Options) -> Plan:
         if not _alarms(now):
             left = ()
             break
+        found = []
+        now = examine_model(state, options, keep=found.append)
     changes = _changes(snapshot, state, renames)
     return Plan(
         before=before,
@@ -123,16 +123,17 @@ def _with_steps(state: Snapshot, steps: list[FixStep]) -> Snapshot:
     return state
 
 
-def _with_index(state: Snapshot, options: Options) -> Snapshot:
+def _with_index(state: Snapshot, options: Options) -> tuple[Snapshot, Report | Unaudited]:
     """The same with an index made from the headers, where the audit finds fault with it."""
     report = examine_undiagnosed(state, options)
     if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
-        return state
+        return state, report
     index = rebuilt_index(state, report.observed)
     if index is None or index == state.index:
-        return state
+        return state, report
     rebuilt = replace(state, index=index, unopened=())
-    return rebuilt if _better(report, examine_undiagnosed(rebuilt, options), {}) else state
+    after = examine_undiagnosed(rebuilt, options)
+    return (rebuilt, after) if _better(report, after, {}) else (state, report)
 
 
 def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[str, str]) -> bool:

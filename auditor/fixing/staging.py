@@ -6,10 +6,11 @@ shares the data's: it takes no time and no space. Elsewhere a copy takes the spa
 """
 
 import errno
+import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from auditor.errors import FixError
@@ -20,22 +21,46 @@ from auditor.messages import quoted
 _AT_ONCE = 256 * 1024 * 1024  # bytes of one call: between two of them Ctrl-C is heard
 _NOT_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.EPERM}
 
+_FICLONE = 0x40049409  # of linux/fs.h: share all blocks of a file
+
 _Copy = Callable[[int, int, int, int, int], int]
 
 
-def stage_text(target: Path, content: bytes, mode: int | None) -> None:
-    """A small file, on the disk when this returns."""
-    with _new_file(target, mode) as file:
+def require_space(work: Path, sources: Sequence[tuple[Path, int]]) -> None:
+    """Raises FixError, before hours are spent, where copies of files of that size find no room."""
+    disk = os.statvfs(work)
+    free, needed = disk.f_bavail * disk.f_frsize, sum(size for _, size in sources)
+    if needed > free and not _shares_blocks(sources[0][0], work / "0"):
+        raise FixError(
+            f"copies of the weight files take {needed:,} bytes, and the disk has {free:,}: "
+            f"--in-place writes the headers alone"
+        )
+
+
+def _shares_blocks(source: Path, target: Path) -> bool:
+    """Whether a copy there takes no room: one is made, and removed."""
+    try:
+        with source.open("rb") as old, target.open("xb") as new:
+            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def stage_text(target: Path, content: bytes, like: os.stat_result | None = None) -> None:
+    """A small file, on the disk when this returns, as open as the one that it is like."""
+    with _new_file(target, like) as file:
         _write(file, content)
 
 
 def stage_weights(source: Path, seen: FileState, before: bytes, after: bytes, target: Path) -> None:
     """The weight file with another header; FixError where it is not the one that was read."""
-    with unchanged_file(source, seen, before) as old:
-        mode = stat.S_IMODE(os.fstat(old).st_mode)
-        with _new_file(target, mode) as new:
-            _write(new, after)
-            _copy(old, new, len(before), len(after), seen.size - len(before))
+    with unchanged_file(source, seen, before) as old, _new_file(target, os.fstat(old)) as new:
+        _write(new, after)
+        _copy(old, new, len(before), len(after), seen.size - len(before))
 
 
 @contextmanager
@@ -61,11 +86,13 @@ def _require_unchanged(path: Path, file: int, seen: FileState) -> None:
 
 
 @contextmanager
-def _new_file(target: Path, mode: int | None) -> Iterator[int]:
+def _new_file(target: Path, like: os.stat_result | None) -> Iterator[int]:
     file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        if mode is not None:
-            os.fchmod(file, mode)
+        if like is not None:
+            with suppress(PermissionError):  # only root gives files to others
+                os.fchown(file, like.st_uid, like.st_gid)
+            os.fchmod(file, stat.S_IMODE(like.st_mode))
         yield file
         os.fsync(file)
     finally:

@@ -26,7 +26,7 @@ from auditor.cli import main
 from auditor.downloader.local_folder import FIX_FOLDER
 
 PREFIX = "module."
-_COUNTED = ("open", "fchmod", "fsync", "link", "replace", "unlink", "mkdir", "rmdir")
+_COUNTED = ("open", "fchown", "fchmod", "fsync", "link", "replace", "unlink", "mkdir", "rmdir")
 _CUT_IN_TWO = ("write", "pwrite", "copy_file_range")  # each has a length, or something of a length
 _CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _DONE = 0
