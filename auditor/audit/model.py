@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from auditor.analytic import Config, Role
 from auditor.analytic.target import Refusal
@@ -34,7 +34,6 @@ from auditor.audit.outcome import (
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
-from auditor.diagnosis.case import Undoing
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
@@ -47,12 +46,15 @@ from auditor.reconciler.stored_form import expected_as_stored
 from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
 
+if TYPE_CHECKING:
+    from auditor.diagnosis.case import Undoing
+
 
 def examine_model(
     snapshot: Snapshot,
     options: Options,
     entry: ManifestEntry | None = None,
-    keep: Callable[[Undoing], None] = lambda _: None,
+    keep: "Callable[[Undoing], None]" = lambda _: None,
 ) -> Report | Unaudited:
     """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any.
 

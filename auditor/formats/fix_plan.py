@@ -15,6 +15,7 @@ _EXAMPLES = 3  # names of one file
 _SHOWN = 8  # values of one file, and findings that are left
 _DETAILED = 2  # weight files whose names are shown
 _FILES = 12
+_WORTH_SAYING = 1 << 30  # bytes of copies
 _MAP = "weight_map"
 
 
@@ -49,7 +50,8 @@ def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
             yield from (f"      {line}" for line in _details(change))
     if len(changes) > _FILES:
         yield f"  and {len(changes) - _FILES:,} more files"
-    if space := sum(change.size for change in changes if change.renames):
+    space = sum(change.size for change in changes if change.renames)
+    if space >= _WORTH_SAYING:
         yield (
             f"  The new weight files are copies, and take {space:,} bytes where the file system "
             "does not share blocks; with --in-place they take none."
