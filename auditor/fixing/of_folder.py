@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditor.audit.options import Options
+from auditor.audit.repository import only_model
 from auditor.checkpoint.selection import FileSelection
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import MAX_SHARDS
@@ -39,14 +40,17 @@ def plan_for_folder(requested: str, target: str | None, say: Say) -> FolderPlan:
         )
     seen = states_in(folder)  # before anything is read: what changes from now on is refused
     snapshot = fetch(requested, say=say)
+    entry = None
     if snapshot.manifest or snapshot.components:
-        raise FixError(
-            f"{quoted(requested)} holds several models: audit fix takes the folder of one of them"
-        )
+        only = only_model(snapshot)
+        if only is None:
+            detail = "holds several models: audit fix takes the folder of one of them"
+            raise FixError(f"{quoted(requested)} {detail}")
+        snapshot, entry = only.snapshot, only.entry
     options = Options(requested=requested, target=target)
-    plan = plan_fix(snapshot, options)
+    plan = plan_fix(snapshot, options, entry)
     if plan.after.verdict != "clean" and (others := _shards_beside(snapshot)):
-        wider = plan_fix(_with_shards(requested, snapshot, others), options)
+        wider = plan_fix(_with_shards(requested, snapshot, others), options, entry)
         plan = wider if wider.after.verdict == "clean" else plan
     return FolderPlan(folder=folder, plan=plan, seen=seen, refused=_refused(folder, plan, seen))
 

@@ -4,13 +4,15 @@ It is made in memory. Each round audits the checkpoint as it would be written, s
 what was audited; where that does not close findings, or opens any, nothing is planned.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot, TextFile
+from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
 from auditor.diagnosis.case import Undoing
 from auditor.fixing.json_edits import Edit, json_edits
@@ -59,18 +61,23 @@ class Plan:
     changes: tuple[FileChange, ...]  # sorted by file
 
 
-def plan_fix(snapshot: Snapshot, options: Options) -> Plan:
-    """What to change of a folder's only model so that an audit finds less, or nothing."""
+def plan_fix(snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None) -> Plan:
+    """What to change of a folder's only model so that an audit finds less, or nothing.
+
+    `entry` is what a manifest says of the model.
+    """
     state, renames = snapshot, _UNCHANGED
     causes, found = list[Undoing](), list[Undoing]()
-    before = now = examine_model(state, options, keep=found.append)
+    before = now = examine_model(state, options, entry, keep=found.append)
     left: tuple[Left, ...] = ()
     for _ in range(_ROUNDS):
         steps, left = _steps(state, found)
         together = _UNCHANGED
         for step in steps:
             together = _composed(together, step.renames)
-        after, then = _with_index(_with_steps(state, steps), options)
+        after, then = _with_index(
+            _with_steps(state, steps), partial(examine_undiagnosed, options=options, entry=entry)
+        )
         if not _better(now, then, together):
             break
         state, now, renames = after, then, _composed(renames, together)
@@ -79,7 +86,7 @@ def plan_fix(snapshot: Snapshot, options: Options) -> Plan:
             left = ()
             break
         found = []
-        now = examine_model(state, options, keep=found.append)
+        now = examine_model(state, options, entry, keep=found.append)
     changes = _changes(snapshot, state, renames)
     return Plan(
         before=before,
@@ -123,16 +130,18 @@ def _with_steps(state: Snapshot, steps: list[FixStep]) -> Snapshot:
     return state
 
 
-def _with_index(state: Snapshot, options: Options) -> tuple[Snapshot, Report | Unaudited]:
+def _with_index(
+    state: Snapshot, audited: Callable[[Snapshot], Report | Unaudited]
+) -> tuple[Snapshot, Report | Unaudited]:
     """The same with an index made from the headers, where the audit finds fault with it."""
-    report = examine_undiagnosed(state, options)
+    report = audited(state)
     if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
         return state, report
     index = rebuilt_index(state, report.observed)
     if index is None or index == state.index:
         return state, report
     rebuilt = replace(state, index=index, unopened=())
-    after = examine_undiagnosed(rebuilt, options)
+    after = audited(rebuilt)
     return (rebuilt, after) if _better(report, after, {}) else (state, report)
 
 

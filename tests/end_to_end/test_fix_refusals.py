@@ -242,3 +242,32 @@ def test_two_at_once_do_not_meet(folder):
     assert {process.returncode for process in both} <= {0, 3}, ends
     assert run("fix", str(folder), "--apply").returncode == 0
     assert run(str(folder), "--quiet").returncode == 0
+
+
+# --- several models, or one with what belongs to it ----------------------------------------------
+
+
+def modules(folder, *entries):
+    manifest = [
+        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for at, (path, kind) in enumerate(entries)
+    ]
+    (folder / "modules.json").write_text(json.dumps(manifest))
+
+
+def test_the_model_of_a_sentence_transformer_is_mended_in_its_folder(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    pooling = folder / "1_Pooling"
+    pooling.mkdir()
+    (pooling / "config.json").write_text(json.dumps({"word_embedding_dimension": 4}))
+    modules(folder, ("", "Transformer"), ("1_Pooling", "Pooling"))
+    done = run("fix", str(folder), "--apply")
+    assert done.returncode == 0, done.stderr
+    assert run(str(folder), "--quiet").returncode == 0
+
+
+def test_of_several_models_each_is_mended_by_itself(folder):
+    spoiled_folder(folder / "2_Dense", 1)
+    modules(folder, ("", "Transformer"), ("2_Dense", "Dense"))
+    assert "holds several models" in refused(folder)
