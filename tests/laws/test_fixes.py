@@ -9,6 +9,7 @@ from support.stopped_fixes import WAYS, Stopping
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.fixing.plan import plan_fix
+from auditor.reconciler.findings import Severity
 
 # Causes that are no more than names, the config or an index.
 FIXABLE = {
@@ -34,17 +35,27 @@ def test_every_fault_of_names_and_config_has_a_plan_that_ends_clean(name, place)
     sound = written(name, place)
     weights = {one.file: one.span for head in sound.headers for one in head.parsed.tensors}
     assert plan_fix(sound, Options(requested=name)).changes == ()
+    mended = 0
     for fault in faults(name, sound):
         options = Options(requested=name)
         plan = plan_fix(fault.snapshot, options)
         after = examine(plan.planned, options)
         assert (after.verdict, after.findings) == (plan.after.verdict, plan.after.findings)
-        if fault.cause in FIXABLE and plan.before.diagnosis:
+        causes = {one.cause for one in plan.before.diagnosis}
+        if causes == {fault.cause} <= FIXABLE and _explains_all(plan.before):
+            mended += 1
             assert (after.verdict, plan.left) == ("clean", ()), fault.name
         placed = {
             one.file: one.span for head in plan.planned.headers for one in head.parsed.tensors
         }
         assert placed.keys() == weights.keys()
+    assert mended
+
+
+def _explains_all(report):
+    alarms = {at for at, one in enumerate(report.findings) if one.severity is not Severity.INFO}
+    claimed = {at for one in report.diagnosis for at in one.findings}
+    return alarms == claimed and all("explains all" in one.summary for one in report.diagnosis)
 
 
 @pytest.mark.slow
