@@ -100,11 +100,13 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     target: str | None = None,
     classes: Callable[[str], tuple[str, ...]],
     implied: Callable[..., Shapes | None],
+    keep: Callable[[Undoing], None] = lambda _: None,
 ) -> tuple[Diagnosis, ...]:
     """The causes of a report's alarming findings, most telling first.
 
     `again` audits a changed snapshot, for a class if one is given; `implied` says what its config
-    implies, which takes less. What no undoing closes has no cause here.
+    implies, which takes less. What no undoing closes has no cause here. `keep` gets the undoing of
+    each cause, each with a snapshot that goes on from the last one's.
     """
     found: list[Diagnosis] = []
     tries = _Tries(again)
@@ -125,6 +127,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             break
         renames = _composed(renames, closing.undoing.renames)
         found.append(_diagnosis(closing, report, renames))
+        keep(closing.undoing)
         now, seen, target = (
             closing.report,
             closing.undoing.snapshot,

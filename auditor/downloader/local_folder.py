@@ -32,6 +32,10 @@ from auditor.downloader.model_argument import id_fault
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 
+# Where `audit fix` stages what is new, and keeps the journal of what it does. No part of the model.
+FIX_FOLDER = ".audit-fix"
+FIX_JOURNAL = "journal.json"
+
 # Files of one folder: a training run leaves a few thousand, and a home folder has more.
 _MOST_FILES = 100_000
 
@@ -80,11 +84,18 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         model=model or str(folder),
         commit=commit,
         source=Source.CACHE if model else Source.FOLDER,
-        origin=f"read from {place}, {quoted(str(folder))}",
+        origin=f"read from {place}, {quoted(str(folder))}{_interrupted(folder)}",
         files=files,
         partial=True,
         **vars(contents),
     )
+
+
+def _interrupted(folder: Path) -> str:
+    """A clause for a folder in which some files may be new and others old."""
+    if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
+        return ""
+    return ", in which an audit fix was interrupted: audit fix FOLDER --apply brings it to its end"
 
 
 def _file(path: Path) -> Snapshot:
