@@ -9,7 +9,12 @@ from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.checkpoint.filenames import checked_variant
-from auditor.checkpoint.selecting import select, select_describing, with_torch_copies
+from auditor.checkpoint.selecting import (
+    select,
+    select_describing,
+    with_companions,
+    with_torch_copies,
+)
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
@@ -29,6 +34,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     oracle: bool = False,
     torch_copies: bool = False,
     variant: str | None = None,
+    companions: bool = True,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
     """Account for every tensor of a checkpoint, from its config and headers alone.
@@ -39,7 +45,9 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     one if None; `depth` how deep the report's module rows go, all the way if None; `oracle` asks
     transformers for a second opinion of the closed form; `torch_copies` compares safetensors with
     their copy in torch files on the Hub too, as is always done in a folder; `variant` ("fp16") the
-    weights that from_pretrained loads where it is given one; `say` gets a line where the work waits
+    weights that from_pretrained loads where it is given one; `companions` reads what stands beside
+    the weights, too (tokenizer, generation config, chat template, processor), for at most three
+    requests more; `say` gets a line where the work waits
     or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
@@ -56,6 +64,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
         choose = partial(select, variant=checked_variant(variant))
     if torch_copies:
         choose = partial(with_torch_copies, choose=choose)
+    if companions:
+        choose = partial(with_companions, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
     options = Options(requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle)
     return _outcome(options, fetched, examine)

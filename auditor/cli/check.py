@@ -109,6 +109,13 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
         ),
     ] = None,
+    companions: Annotated[
+        bool,
+        typer.Option(
+            " /--no-companions",
+            help="Leave out tokenizer, generation config, chat template and processor.",
+        ),
+    ] = True,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
@@ -138,6 +145,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     oracle=oracle,
                     torch_copies=torch_copies,
                     variant=variant,
+                    companions=companions,
                     say=tell,
                 )
             except UsageError as error:

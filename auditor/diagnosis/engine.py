@@ -19,7 +19,14 @@ from auditor.diagnosis.causes import (
     quantization,
     wrapper_prefix,
 )
-from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, Unused
+from auditor.diagnosis.repository import with_repository
+from auditor.reconciler.findings import (
+    Finding,
+    NewlyInitialized,
+    Severity,
+    Unused,
+    is_of_repository,
+)
 from auditor.report import Diagnosis, Report, Unaudited
 from auditor.tensors import StoredTensor
 
@@ -100,7 +107,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             closing.undoing.snapshot,
             closing.undoing.target or target,
         )
-    return _merged(found)
+    return with_repository(_merged(found), report)
 
 
 def _is_ordinary(tensor: StoredTensor) -> bool:
@@ -166,7 +173,11 @@ def _closing(case: Case, undoing: Undoing, after: Report) -> _Closing | None:
 
 def _alarming(report: Report, renames: Mapping[str, str] = _UNCHANGED) -> frozenset[_Key]:
     """Kind and name of all that alarms, by the names after an undoing."""
-    alarms = (finding for finding in report.findings if finding.severity is not Severity.INFO)
+    alarms = (
+        finding
+        for finding in report.findings
+        if finding.severity is not Severity.INFO and not is_of_repository(finding)
+    )
     return frozenset(key for finding in alarms for key in _keys(finding, renames))
 
 
@@ -187,7 +198,9 @@ def _diagnosis(closing: _Closing, report: Report, renames: Mapping[str, str]) ->
     claimed = tuple(
         at
         for at, finding in enumerate(report.findings)
-        if finding.severity is not Severity.INFO and _keys(finding, renames) & closing.closed
+        if finding.severity is not Severity.INFO
+        and not is_of_repository(finding)
+        and _keys(finding, renames) & closing.closed
     )
     severities = {report.findings[at].severity for at in claimed}
     return Diagnosis(

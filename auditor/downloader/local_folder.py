@@ -31,6 +31,7 @@ from auditor.downloader.local_file import open_regular_file, read_all, unreadabl
 from auditor.downloader.model_argument import id_fault
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
+from auditor.tensors import Span
 
 # Files of one folder: a training run leaves a few thousand, and a home folder has more.
 _MOST_FILES = 100_000
@@ -144,6 +145,8 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
 class _Files:
     """Reads the files of one folder."""
 
+    bounds = None
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -153,6 +156,10 @@ class _Files:
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with open_regular_file(self._folder / file.name) as part:
             return read_header(file.name, part.size, lambda span, _: part.read(span), first)
+
+    def part(self, file: RepoFile, span: Span) -> bytes:
+        with open_regular_file(self._folder / file.name) as part:
+            return part.read(span).data
 
     def stop(self) -> None:
         """Reads of a disk end by themselves."""

@@ -22,6 +22,7 @@ from auditor.reconciler.findings import (
     Duplicate,
     Finding,
     Mismatched,
+    OfKeys,
     Severity,
     TiedWeight,
     Unsafe,
@@ -254,7 +255,8 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
 def _file(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
     if isinstance(
-        finding, BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers
+        finding,
+        BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers | OfKeys,
     ):
         return finding.file
     return None
