@@ -37,7 +37,7 @@ def add_findings_beside(
         companions={file.name: file for file in companions or ()},
         settings=_settings(snapshot),
     )
-    case.add_findings((*contradictions.found(of), *config_keys.found(of)))
+    case.add_findings((*contradictions.contradiction_findings(of), *config_keys.key_findings(of)))
     if companions is None:
         return
     from auditor.reconciler.repository_rules.of_files import (  # noqa: PLC0415 - where there are any

@@ -47,7 +47,7 @@ class CompanionFile(NamedTuple):
     unread: str = ""  # why it was not
 
 
-class Bounds(NamedTuple):
+class CompanionBounds(NamedTuple):
     """What the companions of one model may cost."""
 
     requests: int
@@ -55,7 +55,7 @@ class Bounds(NamedTuple):
 
 
 # What a single audit may ask of the Hub beside config, index and shards.
-OF_HUB = Bounds(3, 512 * 1024)
+OF_HUB = CompanionBounds(3, 512 * 1024)
 
 
 class PlannedRead(NamedTuple):
@@ -83,10 +83,10 @@ def is_vocabulary(name: str) -> bool:
 
 
 def planned(
-    names: Iterable[str], sizes: Mapping[str, int | None], bounds: Bounds | None
+    names: Iterable[str], sizes: Mapping[str, int | None], bounds: CompanionBounds | None
 ) -> Iterator[PlannedRead]:
     """What is read of each file; `bounds` None: it costs nothing to read it all."""
-    left = bounds or Bounds(10_000, 10_000 * MAX_VOCABULARY)
+    left = bounds or CompanionBounds(10_000, 10_000 * MAX_VOCABULARY)
     ends: list[PlannedRead] = []
     for name in names:
         size = sizes.get(name)
@@ -96,7 +96,7 @@ def planned(
         if read.spans and (left.requests < 1 or taken > left.bytes):
             read = PlannedRead(name, (), unread="other files were read instead of it")
             taken = 0
-        left = Bounds(left.requests - bool(taken), left.bytes - taken)
+        left = CompanionBounds(left.requests - bool(taken), left.bytes - taken)
         if name == TOKENIZER and not read.whole:
             ends.append(read)
         else:
@@ -138,14 +138,14 @@ def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) ->
     """What a vocabulary says of its ids, instead of its bytes."""
     from auditor.companions import other_vocabularies, tokenizer_json  # noqa: PLC0415 - few have one
     from auditor.companions.json_scan import ScanError  # noqa: PLC0415 - likewise
-    from auditor.companions.vocabulary import as_json  # noqa: PLC0415 - likewise
+    from auditor.companions.vocabulary import Vocabulary, as_json  # noqa: PLC0415 - likewise
 
-    readers = {
+    readers: dict[str, Callable[[bytes], Vocabulary]] = {
         TOKENIZER: partial(tokenizer_json.read, end=end, whole=whole),
         ADDED: other_vocabularies.added_object,
         TEKKEN: other_vocabularies.tekken,
         "vocab.json": other_vocabularies.token_object,
-        "vocab.txt": other_vocabularies.lines,
+        "vocab.txt": other_vocabularies.token_lines,
         **dict.fromkeys(_SENTENCEPIECE, other_vocabularies.sentencepiece),
     }
     try:

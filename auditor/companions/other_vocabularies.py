@@ -123,7 +123,7 @@ def _pair(found: re.Match[bytes]) -> Token:
     return token_of(int(found[2]), text_of(found[1]))
 
 
-def lines(data: bytes) -> Vocabulary:
+def token_lines(data: bytes) -> Vocabulary:
     """vocab.txt: a token a line."""
     entries = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     if not entries:

@@ -40,12 +40,11 @@ def read(start: bytes, end: bytes = b"", *, whole: bool = True) -> Vocabulary:
         found.read(start)
         unread = "" if whole else "the rest of the file"
     except EndsEarlyError:
+        found.last = _last_entry(end) if found.kind in _SORTED_BY_ID else None
         unread = "it ends too early" if whole else found.lacking
     except ScanError as error:
         unread = str(error)
     highest = found.highest
-    if highest is None and end and found.kind in _SORTED_BY_ID:
-        found.last = _last_entry(end)
     top = highest and highest.id is not None and token_of(highest.id, highest.token)
     return Vocabulary(
         kind=found.kind or "tokenizers",

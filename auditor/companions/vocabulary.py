@@ -50,7 +50,7 @@ def as_json(of: Vocabulary) -> bytes:
     return json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
 
 
-def from_json(content: bytes, file: str) -> Vocabulary:
+def vocabulary_of(content: bytes, file: str) -> Vocabulary:
     """What `as_json` wrote; CheckpointError for anything else."""
     said = parse_object(content, file)
     kind, unread, added = (said.get(key) for key in ("kind", "unread", "added"))

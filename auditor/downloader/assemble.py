@@ -12,7 +12,7 @@ from auditor.checkpoint.selection import FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Component, RepoFile, TextFile, WeightHeader
 from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
 from auditor.companions.companion_files import (
-    Bounds,
+    CompanionBounds,
     CompanionFile,
     PlannedRead,
     planned,
@@ -33,7 +33,7 @@ MAX_CONFIG = 16 * 1024 * 1024
 class FileReader(Protocol):
     """What a source can do with one file of its listing; called from several threads."""
 
-    bounds: Bounds | None  # of what stands beside the weights; None: it costs nothing
+    bounds: CompanionBounds | None  # of what stands beside the weights; None: it costs nothing
 
     def text(self, file: RepoFile, limit: int) -> TextFile: ...
 

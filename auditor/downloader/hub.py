@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from auditor.checkpoint.selecting import name_fault, select
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
-from auditor.companions.companion_files import OF_HUB
+from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.containers.bounded_json import parse_object
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.assemble import assemble
@@ -122,7 +122,7 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
 class _HubFiles:
     """Reads the files of one model at one commit."""
 
-    bounds = OF_HUB
+    bounds: CompanionBounds | None = OF_HUB
 
     def __init__(self, session: Session, listing: Listing, early: EarlyReads) -> None:
         self._session = session

@@ -23,6 +23,7 @@ from auditor.checkpoint.selecting import (
 from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
+from auditor.companions.companion_files import CompanionBounds
 from auditor.containers.manifest import MANIFESTS
 from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
@@ -145,7 +146,7 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
 class _Files:
     """Reads the files of one folder."""
 
-    bounds = None
+    bounds: CompanionBounds | None = None
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

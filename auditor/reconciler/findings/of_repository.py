@@ -10,9 +10,9 @@ from auditor.reconciler.findings.evidence import Severity
 
 
 def name_of_key(said: tuple[str, str, str]) -> str:
-    """A file, and with a key `file:key`."""
+    """The key; of a file as a whole its name."""
     file, key, _ = said
-    return f"{file}:{key}" if key else file
+    return key or file
 
 
 @dataclass(frozen=True, kw_only=True)

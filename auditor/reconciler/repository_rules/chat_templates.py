@@ -11,7 +11,7 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 _KEY = "chat_template"
 
 
-def found(case: RepositoryCase) -> Iterator[Finding]:
+def template_findings(case: RepositoryCase) -> Iterator[Finding]:
     each = dict(_templates(case))
     if not each:
         return

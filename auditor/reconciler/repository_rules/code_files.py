@@ -13,7 +13,7 @@ _KEY = "auto_map"
 _CLASS = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.[A-Za-z_]\w*", re.ASCII)
 
 
-def found(case: RepositoryCase) -> Iterator[Finding]:
+def code_findings(case: RepositoryCase) -> Iterator[Finding]:
     if not case.whole:
         return
     says: list[tuple[str, str, str]] = []

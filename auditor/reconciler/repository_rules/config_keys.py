@@ -40,7 +40,7 @@ _TAKEN = frozenset(
 )
 
 
-def found(case: RepositoryCase) -> Iterator[Finding]:
+def key_findings(case: RepositoryCase) -> Iterator[Finding]:
     if case.kind is None or case.custom:
         return
     yield from _of(case, case.config, case.kind, "")
@@ -59,11 +59,12 @@ def _of(
 ) -> Iterator[Finding]:
     known = {*kind.fields, *kind.attribute_map, *kind.parts, *kind.read_only, *_TAKEN}
     known |= library().generation
+    known |= {key.removeprefix("_") for key in known}  # _out_features is written as out_features
     for key, value in values.items():
         if key in known or key.startswith("_"):
             continue
         meant = near(key, known)
-        if meant is None or values.get(meant) == value:
+        if meant is None:
             continue
         field = kind.fields.get(meant)
         stands = shown(values.get(meant, field.default if field else None))

@@ -37,7 +37,7 @@ class Twice(NamedTuple):
     file: str = ""  # of the second
 
 
-def found(case: RepositoryCase) -> Iterator[Finding]:
+def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
     if not case.custom:
         for rule in (_rotation, _dtypes, _labels, _layers, _windows, _head_dim, _synonyms, _parts):
             yield from (_finding(case, twice) for twice in rule(case))
@@ -108,9 +108,9 @@ def _labels(case: RepositoryCase) -> Iterator[Twice]:
     elif isinstance(names, Mapping) and isinstance(numbers, Mapping) and numbers:
         each = {name for name in names.values() if isinstance(name, str)}
         if len(each) == len(names) != len(numbers):  # two numbers of one name are normal
-            said = (f"{len(names)} labels", f"{len(numbers)} labels")
+            first, second = f"{len(names)} labels", f"{len(numbers)} labels"
             wins = f"{_takes('id2label')} for the number of labels"
-            yield Twice("id2label", said[0], "label2id", said[1], wins)
+            yield Twice("id2label", first, "label2id", second, wins)
 
 
 def _layers(case: RepositoryCase) -> Iterator[Twice]:
@@ -135,12 +135,9 @@ def _windows(case: RepositoryCase) -> Iterator[Twice]:
         return
     used, width = case.config.get("use_sliding_window"), case.config.get("sliding_window", "")
     said = f"{kinds.count('sliding_attention')} x sliding_attention"
-    if used is False:
-        key, value = "use_sliding_window", used
-    elif width is None:
-        key, value = "sliding_window", width
-    else:
+    if used is not False and width is not None:
         return
+    key, value = ("use_sliding_window", False) if used is False else ("sliding_window", None)
     wins = f"{library().short} takes {key}, and these layers have no window"
     yield Twice("layer_types", said, key, value, wins)
 
@@ -150,8 +147,8 @@ def _head_dim(case: RepositoryCase) -> Iterator[Twice]:
     kind, width = case.kind, case.config.get("head_dim")
     if kind is None or type(width) is not int or "head_dim" in kind.fields:
         return
-    if "head_dim" in kind.attribute_map:
-        return
+    if "head_dim" in kind.attribute_map or "qk_rope_head_dim" in kind.fields:
+        return  # of latent attention, whose heads have several widths
     own = {key: kind.attribute_map.get(key, key) for key in ("hidden_size", "num_attention_heads")}
     size, heads = (case.config.get(key, case.config.get(own[key])) for key in own)
     if type(size) is int and type(heads) is int and heads > 0 and size // heads != width:

@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER_CONFIG
 from auditor.companions.tokenizer_config import text_of_token
 from auditor.reconciler.findings import EosDisagrees, Finding
-from auditor.reconciler.repository_rules.repository_case import RepositoryCase, ids_of, shown
+from auditor.reconciler.repository_rules.repository_case import (
+    RepositoryCase,
+    shown,
+    special_ids_of,
+)
 
 _KEY = "eos_token_id"
 _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSpeechSeq2Seq")
 
 
-def found(case: RepositoryCase) -> Iterator[Finding]:
+def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
     if GENERATION not in case.companions and not (case.target or "").endswith(_GENERATES):
         return
     said = {place: ids for place, ids in _said(case) if ids}
@@ -31,12 +35,12 @@ def found(case: RepositoryCase) -> Iterator[Finding]:
 
 def _said(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int]]]:
     if case.config.get(_KEY) is not None:
-        yield (case.config_file, _KEY), frozenset(ids_of(case.config[_KEY]))
+        yield (case.config_file, _KEY), frozenset(special_ids_of(case.config[_KEY]))
     elif (part := case.text_part()) and part[1].get(_KEY) != case.default(_KEY, part[0]):
-        yield (case.config_file, f"{part[0]}.{_KEY}"), frozenset(ids_of(part[1].get(_KEY)))
+        yield (case.config_file, f"{part[0]}.{_KEY}"), frozenset(special_ids_of(part[1].get(_KEY)))
     generation = case.object(GENERATION)
     if generation is not None:
-        yield (GENERATION, _KEY), frozenset(ids_of(generation.get(_KEY)))
+        yield (GENERATION, _KEY), frozenset(special_ids_of(generation.get(_KEY)))
     for file in (TOKENIZER_CONFIG, SPECIAL):
         of = case.object(file)
         text = text_of_token(of.get("eos_token")) if of else None

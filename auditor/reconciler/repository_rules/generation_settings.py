@@ -8,7 +8,7 @@ from auditor.reconciler.findings import Finding, GenerationConfigInvalid
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, shown
 
 
-def found(case: RepositoryCase) -> Iterator[Finding]:
+def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
     values = case.object(GENERATION)
     refused = refusals(values) if values else ()
     if not values or not refused:

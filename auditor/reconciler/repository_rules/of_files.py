@@ -14,12 +14,12 @@ from auditor.reconciler.repository_rules import (
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
 _RULES: tuple[Callable[[RepositoryCase], Iterator[Finding]], ...] = (
-    token_ids.found,
-    end_tokens.found,
-    chat_templates.found,
-    generation_settings.found,
-    code_files.found,
-    processors.found,
+    token_ids.token_id_findings,
+    end_tokens.end_token_findings,
+    chat_templates.template_findings,
+    generation_settings.generation_findings,
+    code_files.code_findings,
+    processors.processor_findings,
 )
 
 

@@ -11,7 +11,7 @@ _TEXT_ALONE = ("ForCausalLM", "TextModel", "TextModelWithProjection", "ForMasked
 _PARTS = ("vision_config", "audio_config")
 
 
-def found(case: RepositoryCase) -> Iterator[Finding]:
+def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     model_type, target = case.config.get("model_type"), case.target or ""
     if not case.whole or case.custom or not isinstance(model_type, str):
         return

@@ -4,11 +4,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from auditor.analytic.config_classes import ConfigClass
-from auditor.analytic.config_classes.declarations import of_model_type, of_name
 from auditor.companions.companion_files import CompanionFile, is_vocabulary
 from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
@@ -26,6 +26,8 @@ _ADDITIONAL = ".additional_embedding.weight"
 
 # Parts of a config whose tokens are those of the tokenizer.
 TEXT_PARTS = ("text_config", "decoder", "llm_config", "language_config")
+
+_STARTED_WITH = Path(__file__).parents[2] / "data" / "special_ids.json"
 
 _LONGEST_SHOWN = 60  # characters of a value
 
@@ -99,14 +101,14 @@ class RepositoryCase:
     @cached_property
     def vocabularies(self) -> Mapping[str, "Vocabulary"]:
         """What each file says of the tokenizer's ids, by its name."""
-        from auditor.companions.vocabulary import from_json  # noqa: PLC0415 - where there is one
+        from auditor.companions.vocabulary import vocabulary_of  # noqa: PLC0415 - where there is one
 
         found: dict[str, Vocabulary] = {}
         for name, file in self.companions.items():
             if file.content is None or not is_vocabulary(name):
                 continue
             try:
-                found[name] = from_json(file.content, name)
+                found[name] = vocabulary_of(file.content, name)
             except CheckpointError as error:
                 self.unread[name] = str(error)
         return found
@@ -130,17 +132,17 @@ class RepositoryCase:
         return None
 
     def default(self, key: str, part: str | None = None) -> Any:
-        """What the config class has where nothing is said; None: not known."""
-        kind = self.kind
-        if kind is not None and part is not None:
-            inner = kind.parts.get(part)
-            if inner is None:
-                return None
-            kind = (
-                of_name(inner.class_name) if inner.class_name else of_model_type(inner.model_type)
-            )
-        declared = kind.fields.get(key) if kind else None
-        return declared.default if declared else None
+        """The special id that the config class starts with, which nobody chose; None: none."""
+        of = self.config if part is None else self.config[part]
+        model_type = of.get("model_type")
+        return _started_with().get(model_type, {}).get(key) if isinstance(model_type, str) else None
+
+
+@cache
+def _started_with() -> Mapping[str, Mapping[str, Any]]:
+    """By model type; tools/rebuild_special_ids.py writes it, and a test holds it to the library."""
+    found: Mapping[str, Mapping[str, Any]] = json.loads(_STARTED_WITH.read_text(encoding="utf-8"))
+    return found
 
 
 def shown(value: object) -> str:
@@ -152,7 +154,7 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
 
-def ids_of(value: object) -> tuple[int, ...]:
+def special_ids_of(value: object) -> tuple[int, ...]:
     """One id or a list of them; nothing of what is none. Negative ones mean that there is none."""
     each: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
     return tuple(one for one in each if type(one) is int and one >= 0)

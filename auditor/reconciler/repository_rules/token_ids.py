@@ -10,8 +10,8 @@ from auditor.reconciler.findings import Finding, SpecialIdBeyondVocabulary, Toke
 from auditor.reconciler.repository_rules.repository_case import (
     EmbeddingRows,
     RepositoryCase,
-    ids_of,
     shown,
+    special_ids_of,
 )
 
 _SPECIAL = re.compile(
@@ -19,11 +19,9 @@ _SPECIAL = re.compile(
     r"|vision_start|vision_end|audio|boi|eoi|boa|eoa)_token_(?:id|index)"
 )
 _MOST_NAMED = 5
-# Decoders of sound have vocabularies of their own, and ids of several streams.
-_OF_SOUND = ("audio", "codec", "codebook", "depth", "talker")
 
 
-def found(case: RepositoryCase) -> Iterator[Finding]:
+def token_id_findings(case: RepositoryCase) -> Iterator[Finding]:
     rows = case.rows
     if rows is None:
         return
@@ -68,9 +66,9 @@ def _answered(case: RepositoryCase, rows: EmbeddingRows) -> str:
 def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Finding]:
     says: list[tuple[str, str, str]] = []
     beyond: set[int] = set()
-    for file, key, value, default in _special_ids(case):
-        high = [one for one in ids_of(value) if one >= rows.rows]
-        if high and value != default:
+    for file, key, value, part in _special_ids(case):
+        high = [one for one in special_ids_of(value) if one >= rows.rows]
+        if high and value != case.default(key.rpartition(".")[2], part):
             says.append((file, key, shown(value)))
             beyond.update(high)
     if not beyond:
@@ -87,20 +85,21 @@ def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fi
     )
 
 
-def _special_ids(case: RepositoryCase) -> Iterator[tuple[str, str, Any, Any]]:
-    """File, key and value of each special id, and the value that nobody chose."""
+def _special_ids(case: RepositoryCase) -> Iterator[tuple[str, str, Any, str | None]]:
+    """File, key and value of each special id, and the part of the config that it is in."""
+    yield from _of(case.config_file, case.config, None)
     part = case.text_part()
-    yield from _of(case, case.config_file, case.config, "", None)
-    if part is not None and not part[0].startswith(_OF_SOUND):
-        yield from _of(case, case.config_file, part[1], f"{part[0]}.", part[0])
+    if part is not None:
+        yield from _of(case.config_file, part[1], part[0])
     generation = case.object(GENERATION)
     if generation is not None:
-        yield from _of(case, GENERATION, generation, "", None)
+        yield from _of(GENERATION, generation, None)
 
 
 def _of(
-    case: RepositoryCase, file: str, values: Mapping[str, Any], path: str, part: str | None
-) -> Iterator[tuple[str, str, Any, Any]]:
+    file: str, values: Mapping[str, Any], part: str | None
+) -> Iterator[tuple[str, str, Any, str | None]]:
+    path = f"{part}." if part else ""
     for key, value in values.items():
         if _SPECIAL.fullmatch(key):
-            yield file, path + key, value, case.default(key, part)
+            yield file, path + key, value, part
