@@ -5,8 +5,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from auditor.analytic import Config, Role
+from auditor.analytic import Config, Expectation, Role
 from auditor.analytic.target import Refusal
+from auditor.audit.beside import add_findings_beside
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
 from auditor.audit.expected import (
@@ -117,6 +118,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     """A model of transformers, or a module of sentence-transformers."""
     module = module_of(entry)
     custom: str | None = None
+    declared: Declaration | None = None
     try:
         declared = _declaration(case.snapshot, entry)
         if declared is None:
@@ -127,13 +129,29 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         case.add_findings((*declared.findings, *_unindexed(case.snapshot, declared)))
         found = _expected(case, declared, module)
     except (CheckpointError, SourceError) as error:
+        _add_beside(case, declared, None, custom)
         return _without_expected(case, error, custom)
     if isinstance(found, Refusal):
+        _add_beside(case, declared, None, custom)
         return _without_expected(case, SourceError(found.reason, found.detail), custom)
+    if module is None:
+        _add_beside(case, declared, found.implied.expectation, custom)
     outcome = _compared(case, found)
     if custom is None:
         return outcome
     return if_comparable(case, outcome, found.implied.expectation, custom)
+
+
+def _add_beside(
+    case: ModelAudit,
+    declared: Declaration | None,
+    expectation: Expectation | None,
+    custom: str | None,
+) -> None:
+    """What the config and the files beside the weights say, of a model that has weights."""
+    if declared is None or case.found.empty or is_gguf(case.snapshot):
+        return
+    add_findings_beside(case, declared.config, expectation, custom)
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:

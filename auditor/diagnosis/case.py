@@ -16,6 +16,7 @@ from auditor.reconciler.findings import (
     Missing,
     Severity,
     count_of,
+    is_of_repository,
 )
 from auditor.reconciler.findings import Unexpected as UnexpectedFinding
 from auditor.reconciler.findings.evidence import OfFile
@@ -61,7 +62,12 @@ class Case:
 
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:
-        return tuple(one for one in self.report.findings if one.severity is not Severity.INFO)
+        """But for those about a repository, which no change of names or sizes closes."""
+        return tuple(
+            one
+            for one in self.report.findings
+            if one.severity is not Severity.INFO and not is_of_repository(one)
+        )
 
     @cached_property
     def missing(self) -> tuple[str, ...]:

@@ -31,7 +31,15 @@ from auditor.diagnosis.causes import (
     unsharded_save,
     wrapper_prefix,
 )
-from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, Unexpected, Unused
+from auditor.diagnosis.repository import with_repository
+from auditor.reconciler.findings import (
+    Finding,
+    NewlyInitialized,
+    Severity,
+    Unexpected,
+    Unused,
+    is_of_repository,
+)
 from auditor.report import Diagnosis, Report, Unaudited
 from auditor.tensors import StoredTensor
 
@@ -133,7 +141,8 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             closing.undoing.snapshot,
             closing.undoing.target or target,
         )
-    return (*custom_code.declared(report, snapshot), *_merged(found))
+    said = (*custom_code.declared(report, snapshot), *_merged(found))
+    return with_repository(said, report)
 
 
 def _is_ordinary(tensor: StoredTensor) -> bool:
@@ -218,7 +227,11 @@ def _alarming(
     report: Report | Unaudited, renames: Mapping[str, str] = _UNCHANGED
 ) -> frozenset[_Key]:
     """Kind and name of all that alarms, by the names after an undoing."""
-    alarms = (finding for finding in report.findings if finding.severity is not Severity.INFO)
+    alarms = (
+        finding
+        for finding in report.findings
+        if finding.severity is not Severity.INFO and not is_of_repository(finding)
+    )
     return frozenset(key for finding in alarms for key in _keys(finding, renames))
 
 
@@ -241,7 +254,9 @@ def _diagnosis(
     claimed = tuple(
         at
         for at, finding in enumerate(report.findings)
-        if finding.severity is not Severity.INFO and _keys(finding, renames) & closing.closed
+        if finding.severity is not Severity.INFO
+        and not is_of_repository(finding)
+        and _keys(finding, renames) & closing.closed
     )
     severities = {report.findings[at].severity for at in claimed}
     return Diagnosis(
