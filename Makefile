@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep diagnose corpus clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-values diagnose diagnose-values corpus clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,12 @@ fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute: the same
 
 diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
 	@$(PROGRAM) tools/diagnose.py $(ARGS)
+
+diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values
+	@$(PROGRAM) tools/diagnose_values.py $(ARGS)
+
+bench-values: $(VENV)/.test ## --values beside safe_open and torch: GB/s a core, memory, a sparse file
+	@$(PROGRAM) tools/bench_values.py $(ARGS)
 
 corpus: $(VENV)/.test ## audit real checkpoints' metadata, where ../shared/corpus has it
 	@$(PROGRAM) tools/corpus.py $(ARGS)

@@ -51,6 +51,15 @@ def examine_model(
     snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
     """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any."""
+    outcome = _diagnosed(snapshot, options, entry)
+    if options.values is None:
+        return outcome
+    return options.values(outcome, snapshot, options.ignore)
+
+
+def _diagnosed(
+    snapshot: Snapshot, options: Options, entry: ManifestEntry | None
+) -> Report | Unaudited:
     outcome = _examined(snapshot, options, entry)
     if not isinstance(outcome, Report) or outcome.verdict == "clean" or is_gguf(snapshot):
         return outcome

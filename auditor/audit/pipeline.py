@@ -7,7 +7,7 @@ from functools import partial
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
-from auditor.audit.options import Options
+from auditor.audit.options import LookAtValues, Options
 from auditor.checkpoint.filenames import checked_variant
 from auditor.checkpoint.selecting import select, select_describing, with_torch_copies
 from auditor.checkpoint.selection import Chooser
@@ -29,6 +29,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     oracle: bool = False,
     torch_copies: bool = False,
     variant: str | None = None,
+    values: bool = False,
+    statistics: bool = False,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
     """Account for every tensor of a checkpoint, from its config and headers alone.
@@ -39,8 +41,9 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     one if None; `depth` how deep the report's module rows go, all the way if None; `oracle` asks
     transformers for a second opinion of the closed form; `torch_copies` compares safetensors with
     their copy in torch files on the Hub too, as is always done in a folder; `variant` ("fp16") the
-    weights that from_pretrained loads where it is given one; `say` gets a line where the work waits
-    or falls back.
+    weights that from_pretrained loads where it is given one; `values` reads all numbers of local
+    files as well, and `statistics` their mean and its kin, which takes longer; `say` gets a line
+    where the work waits or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
@@ -57,8 +60,23 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     if torch_copies:
         choose = partial(with_torch_copies, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
-    options = Options(requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle)
+    options = Options(
+        requested=model,
+        target=target,
+        depth=depth,
+        ignore=ignore,
+        oracle=oracle,
+        values=_look_at_values(statistics=statistics, say=say) if values or statistics else None,
+    )
     return _outcome(options, fetched, examine)
+
+
+def _look_at_values(*, statistics: bool, say: Callable[[str], None]) -> LookAtValues:
+    """Raises UsageError without numpy."""
+    from auditor.values import local_examination  # noqa: PLC0415 - few audits read numbers
+
+    local_examination.require_numpy()
+    return local_examination.values_reader(statistics=statistics, say=say)
 
 
 def _outcome(

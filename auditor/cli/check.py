@@ -109,6 +109,18 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
         ),
     ] = None,
+    values: Annotated[
+        bool,
+        typer.Option(
+            "--values",
+            help="Read all numbers of local files, too: NaN, Inf, zeros and what they tell; "
+            "needs hf-audit\\[values].",
+        ),
+    ] = False,
+    statistics: Annotated[
+        bool,
+        typer.Option("--statistics", help="With --values, of each tensor mean, std and their kin."),
+    ] = False,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
@@ -138,6 +150,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     oracle=oracle,
                     torch_copies=torch_copies,
                     variant=variant,
+                    values=values,
+                    statistics=statistics,
                     say=tell,
                 )
             except UsageError as error:

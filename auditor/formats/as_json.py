@@ -6,6 +6,9 @@ from typing import Any, NamedTuple, assert_never
 
 from auditor.formats.view import View
 from auditor.reconciler.findings import (
+    AddedBiasNotZero,
+    AddedBiasZero,
+    AllZero,
     BadConfig,
     BadHeader,
     BadIndex,
@@ -14,20 +17,28 @@ from auditor.reconciler.findings import (
     CopyDiffers,
     DisputedTensor,
     Duplicate,
+    EqualsBase,
     Finding,
     FormulaDisputed,
+    FreshHead,
     MatchedPair,
     Mismatched,
     Missing,
     MissingComponent,
     NewlyInitialized,
+    NoOpAdapter,
+    NotFinite,
     OtherWeights,
+    PaddedDtype,
     QuantizationData,
     Renamed,
+    RepeatedLayers,
     StoredBuffer,
+    TiedCopyDiffers,
     TiedWeight,
     Unexpected,
     Unsafe,
+    UntrainedRows,
     Unused,
     WrongDtype,
     WrongTotal,
@@ -36,7 +47,8 @@ from auditor.reconciler.findings import (
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
-from auditor.report import Diagnosis, Expected, KVCache, Observed, Report, Unaudited
+from auditor.reconciler.tensor_values import ValuesRead
+from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 
 SCHEMA = 1
 
@@ -87,6 +99,19 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "parts": [_outcome(part) for part in outcome.parts],
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
+        "values": _values(outcome.values),
+    }
+
+
+def _values(values: ValuesRead | None) -> dict[str, Any] | None:
+    if values is None:
+        return None
+    return {
+        "how": values.how,
+        "bytes": values.bytes,
+        "of": values.of,
+        "requests": values.requests,
+        "tensors": [{key: getattr(one, key) for key in VALUES} for one in values.tensors],
     }
 
 
@@ -238,7 +263,7 @@ def _looked_for(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
     return {"in_memory": in_memory, "silent": silent}
 
 
-def _evidence(  # noqa: C901 - one case for each kind of evidence
+def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
     finding: Finding,
 ) -> dict[str, Any]:
     """What a finding of this kind carries beyond what all of them do."""
@@ -252,8 +277,17 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
             evidence = {"pairs": [_pair(pair) for pair in finding.pairs]}
         case WrongDtype():
             evidence = {"declared": finding.declared}
-        case Duplicate():
+        case Duplicate() | TiedCopyDiffers():
             evidence = {"of": finding.of}
+        case NotFinite():
+            evidence = {"nan": sum(nan for nan, _ in finding.counts)}
+            evidence["inf"] = sum(inf for _, inf in finding.counts)
+        case UntrainedRows():
+            evidence = {"rows": finding.rows}
+        case RepeatedLayers():
+            evidence = {"layers": finding.layers}
+        case EqualsBase():
+            evidence = {"base": finding.base}
         case FormulaDisputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
         case MissingComponent():
@@ -271,6 +305,12 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
             | QuantizationData()
             | BadQuantization()
             | OtherWeights()
+            | AllZero()
+            | NoOpAdapter()
+            | FreshHead()
+            | PaddedDtype()
+            | AddedBiasZero()
+            | AddedBiasNotZero()
         ):
             pass  # its names say it all
         case _:

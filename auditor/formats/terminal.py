@@ -29,6 +29,7 @@ from auditor.reconciler.findings import (
     count_of,
 )
 from auditor.reconciler.fold import fold
+from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Diagnosis, Expected, Observed, Report, Unaudited
 
 _MAX_NAMES = 6  # of one finding, and
@@ -156,6 +157,8 @@ def _header(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
         yield "stored", _stored(outcome.observed)
         if outcome.observed.layout:
             yield "layout", outcome.observed.layout
+    if outcome.values:
+        yield "values", _values(outcome.values)
     if outcome.expected:
         yield "expected", _expected(outcome.expected)
 
@@ -171,6 +174,15 @@ def _stored(observed: Observed) -> str:
     trainable = f" ({observed.trainable:,} trainable)" if observed.trainable is not None else ""
     parameters = _counted(observed.parameters, "parameter")
     return f"{parameters}{trainable}, {_counted(observed.elements, 'element')}"
+
+
+def _values(values: ValuesRead) -> str:
+    """How much was read: what is sampled says so."""
+    tensors = _counted(len(values.tensors), "tensor")
+    if values.how == "all":
+        return f"{_counted(values.bytes, 'byte')} of numbers read, in {tensors}"
+    of = f"{values.bytes:,} of {_counted(values.of, 'byte')} of numbers"
+    return f"sampled: {of}, in {tensors}, by {_counted(values.requests, 'request')}"
 
 
 def _expected(expected: Expected) -> str:

@@ -8,6 +8,9 @@ from typing import NamedTuple, assert_never, get_args
 from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.reconciler.findings import (
+    AddedBiasNotZero,
+    AddedBiasZero,
+    AllZero,
     BadConfig,
     BadHeader,
     BadIndex,
@@ -15,25 +18,33 @@ from auditor.reconciler.findings import (
     BadSize,
     CopyDiffers,
     Duplicate,
+    EqualsBase,
     Finding,
     FormulaDisputed,
+    FreshHead,
     Mismatched,
     Missing,
     MissingComponent,
     NewlyInitialized,
+    NoOpAdapter,
+    NotFinite,
     OtherWeights,
+    PaddedDtype,
     QuantizationData,
     Renamed,
+    RepeatedLayers,
     StoredBuffer,
+    TiedCopyDiffers,
     TiedWeight,
     Unexpected,
     Unsafe,
+    UntrainedRows,
     Unused,
     WrongDtype,
     WrongTotal,
 )
 
-KINDS: tuple[str, ...] = tuple(sorted(kind.kind for kind in get_args(Finding)))
+KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in get_args(Finding)}))
 
 
 class Ignore(NamedTuple):
@@ -84,7 +95,7 @@ def _named(finding: Finding) -> Finding:
     return finding
 
 
-def _only(  # noqa: PLR0911 - one return for each shape of evidence
+def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
     finding: Finding, wanted: Callable[[str], bool]
 ) -> Finding:
     """The part of a finding that is about the wanted names."""
@@ -99,10 +110,29 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
             | QuantizationData()
             | BadQuantization()
             | WrongDtype()
+            | AllZero()
+            | NoOpAdapter()
+            | FreshHead()
+            | UntrainedRows()
+            | PaddedDtype()
+            | RepeatedLayers()
+            | AddedBiasZero()
+            | AddedBiasNotZero()
         ):
             stored = tuple(item for item in finding.tensors if wanted(item.name))
             return replace(finding, tensors=stored)
-        case Duplicate():
+        case NotFinite():
+            counted = [
+                (item, count)
+                for item, count in zip(finding.tensors, finding.counts, strict=True)
+                if wanted(item.name)
+            ]
+            return replace(
+                finding,
+                tensors=tuple(item for item, _ in counted),
+                counts=tuple(count for _, count in counted),
+            )
+        case Duplicate() | TiedCopyDiffers():
             both = [
                 (item, of)
                 for item, of in zip(finding.tensors, finding.of, strict=True)
@@ -123,7 +153,7 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
         case Mismatched() | Renamed():
             pairs = tuple(pair for pair in finding.pairs if wanted(pair.stored.name))
             return replace(finding, pairs=pairs)
-        case OtherWeights():
+        case OtherWeights() | EqualsBase():
             return replace(finding, files=tuple(filter(wanted, finding.files)))
         case MissingComponent():
             return replace(finding, folders=tuple(filter(wanted, finding.folders)))

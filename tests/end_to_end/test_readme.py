@@ -48,7 +48,7 @@ def test_the_tables_of_kinds_are_printed_from_the_findings() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", get_args(Finding), ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", get_args(Finding), ids=lambda kind: kind.__name__)
 def test_every_kind_says_what_it_means_and_what_to_do(kind: type) -> None:
     sentence = r"[A-Z`][^\n|]*[^\s.|]\."
     for said in meaning_and_to_do(kind):

@@ -44,9 +44,26 @@ from auditor.reconciler.findings.of_tensors import (
     Unused,
     WrongDtype,
 )
+from auditor.reconciler.findings.of_values import (
+    AddedBiasNotZero,
+    AddedBiasZero,
+    AllZero,
+    EqualDuplicate,
+    EqualsBase,
+    FreshHead,
+    NoOpAdapter,
+    NotFinite,
+    PaddedDtype,
+    RepeatedLayers,
+    TiedCopyDiffers,
+    UntrainedRows,
+)
 
 __all__ = [
     "MOST_NAMED",
+    "AddedBiasNotZero",
+    "AddedBiasZero",
+    "AllZero",
     "BadConfig",
     "BadHeader",
     "BadIndex",
@@ -55,21 +72,30 @@ __all__ = [
     "CopyDiffers",
     "DisputedTensor",
     "Duplicate",
+    "EqualDuplicate",
+    "EqualsBase",
     "Finding",
     "FormulaDisputed",
+    "FreshHead",
     "MatchedPair",
     "Mismatched",
     "Missing",
     "MissingComponent",
     "NewlyInitialized",
+    "NoOpAdapter",
+    "NotFinite",
     "OtherWeights",
+    "PaddedDtype",
     "QuantizationData",
     "Renamed",
+    "RepeatedLayers",
     "Severity",
     "StoredBuffer",
+    "TiedCopyDiffers",
     "TiedWeight",
     "Unexpected",
     "Unsafe",
+    "UntrainedRows",
     "Unused",
     "WrongDtype",
     "WrongTotal",
@@ -87,6 +113,7 @@ Finding = (
     | QuantizationData
     | BadQuantization
     | Duplicate
+    | EqualDuplicate
     | WrongDtype
     | Mismatched
     | Renamed
@@ -101,6 +128,17 @@ Finding = (
     | Unsafe
     | CopyDiffers
     | MissingComponent
+    | NotFinite
+    | AllZero
+    | NoOpAdapter
+    | EqualsBase
+    | TiedCopyDiffers
+    | FreshHead
+    | UntrainedRows
+    | PaddedDtype
+    | RepeatedLayers
+    | AddedBiasNotZero
+    | AddedBiasZero
 )
 
 
