@@ -24,8 +24,8 @@ from auditor.values.placing import Placed
 from auditor.values.tally import (
     Counter,
     Moments,
-    ScaleCounter,
     NumberTally,
+    ScaleCounter,
     absolute_maximum,
     counter_of,
 )
