@@ -17,7 +17,6 @@ from auditor.reconciler.findings import (
     CopyDiffers,
     DisputedTensor,
     Duplicate,
-    EqualsBase,
     Finding,
     FormulaDisputed,
     FreshHead,
@@ -63,10 +62,11 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
 
 def render(outcome: Report | Unaudited) -> str:
     """One object on one line, in ASCII: what is not is escaped, lone surrogates too."""
-    return _ENCODER.encode(_outcome(outcome))
+    return _ENCODER.encode(as_object(outcome))
 
 
-def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
+def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
+    """The object itself."""
     loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
     return {
         "schema": SCHEMA,
@@ -96,7 +96,7 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "ignored": [_finding(finding, loading) for finding in outcome.ignored],
         "kv_cache": _kv_cache(outcome.kv_cache),
         "component": outcome.component,
-        "parts": [_outcome(part) for part in outcome.parts],
+        "parts": [as_object(part) for part in outcome.parts],
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "values": _values(outcome.values),
@@ -107,10 +107,8 @@ def _values(values: ValuesRead | None) -> dict[str, Any] | None:
     if values is None:
         return None
     return {
-        "how": values.how,
         "bytes": values.bytes,
         "of": values.of,
-        "requests": values.requests,
         "tensors": [{key: getattr(one, key) for key in VALUES} for one in values.tensors],
     }
 
@@ -286,8 +284,6 @@ def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
             evidence = {"rows": finding.rows}
         case RepeatedLayers():
             evidence = {"layers": finding.layers}
-        case EqualsBase():
-            evidence = {"base": finding.base}
         case FormulaDisputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
         case MissingComponent():

@@ -58,7 +58,7 @@ def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FB
     if words and len(patterns) <= _MAX_PATTERNS:
         patterns = _fold_words(patterns)
     patterns += [_SPECIAL.sub(r"\\\g<0>", name) for name in literal]
-    return tuple(sorted(patterns, key=lambda pattern: natural_key(next(_names(pattern)))))
+    return tuple(sorted(patterns, key=lambda pattern: natural_key(first(pattern))))
 
 
 def _is_literal(name: str) -> bool:
@@ -68,6 +68,11 @@ def _is_literal(name: str) -> bool:
 def expand(folded: str) -> tuple[str, ...]:
     """The names that a pattern of `fold` stands for; ValueError for what `fold` never makes."""
     return tuple(_names(folded))
+
+
+def first(folded: str) -> str:
+    """The first of those names; ValueError as for `expand`."""
+    return next(_names(folded))
 
 
 def _fold_numbers(names: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, assert_never, get_args
 
 from auditor.errors import UsageError
-from auditor.messages import quoted
+from auditor.messages import meant, quoted
 from auditor.reconciler.findings import (
     AddedBiasNotZero,
     AddedBiasZero,
@@ -18,7 +18,6 @@ from auditor.reconciler.findings import (
     BadSize,
     CopyDiffers,
     Duplicate,
-    EqualsBase,
     Finding,
     FormulaDisputed,
     FreshHead,
@@ -57,7 +56,8 @@ class Ignore(NamedTuple):
     def parse(cls, text: str) -> "Ignore":
         kind, _, glob = text.partition(":")
         if kind not in KINDS:
-            raise UsageError(f"--ignore {quoted(text)}: no such kind; kinds are {', '.join(KINDS)}")
+            known = f"; kinds are {', '.join(KINDS)}"
+            raise UsageError(f"--ignore {quoted(text)}: no such kind{meant(kind, KINDS)}{known}")
         return cls(kind, glob or "*")
 
 
@@ -153,7 +153,7 @@ def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
         case Mismatched() | Renamed():
             pairs = tuple(pair for pair in finding.pairs if wanted(pair.stored.name))
             return replace(finding, pairs=pairs)
-        case OtherWeights() | EqualsBase():
+        case OtherWeights():
             return replace(finding, files=tuple(filter(wanted, finding.files)))
         case MissingComponent():
             return replace(finding, folders=tuple(filter(wanted, finding.folders)))

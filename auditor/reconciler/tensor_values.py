@@ -1,7 +1,6 @@
 """What was read of the numbers of each tensor, as a report has it."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +37,6 @@ class TensorValues:
 class ValuesRead:
     """All that was read of the numbers, and how much of what there is."""
 
-    how: Literal["all", "sampled"]
     tensors: tuple[TensorValues, ...]  # sorted by file and by place in it
     bytes: int  # that were read; holes of a sparse file count as read
     of: int  # bytes of all tensors
-    requests: int = 0  # to the Hub, for values alone

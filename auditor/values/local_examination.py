@@ -63,7 +63,6 @@ def with_numbers(
         known = {one.name for one in tensors}
         unread = [one.tensor for one in placed if one.tensor.name not in known]
         read = ValuesRead(
-            how="all",
             tensors=tensors,
             bytes=sum(one.span.length for one in placed if one.tensor.name in known),
             of=sum(one.span.length for one in placed),

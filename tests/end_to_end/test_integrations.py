@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rewrite_docs import DOCS
 from support.programs import ROOT
 from support.running import AUDIT
 from support.sweep_models import healthy
@@ -107,3 +108,33 @@ def test_the_hook_audits_the_folder_that_is_committed(checkpoint, hub_env):
 )
 def test_the_hook_runs_where_an_audit_may_say_something_new(name, due):
     assert (re.search(HOOK["files"], name) is not None) == due
+
+
+def blocks(document, language):
+    return re.findall(rf"```{language}[^\n]*\n(.*?)```", (DOCS / document).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("document", ["publishing.md", "ci.md"])
+def test_what_the_documents_say_to_run_runs(document, hub, hub_env, checkpoint):
+    hub.add("your-name/my-model", healthy(0))
+    (checkpoint.parent / "my-model").symlink_to(checkpoint)
+    for script in blocks(document, "bash"):
+        run = subprocess.run(  # noqa: S603 - the document's own
+            ["/bin/bash", "-e", "-o", "pipefail", "-c", script],
+            cwd=checkpoint.parent,
+            env=hub_env | {"PATH": f"{Path(AUDIT).parent}:{hub_env['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        assert "says why" not in run.stdout
+
+
+def test_the_workflow_and_the_hook_of_the_document_are_those_of_this_repository():
+    workflow, hooks = map(yaml.safe_load, blocks("ci.md", "yaml"))
+    (used,) = [one for one in workflow["jobs"]["audit"]["steps"] if "auditor" in one["uses"]]
+    assert used["with"].keys() <= ACTION["inputs"].keys()
+    assert hooks["repos"][0]["hooks"] == [{"id": HOOK["id"]}]
+    table = re.findall(r"^\| `([\w-]+)` \|", (DOCS / "ci.md").read_text(), re.MULTILINE)
+    assert table == list(ACTION["inputs"])

@@ -2,6 +2,9 @@
 
 The keys are those of the closed form's formulas. What a key would have to be follows from the
 shapes that do not fit, and from the numbers in the names.
+
+To do: Set the key to what the files hold, or upload the weights of the model that the config
+describes: one of the two is of another model.
 """
 
 import re

@@ -49,7 +49,6 @@ from auditor.reconciler.findings.of_values import (
     AddedBiasZero,
     AllZero,
     EqualDuplicate,
-    EqualsBase,
     FreshHead,
     NoOpAdapter,
     NotFinite,
@@ -73,7 +72,6 @@ __all__ = [
     "DisputedTensor",
     "Duplicate",
     "EqualDuplicate",
-    "EqualsBase",
     "Finding",
     "FormulaDisputed",
     "FreshHead",
@@ -131,7 +129,6 @@ Finding = (
     | NotFinite
     | AllZero
     | NoOpAdapter
-    | EqualsBase
     | TiedCopyDiffers
     | FreshHead
     | UntrainedRows

@@ -168,32 +168,3 @@ class AddedBiasNotZero(OfStored):
 
     kind: ClassVar = "added-bias-zero"
     severity: ClassVar = Severity.ERROR
-
-
-@dataclass(frozen=True, kw_only=True)
-class EqualsBase:
-    """Weight files are byte for byte those of the base model.
-
-    The sha256 of both are the same, as the listings have them; no weight was read.
-
-    To do: Upload the weights that were trained or merged: these are the base's.
-    """
-
-    files: tuple[str, ...]
-    base: str
-    reason: str
-
-    kind: ClassVar = "equals-base"
-    severity: ClassVar = Severity.WARNING
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.files
-
-    @property
-    def parameters(self) -> int:
-        return 0
-
-    @property
-    def explains(self) -> int:
-        return 0
