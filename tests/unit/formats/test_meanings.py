@@ -12,7 +12,7 @@ from auditor.diagnosis.known_causes import described_causes
 from auditor.formats.meanings import cause_meanings, kind_meanings
 from auditor.reconciler.findings import Finding, Severity
 
-SENTENCE = r"[A-Z`][^\n|]*[^\s.|]\."
+SENTENCE = r"[A-Za-z`][^\n|]*[^\s.|]\."
 EVERY = (*kind_meanings(), *cause_meanings())
 
 
