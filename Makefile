@@ -67,8 +67,9 @@ bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## t
 bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
 	@$(PROGRAM) tools/bench_sweep.py $(ARGS)
 
-fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute: the same tables in the end
+fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, and fixes at every point
 	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
+	@$(PROGRAM) tools/fuzz/stopped_fixes.py
 
 pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; needs Chromium
 	@$(PROGRAM) tools/pictures.py

@@ -75,7 +75,7 @@ class Diagnosis:
 
     cause: str  # of a closed list: wrapper-prefix, config-field, ...
     severity: Severity
-    level: Literal["headers"] = "headers"
+    level: Literal["headers", "repository"] = "headers"
     summary: str
     fix: str
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (config key, declared, what the files hold)

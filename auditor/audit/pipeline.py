@@ -15,6 +15,7 @@ from auditor.checkpoint.selecting import (
     select,
     select_config,
     select_describing,
+    with_companions,
     with_torch_copies,
 )
 from auditor.checkpoint.selection import CONFIG, Chooser
@@ -38,6 +39,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     oracle: bool = False,
     torch_copies: bool = False,
     variant: str | None = None,
+    companions: bool = True,
     config: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
@@ -50,7 +52,9 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     transformers for a second opinion of the closed form; `torch_copies` compares safetensors with
     their copy in torch files on the Hub too, as is always done in a folder; `variant` ("fp16") the
     weights that from_pretrained loads where it is given one; `config` is a file, a folder or a
-    model whose config is taken instead of the model's own; `say` gets a line where the work waits
+    model whose config is taken instead of the model's own; `companions` reads what stands beside
+    the weights, too (tokenizer, generation config, chat template, processor), for at most three
+    requests more; `say` gets a line where the work waits
     or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
@@ -67,6 +71,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
         choose = partial(select, variant=checked_variant(variant))
     if torch_copies:
         choose = partial(with_torch_copies, choose=choose)
+    if companions:
+        choose = partial(with_companions, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
     options = Options(requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle)
     if config is None:

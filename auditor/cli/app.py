@@ -29,6 +29,7 @@ _COMMANDS = {
     "architectures": "questions",
     "claim": "claim",
     "diff": "diff",
+    "fix": "fix",
     "sweep": "sweep",
     "report": "report",
 }

@@ -111,6 +111,13 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
         ),
     ] = None,
+    companions: Annotated[
+        bool,
+        typer.Option(
+            " /--no-companions",
+            help="Leave out tokenizer, generation config, chat template and processor.",
+        ),
+    ] = True,
     config: Annotated[
         str | None,
         typer.Option(
@@ -151,6 +158,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     oracle=oracle,
                     torch_copies=torch_copies,
                     variant=variant,
+                    companions=companions,
                     config=config,
                     say=tell,
                 )

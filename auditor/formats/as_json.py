@@ -11,22 +11,32 @@ from auditor.reconciler.findings import (
     BadIndex,
     BadQuantization,
     BadSize,
+    ChatTemplateBroken,
+    CodeNotThere,
+    ConfigContradiction,
     CopyDiffers,
     DisputedTensor,
     Duplicate,
+    EosDisagrees,
     Finding,
     FormulaDisputed,
+    GenerationConfigInvalid,
     MatchedPair,
     Mismatched,
     Missing,
     MissingComponent,
     NewlyInitialized,
+    OfKeys,
     OtherWeights,
+    ProcessorMissing,
     QuantizationData,
     Renamed,
+    SpecialIdBeyondVocabulary,
     StoredBuffer,
     TiedWeight,
+    TokenBeyondEmbedding,
     Unexpected,
+    UnknownConfigKey,
     Unsafe,
     Unused,
     WrongDtype,
@@ -239,7 +249,7 @@ def _looked_for(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
     return {"in_memory": in_memory, "silent": silent}
 
 
-def _evidence(  # noqa: C901 - one case for each kind of evidence
+def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
     finding: Finding,
 ) -> dict[str, Any]:
     """What a finding of this kind carries beyond what all of them do."""
@@ -264,6 +274,19 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
         case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | CopyDiffers():
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
+        case TokenBeyondEmbedding() | SpecialIdBeyondVocabulary():
+            ids = {"ids": finding.ids, "rows": finding.rows, "rows_of": finding.rows_of}
+            evidence = {**_said(finding), **ids}
+        case (
+            EosDisagrees()
+            | ChatTemplateBroken()
+            | ConfigContradiction()
+            | GenerationConfigInvalid()
+            | UnknownConfigKey()
+            | CodeNotThere()
+            | ProcessorMissing()
+        ):
+            evidence = _said(finding)
         case (
             Missing()
             | NewlyInitialized()
@@ -277,6 +300,12 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
         case _:
             assert_never(finding)
     return evidence
+
+
+def _said(finding: OfKeys) -> dict[str, Any]:
+    """Which file says what under which key."""
+    says = [{"file": file, "key": key, "value": value} for file, key, value in finding.says]
+    return {"file": finding.file, "says": says, "fix": finding.fix}
 
 
 def _dispute(dispute: DisputedTensor) -> dict[str, Any]:

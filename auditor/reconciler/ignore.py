@@ -13,25 +13,35 @@ from auditor.reconciler.findings import (
     BadIndex,
     BadQuantization,
     BadSize,
+    ChatTemplateBroken,
+    CodeNotThere,
+    ConfigContradiction,
     CopyDiffers,
     Duplicate,
+    EosDisagrees,
     Finding,
     FormulaDisputed,
+    GenerationConfigInvalid,
     Mismatched,
     Missing,
     MissingComponent,
     NewlyInitialized,
     OtherWeights,
+    ProcessorMissing,
     QuantizationData,
     Renamed,
+    SpecialIdBeyondVocabulary,
     StoredBuffer,
     TiedWeight,
+    TokenBeyondEmbedding,
     Unexpected,
+    UnknownConfigKey,
     Unsafe,
     Unused,
     WrongDtype,
     WrongTotal,
 )
+from auditor.reconciler.findings.of_repository import name_of_key
 
 KINDS: tuple[str, ...] = tuple(sorted(kind.kind for kind in get_args(Finding)))
 
@@ -85,7 +95,7 @@ def _named(finding: Finding) -> Finding:
     return finding
 
 
-def _only(  # noqa: PLR0911 - one return for each shape of evidence
+def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
     finding: Finding, wanted: Callable[[str], bool]
 ) -> Finding:
     """The part of a finding that is about the wanted names."""
@@ -143,5 +153,18 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
             names = tuple(filter(wanted, finding.tensors))
             hidden = tuple(item for item in finding.hidden if wanted(item.name))
             return replace(finding, tensors=names, hidden=hidden)
+        case (
+            TokenBeyondEmbedding()
+            | SpecialIdBeyondVocabulary()
+            | EosDisagrees()
+            | ChatTemplateBroken()
+            | ConfigContradiction()
+            | GenerationConfigInvalid()
+            | UnknownConfigKey()
+            | CodeNotThere()
+            | ProcessorMissing()
+        ):
+            said = tuple(one for one in finding.says if wanted(name_of_key(one)))
+            return replace(finding, says=said)
         case _:
             assert_never(finding)

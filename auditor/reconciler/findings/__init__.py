@@ -28,6 +28,19 @@ from auditor.reconciler.findings.of_files import (
     Unsafe,
     WrongTotal,
 )
+from auditor.reconciler.findings.of_repository import (
+    ChatTemplateBroken,
+    CodeNotThere,
+    ConfigContradiction,
+    EosDisagrees,
+    GenerationConfigInvalid,
+    OfIds,
+    OfKeys,
+    ProcessorMissing,
+    SpecialIdBeyondVocabulary,
+    TokenBeyondEmbedding,
+    UnknownConfigKey,
+)
 from auditor.reconciler.findings.of_tensors import (
     BadQuantization,
     DisputedTensor,
@@ -52,29 +65,41 @@ __all__ = [
     "BadIndex",
     "BadQuantization",
     "BadSize",
+    "ChatTemplateBroken",
+    "CodeNotThere",
+    "ConfigContradiction",
     "CopyDiffers",
     "DisputedTensor",
     "Duplicate",
+    "EosDisagrees",
     "Finding",
     "FormulaDisputed",
+    "GenerationConfigInvalid",
     "MatchedPair",
     "Mismatched",
     "Missing",
     "MissingComponent",
     "NewlyInitialized",
+    "OfIds",
+    "OfKeys",
     "OtherWeights",
+    "ProcessorMissing",
     "QuantizationData",
     "Renamed",
     "Severity",
+    "SpecialIdBeyondVocabulary",
     "StoredBuffer",
     "TiedWeight",
+    "TokenBeyondEmbedding",
     "Unexpected",
+    "UnknownConfigKey",
     "Unsafe",
     "Unused",
     "WrongDtype",
     "WrongTotal",
     "by_name",
     "count_of",
+    "is_of_repository",
     "is_of_tensors",
 ]
 
@@ -101,12 +126,26 @@ Finding = (
     | Unsafe
     | CopyDiffers
     | MissingComponent
+    | ChatTemplateBroken
+    | CodeNotThere
+    | ConfigContradiction
+    | EosDisagrees
+    | GenerationConfigInvalid
+    | ProcessorMissing
+    | SpecialIdBeyondVocabulary
+    | TokenBeyondEmbedding
+    | UnknownConfigKey
 )
 
 
 def is_of_tensors(finding: Finding) -> bool:
     """Whether its names are tensors', stored or expected, of one checkpoint and one class."""
     return isinstance(finding, OfExpected | OfStored | OfPairs)
+
+
+def is_of_repository(finding: Finding) -> bool:
+    """Whether it is about what stands beside the weights, or what the config's keys say."""
+    return isinstance(finding, OfKeys)
 
 
 def count_of(finding: Finding) -> int:

@@ -10,21 +10,30 @@ from auditor.reconciler.findings import (
     BadIndex,
     BadQuantization,
     BadSize,
+    ChatTemplateBroken,
+    CodeNotThere,
+    ConfigContradiction,
     CopyDiffers,
     DisputedTensor,
     Duplicate,
+    EosDisagrees,
     FormulaDisputed,
+    GenerationConfigInvalid,
     MatchedPair,
     Mismatched,
     Missing,
     MissingComponent,
     NewlyInitialized,
     OtherWeights,
+    ProcessorMissing,
     QuantizationData,
     Renamed,
+    SpecialIdBeyondVocabulary,
     StoredBuffer,
     TiedWeight,
+    TokenBeyondEmbedding,
     Unexpected,
+    UnknownConfigKey,
     Unsafe,
     Unused,
     WrongDtype,
@@ -181,10 +190,77 @@ def every_kind():
                 reason="pytorch_model.bin lacks 1 tensor that the audited files have: 'a'",
                 tensors=("a",),
             ),
+            *of_repository(),
         ),
         ignored=(Unexpected(tensors=(stored("bar", 5),), reason="no class of this family has it"),),
         notes=("audited as BertModel, as asked",),
         unchecked=("quant_type: not one we know",),
         residual=0,
         fetched=Fetched(requests=6, bytes=48_123, seconds=0.4179),
+    )
+
+
+def of_repository():
+    """One finding of each kind that is about what stands beside the weights."""
+    return (
+        TokenBeyondEmbedding(
+            says=(("tokenizer.json", "added_tokens.32000", '"<pad>"'),),
+            ids=(32_000,),
+            rows=32_000,
+            rows_of="embed_tokens.weight",
+            reason="tokenizer.json: '<pad>' 32,000; embed_tokens.weight has 32,000 rows",
+            fix="resize the embedding to 32,001 rows",
+        ),
+        SpecialIdBeyondVocabulary(
+            says=(("generation_config.json", "pad_token_id", "32001"),),
+            ids=(32_001,),
+            rows=32_000,
+            rows_of="embed_tokens.weight",
+            reason="generation_config.json: pad_token_id 32001",
+            fix="set pad_token_id to the id that the tokenizer gives the token",
+        ),
+        EosDisagrees(
+            says=(
+                ("config.json", "eos_token_id", "2"),
+                ("generation_config.json", "eos_token_id", "3"),
+            ),
+            reason="config.json: eos_token_id 2; generation_config.json: eos_token_id 3",
+            fix="set eos_token_id of generation_config.json to [2, 3]",
+        ),
+        ChatTemplateBroken(
+            says=(("chat_template.jinja", "", ""),),
+            reason="chat_template.jinja: the chat template does not parse: line 1: unexpected '}'",
+            fix="correct the chat template in chat_template.jinja",
+        ),
+        ConfigContradiction(
+            says=(
+                ("config.json", "torch_dtype", '"float16"'),
+                ("config.json", "dtype", '"bfloat16"'),
+            ),
+            reason='torch_dtype is "float16", dtype "bfloat16": transformers 5.23 takes dtype',
+            fix="remove the one that is not meant",
+        ),
+        GenerationConfigInvalid(
+            says=(("generation_config.json", "top_p", "0.5"),),
+            reason="top_p 0.5: only sampling reads it, and do_sample is not true",
+            fix="remove top_p, or set what it needs",
+        ),
+        UnknownConfigKey(
+            says=(
+                ("config.json", "num_hidden_layer", "3"),
+                ("config.json", "num_hidden_layers", "12"),
+            ),
+            reason="num_hidden_layer is 3, and no class of model type bert reads it",
+            fix="rename num_hidden_layer to num_hidden_layers",
+        ),
+        CodeNotThere(
+            says=(("config.json", "auto_map.AutoModel", '"modeling_x.X"'),),
+            reason="modeling_x.py: not in the repository",
+            fix="upload modeling_x.py",
+        ),
+        ProcessorMissing(
+            says=(("config.json", "model_type", '"vit"'),),
+            reason="model_type vit wants a processor, and none is there",
+            fix="save the processor beside the model",
+        ),
     )

@@ -191,8 +191,8 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 9 + ["warning"] * 6 + ["info"] * 7
-    assert headings() == ["error"] * 9 + ["warning"] * 6
+    assert headings(verbose=True) == ["error"] * 13 + ["warning"] * 11 + ["info"] * 7
+    assert headings() == ["error"] * 13 + ["warning"] * 11
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
