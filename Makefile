@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep pictures diagnose corpus claims clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-values pictures diagnose diagnose-values corpus claims clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,11 @@ diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagg
 
 claims: $(VENV)/.test ## explain 500 claims with a slip or two, drawn at random: first, in three
 	@$(PROGRAM) tools/claims.py $(ARGS)
+diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values
+	@$(PROGRAM) tools/diagnose_values.py $(ARGS)
+
+bench-values: $(VENV)/.test ## --values beside safe_open and torch: GB/s a core, memory, a sparse file
+	@$(PROGRAM) tools/bench_values.py $(ARGS)
 
 corpus: $(VENV)/.test ## audit real checkpoints' metadata, where ../shared/corpus has it
 	@$(PROGRAM) tools/corpus.py $(ARGS)

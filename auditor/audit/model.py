@@ -61,6 +61,18 @@ def examine_model(
 
     `keep` gets the undoings of what is said, for whoever would mend it.
     """
+    outcome = _diagnosed(snapshot, options, entry, keep)
+    if options.values is None:
+        return outcome
+    return options.values(outcome, snapshot, options.ignore)
+
+
+def _diagnosed(
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None,
+    keep: "Callable[[Undoing], None]",
+) -> Report | Unaudited:
     outcome = examine_undiagnosed(snapshot, options, entry)
     if outcome.verdict == "clean" or is_gguf(snapshot) or not options.weights:
         return outcome

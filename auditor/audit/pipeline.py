@@ -9,7 +9,7 @@ from typing import Any
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
-from auditor.audit.options import Options
+from auditor.audit.options import LookAtValues, Options
 from auditor.checkpoint.filenames import checked_variant
 from auditor.checkpoint.selecting import (
     select,
@@ -40,6 +40,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     torch_copies: bool = False,
     variant: str | None = None,
     companions: bool = True,
+    values: bool = False,
+    statistics: bool = False,
     config: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
@@ -54,8 +56,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     weights that from_pretrained loads where it is given one; `config` is a file, a folder or a
     model whose config is taken instead of the model's own; `companions` reads what stands beside
     the weights, too (tokenizer, generation config, chat template, processor), for at most three
-    requests more; `say` gets a line where the work waits
-    or falls back.
+    requests more; `values` reads all numbers of local files as well, and `statistics` their mean
+    and its kin, which takes longer; `say` gets a line where the work waits or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
@@ -74,7 +76,14 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     if companions:
         choose = partial(with_companions, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
-    options = Options(requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle)
+    options = Options(
+        requested=model,
+        target=target,
+        depth=depth,
+        ignore=ignore,
+        oracle=oracle,
+        values=_look_at_values(statistics=statistics, say=say) if values or statistics else None,
+    )
     if config is None:
         return _outcome(options, fetched, examine)
     other = partial(fetch, config, source=source, token=token, say=say, choose=select_config)
@@ -87,6 +96,14 @@ def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
     if other.config is None:
         raise SourceError(Reason.NO_CONFIG, f"{other.model} has no config")
     return replace(snapshot, config=replace(other.config, name=CONFIG))
+
+
+def _look_at_values(*, statistics: bool, say: Callable[[str], None]) -> LookAtValues:
+    """Raises UsageError without numpy."""
+    from auditor.values import local_examination  # noqa: PLC0415 - few audits read numbers
+
+    local_examination.require_numpy()
+    return local_examination.values_reader(statistics=statistics, say=say)
 
 
 def _outcome(

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from auditor.reconciler.findings import OfKeys, UnknownConfigKey
-from auditor.report import Diagnosis, Report
+from auditor.report import Diagnosis, Report, Unaudited
 
 
-def with_repository(found: tuple[Diagnosis, ...], report: Report) -> tuple[Diagnosis, ...]:
+def with_repository(
+    found: tuple[Diagnosis, ...], report: Report | Unaudited
+) -> tuple[Diagnosis, ...]:
     """The causes of both levels; a field that a misspelt key left at its default is no second."""
     own = [*_of_repository(report)]
     left: list[Diagnosis] = []
@@ -21,7 +23,7 @@ def with_repository(found: tuple[Diagnosis, ...], report: Report) -> tuple[Diagn
     return (*left, *own)
 
 
-def _of_repository(report: Report) -> Iterator[Diagnosis]:
+def _of_repository(report: Report | Unaudited) -> Iterator[Diagnosis]:
     for place, finding in enumerate(report.findings):
         if isinstance(finding, OfKeys):
             yield Diagnosis(
@@ -35,7 +37,7 @@ def _of_repository(report: Report) -> Iterator[Diagnosis]:
             )
 
 
-def _misspelt(own: Diagnosis, report: Report, other: Diagnosis) -> bool:
+def _misspelt(own: Diagnosis, report: Report | Unaudited, other: Diagnosis) -> bool:
     """Whether the other cause is but the default of the key that the misspelt one stands for."""
     finding = report.findings[own.findings[0]]
     if not isinstance(finding, UnknownConfigKey):

@@ -88,6 +88,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         source=Source.CACHE if model else Source.FOLDER,
         origin=f"read from {place}, {quoted(str(folder))}{_interrupted(folder)}",
         files=files,
+        folder=folder,
         partial=True,
         **vars(contents),
     )
@@ -156,6 +157,7 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
         source=Source.FILE,
         origin=f"read from the file {quoted(str(path))}",
         files=files,
+        folder=path.parent,
         **vars(assemble(_Files(path.parent), files, selection)),
     )
 
