@@ -110,6 +110,10 @@ _NAMES = {
 _WORDS = re.compile(r"(one|each|per|without|self|lm|mlm|feed)[\s_-]+(?=\w)", re.IGNORECASE)
 
 
+_LONGEST_NAME = 400  # characters of a part's name
+_MOST_TERMS = 8  # of a sum: each may have two readings, and all combinations are looked at
+
+
 def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
     """What a part's name may stand for, the likeliest first; () where it stands for nothing here.
 
@@ -117,6 +121,8 @@ def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
     """
     if _plain(name) == "" or _NAMES.get(_plain(name)) == "":
         return (PartReading("", cells, ()),)
+    if len(name) > _LONGEST_NAME or name.count("+") >= _MOST_TERMS:
+        return ()
     sums: tuple[tuple[str, Cells], ...] = (("", ()),)
     for term in name.split("+"):
         found = tuple(_term(term.strip(), cells, prefix))

@@ -142,7 +142,7 @@ def _text(model: str, verdicts: Sequence[Verdict], form: ClaimFormat) -> str:
     from auditor.formats import claims  # noqa: PLC0415 - beside its only use
 
     as_json = form is ClaimFormat.JSON
-    return claims.as_json(model, verdicts) if as_json else claims.render(model, verdicts)
+    return claims.verdicts_as_json(model, verdicts) if as_json else claims.render(model, verdicts)
 
 
 def _code(verdicts: Sequence[Verdict]) -> int:

@@ -77,7 +77,7 @@ def _table(verdict: Verdict, explanation: Explanation) -> Iterator[str]:
     yield f"    {explanation.total:>{width},}  claimed"
 
 
-def as_json(model: str, verdicts: Sequence[Verdict]) -> str:
+def verdicts_as_json(model: str, verdicts: Sequence[Verdict]) -> str:
     """One object a claim, each on a line."""
     return "".join(f"{json.dumps(fields(model, one), ensure_ascii=False)}\n" for one in verdicts)
 

@@ -2,9 +2,12 @@
 
 import csv
 import json
+from math import prod
 from pathlib import Path
 
 import pytest
+from support.builders import safetensors_bytes
+from support.claim_generator import expected
 from support.running import run
 
 LARGE = {
@@ -192,3 +195,36 @@ def test_people_read_the_arithmetic():
         "       -590,592  without pooler (part-left-out)\n"
         "    108,891,648  claimed\n"
     )
+
+
+def test_stored_elements_of_packed_weights_are_no_parameters(tmp_path: Path):
+    """GPTQ, 4 bits: the Hub shows an 8B model as 1.99B."""
+    values = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": 64,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+    }
+    settings = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False}
+    stored: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for tensor in expected(values, "LlamaForCausalLM").tensors:
+        if not tensor.name.endswith("_proj.weight"):
+            stored[tensor.name] = ("F16", tensor.shape)
+            continue
+        module, (out, into) = tensor.name.removesuffix(".weight"), tensor.shape
+        stored[f"{module}.qweight"] = ("I32", (into // 8, out))
+        stored[f"{module}.qzeros"] = ("I32", (into // 128, out // 8))
+        stored[f"{module}.scales"] = ("F16", (into // 128, out))
+        stored[f"{module}.g_idx"] = ("I32", (into,))
+    elements = sum(prod(shape) for _, shape in stored.values())
+    (tmp_path / "model.safetensors").write_bytes(safetensors_bytes(stored))
+    config = {**values, "quantization_config": settings}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (found,) = verdicts(str(tmp_path), str(elements))
+    assert found["verdict"] == WRONG
+    (first, *_) = found["explanations"]
+    assert [one["slip"] for one in first["slips"]] == ["elements-for-parameters"]
