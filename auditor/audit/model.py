@@ -1,9 +1,9 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from auditor.analytic import Config, Expectation, Role
 from auditor.analytic.target import Refusal
@@ -47,18 +47,39 @@ from auditor.reconciler.stored_form import expected_as_stored
 from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
 
+if TYPE_CHECKING:
+    from auditor.diagnosis.case import Undoing
+
 
 def examine_model(
-    snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None = None,
+    keep: "Callable[[Undoing], None]" = lambda _: None,
 ) -> Report | Unaudited:
-    """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any."""
-    outcome = _examined(snapshot, options, entry)
-    if not isinstance(outcome, Report) or outcome.verdict == "clean" or is_gguf(snapshot):
+    """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any.
+
+    `keep` gets the undoings of what is said, for whoever would mend it.
+    """
+    outcome = _diagnosed(snapshot, options, entry, keep)
+    if options.values is None:
+        return outcome
+    return options.values(outcome, snapshot, options.ignore)
+
+
+def _diagnosed(
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None,
+    keep: "Callable[[Undoing], None]",
+) -> Report | Unaudited:
+    outcome = examine_undiagnosed(snapshot, options, entry)
+    if outcome.verdict == "clean" or is_gguf(snapshot) or not options.weights:
         return outcome
     from auditor.diagnosis import diagnose  # noqa: PLC0415 - most models are clean
 
     def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
-        return _examined(changed, replace(options, target=target, depth=0), entry)
+        return examine_undiagnosed(changed, replace(options, target=target, depth=0), entry)
 
     found = diagnose(
         outcome,
@@ -67,6 +88,7 @@ def examine_model(
         target=options.target,
         classes=classes_of_type,
         implied=partial(_implied_shapes, entry=entry),
+        keep=keep,
     )
     return replace(outcome, diagnosis=found)
 
@@ -94,9 +116,10 @@ def _implied_shapes(
     return {one.name: one.shape for one in tensors if one.role is Role.PARAMETER}
 
 
-def _examined(
-    snapshot: Snapshot, options: Options, entry: ManifestEntry | None
+def examine_undiagnosed(
+    snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
+    """Audit one model, and do not ask why it differs."""
     case = begin_audit(snapshot, options, options.target or module_of(entry))
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case)

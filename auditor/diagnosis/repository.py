@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from auditor.reconciler.findings import ConfigContradiction, OfKeys, UnknownConfigKey
-from auditor.report import Diagnosis, Report
+from auditor.report import Diagnosis, Report, Unaudited
 
 
-def with_repository(found: tuple[Diagnosis, ...], report: Report) -> tuple[Diagnosis, ...]:
+def with_repository(
+    found: tuple[Diagnosis, ...], report: Report | Unaudited
+) -> tuple[Diagnosis, ...]:
     """The causes of both levels, each fault under one of them.
 
     A field that a misspelt key left at its default is that key's; a field that contradicts others
@@ -26,7 +28,7 @@ def with_repository(found: tuple[Diagnosis, ...], report: Report) -> tuple[Diagn
     return (*left, *own)
 
 
-def _of_repository(report: Report) -> Iterator[Diagnosis]:
+def _of_repository(report: Report | Unaudited) -> Iterator[Diagnosis]:
     for place, finding in enumerate(report.findings):
         if isinstance(finding, OfKeys):
             yield Diagnosis(
@@ -40,7 +42,7 @@ def _of_repository(report: Report) -> Iterator[Diagnosis]:
             )
 
 
-def config_keys_of(own: Diagnosis, report: Report) -> frozenset[str]:
+def config_keys_of(own: Diagnosis, report: Report | Unaudited) -> frozenset[str]:
     """The keys of the config that a contradiction or a slip is about."""
     finding = report.findings[own.findings[0]]
     if not isinstance(finding, ConfigContradiction | UnknownConfigKey):

@@ -34,6 +34,10 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
+# Where `audit fix` stages what is new, and keeps the journal of what it does. No part of the model.
+FIX_FOLDER = ".audit-fix"
+FIX_JOURNAL = "journal.json"
+
 # Files of one folder: a training run leaves a few thousand, and a home folder has more.
 _MOST_FILES = 100_000
 
@@ -82,11 +86,19 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         model=model or str(folder),
         commit=commit,
         source=Source.CACHE if model else Source.FOLDER,
-        origin=f"read from {place}, {quoted(str(folder))}",
+        origin=f"read from {place}, {quoted(str(folder))}{_interrupted(folder)}",
         files=files,
+        folder=folder,
         partial=True,
         **vars(contents),
     )
+
+
+def _interrupted(folder: Path) -> str:
+    """A clause for a folder in which some files may be new and others old."""
+    if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
+        return ""
+    return ", in which an audit fix was interrupted: audit fix FOLDER --apply brings it to its end"
 
 
 def _file(path: Path) -> Snapshot:
@@ -145,6 +157,7 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
         source=Source.FILE,
         origin=f"read from the file {quoted(str(path))}",
         files=files,
+        folder=path.parent,
         **vars(assemble(_Files(path.parent), files, selection)),
     )
 

@@ -8,6 +8,9 @@ from typing import NamedTuple, assert_never, get_args
 from auditor.errors import UsageError
 from auditor.messages import meant, quoted
 from auditor.reconciler.findings import (
+    AddedBiasNotZero,
+    AddedBiasZero,
+    AllZero,
     BadConfig,
     BadHeader,
     BadIndex,
@@ -21,29 +24,36 @@ from auditor.reconciler.findings import (
     EosDisagrees,
     Finding,
     FormulaDisputed,
+    FreshHead,
     GenerationConfigInvalid,
     Mismatched,
     Missing,
     MissingComponent,
     NewlyInitialized,
+    NoOpAdapter,
+    NotFinite,
     OtherWeights,
+    PaddedDtype,
     ProcessorMissing,
     QuantizationData,
     Renamed,
+    RepeatedLayers,
     SpecialIdBeyondVocabulary,
     StoredBuffer,
+    TiedCopyDiffers,
     TiedWeight,
     TokenBeyondEmbedding,
     Unexpected,
     UnknownConfigKey,
     Unsafe,
+    UntrainedRows,
     Unused,
     WrongDtype,
     WrongTotal,
 )
 from auditor.reconciler.findings.of_repository import name_of_key
 
-KINDS: tuple[str, ...] = tuple(sorted(kind.kind for kind in get_args(Finding)))
+KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in get_args(Finding)}))
 
 
 class Ignore(NamedTuple):
@@ -110,10 +120,29 @@ def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
             | QuantizationData()
             | BadQuantization()
             | WrongDtype()
+            | AllZero()
+            | NoOpAdapter()
+            | FreshHead()
+            | UntrainedRows()
+            | PaddedDtype()
+            | RepeatedLayers()
+            | AddedBiasZero()
+            | AddedBiasNotZero()
         ):
             stored = tuple(item for item in finding.tensors if wanted(item.name))
             return replace(finding, tensors=stored)
-        case Duplicate():
+        case NotFinite():
+            counted = [
+                (item, count)
+                for item, count in zip(finding.tensors, finding.counts, strict=True)
+                if wanted(item.name)
+            ]
+            return replace(
+                finding,
+                tensors=tuple(item for item, _ in counted),
+                counts=tuple(count for _, count in counted),
+            )
+        case Duplicate() | TiedCopyDiffers():
             both = [
                 (item, of)
                 for item, of in zip(finding.tensors, finding.of, strict=True)

@@ -57,9 +57,25 @@ from auditor.reconciler.findings.of_tensors import (
     Unused,
     WrongDtype,
 )
+from auditor.reconciler.findings.of_values import (
+    AddedBiasNotZero,
+    AddedBiasZero,
+    AllZero,
+    EqualDuplicate,
+    FreshHead,
+    NoOpAdapter,
+    NotFinite,
+    PaddedDtype,
+    RepeatedLayers,
+    TiedCopyDiffers,
+    UntrainedRows,
+)
 
 __all__ = [
     "MOST_NAMED",
+    "AddedBiasNotZero",
+    "AddedBiasZero",
+    "AllZero",
     "BadConfig",
     "BadHeader",
     "BadIndex",
@@ -72,28 +88,36 @@ __all__ = [
     "DisputedTensor",
     "Duplicate",
     "EosDisagrees",
+    "EqualDuplicate",
     "Finding",
     "FormulaDisputed",
+    "FreshHead",
     "GenerationConfigInvalid",
     "MatchedPair",
     "Mismatched",
     "Missing",
     "MissingComponent",
     "NewlyInitialized",
+    "NoOpAdapter",
+    "NotFinite",
     "OfIds",
     "OfKeys",
     "OtherWeights",
+    "PaddedDtype",
     "ProcessorMissing",
     "QuantizationData",
     "Renamed",
+    "RepeatedLayers",
     "Severity",
     "SpecialIdBeyondVocabulary",
     "StoredBuffer",
+    "TiedCopyDiffers",
     "TiedWeight",
     "TokenBeyondEmbedding",
     "Unexpected",
     "UnknownConfigKey",
     "Unsafe",
+    "UntrainedRows",
     "Unused",
     "WrongDtype",
     "WrongTotal",
@@ -112,6 +136,7 @@ Finding = (
     | QuantizationData
     | BadQuantization
     | Duplicate
+    | EqualDuplicate
     | WrongDtype
     | Mismatched
     | Renamed
@@ -135,6 +160,16 @@ Finding = (
     | SpecialIdBeyondVocabulary
     | TokenBeyondEmbedding
     | UnknownConfigKey
+    | NotFinite
+    | AllZero
+    | NoOpAdapter
+    | TiedCopyDiffers
+    | FreshHead
+    | UntrainedRows
+    | PaddedDtype
+    | RepeatedLayers
+    | AddedBiasNotZero
+    | AddedBiasZero
 )
 
 

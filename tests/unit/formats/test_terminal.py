@@ -191,8 +191,8 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 13 + ["warning"] * 11 + ["info"] * 7
-    assert headings() == ["error"] * 13 + ["warning"] * 11
+    assert headings(verbose=True) == ["error"] * 17 + ["warning"] * 15 + ["info"] * 10
+    assert headings() == ["error"] * 17 + ["warning"] * 15
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
@@ -245,7 +245,8 @@ def verdict(outcome):
                 "unsafe, missing-component, copy-differs, token-beyond-embedding, "
                 "special-id-beyond-vocabulary, eos-disagrees, chat-template-broken, "
                 "config-contradiction, generation-config-invalid, unknown-config-key, "
-                "code-not-there, processor-missing."
+                "code-not-there, processor-missing, not-finite, all-zero, no-op-adapter, "
+                "tied-copy-differs, fresh-head, untrained-rows, padded-dtype, added-bias-zero."
             ),
             (
                 "24 used + 9 unused + 12 unexpected = 45 parameters stored; 50 expected "
