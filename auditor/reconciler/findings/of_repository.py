@@ -103,7 +103,7 @@ class ConfigContradiction(OfKeys):
 
 
 class GenerationConfigInvalid(OfKeys):
-    """transformers refuses to save the generation config as it is.
+    """The generation config is one that transformers refuses to save.
 
     To do: Remove the settings that the finding names, or set what they need (`do_sample`).
     """
@@ -123,7 +123,7 @@ class UnknownConfigKey(OfKeys):
 
 
 class CodeNotThere(OfKeys):
-    """auto_map names a module of code that the repository does not have.
+    """A module of code that auto_map names is not in the repository.
 
     To do: Upload the module, or name the repository that has it: `org/name--module.Class`.
     """

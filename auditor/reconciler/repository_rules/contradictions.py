@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from auditor.analytic.config_classes import library
 from auditor.reconciler.findings import ConfigContradiction, Finding
 from auditor.reconciler.repository_rules.near_names import near
-from auditor.reconciler.repository_rules.repository_case import RepositoryCase, shown
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, as_text
 
 _ROPE = "rope_parameters"
 _SIZES = (
@@ -48,8 +48,11 @@ def _finding(case: RepositoryCase, of: Twice) -> ConfigContradiction:
     where = of.file or case.config_file
     second = of.second if not of.file else f"{of.second} of {of.file}"
     return ConfigContradiction(
-        says=((case.config_file, of.first, shown(of.value)), (where, of.second, shown(of.other))),
-        reason=f"{of.first} is {shown(of.value)}, {second} {shown(of.other)}: {of.wins}",
+        says=(
+            (case.config_file, of.first, as_text(of.value)),
+            (where, of.second, as_text(of.other)),
+        ),
+        reason=f"{of.first} is {as_text(of.value)}, {second} {as_text(of.other)}: {of.wins}",
         fix=f"make {of.first} and {second} say the same, or remove the one that is not meant",
     )
 

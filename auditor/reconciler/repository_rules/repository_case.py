@@ -145,7 +145,7 @@ def _started_with() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def shown(value: object) -> str:
+def as_text(value: object) -> str:
     """A value as JSON, cut where it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False)

@@ -242,7 +242,10 @@ def verdict(outcome):
                 "ERROR 2 tensors that BertModel needs are not stored; 1 tensor has another shape; "
                 "1 stored tensor is unexpected; also bad-quantization, duplicate, wrong-dtype, "
                 "formula-disputed, bad-header, bad-index, bad-size, wrong-total, bad-config, "
-                "unsafe, missing-component, copy-differs, not-finite, all-zero, no-op-adapter, "
+                "unsafe, missing-component, copy-differs, token-beyond-embedding, "
+                "special-id-beyond-vocabulary, eos-disagrees, chat-template-broken, "
+                "config-contradiction, generation-config-invalid, unknown-config-key, "
+                "code-not-there, processor-missing, not-finite, all-zero, no-op-adapter, "
                 "tied-copy-differs, fresh-head, untrained-rows, padded-dtype, added-bias-zero."
             ),
             (
