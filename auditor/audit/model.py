@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from auditor.analytic import Config, Role
-from auditor.analytic.target import Refusal
+from auditor.analytic import Config, Role, catalogue
+from auditor.analytic.target import Refusal, choose
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
 from auditor.audit.expected import (
@@ -46,6 +46,9 @@ from auditor.reconciler.stored_form import expected_as_stored
 from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
 
+if TYPE_CHECKING:
+    from auditor.diagnosis.solving.trials import ClassTree
+
 
 def examine_model(
     snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
@@ -66,6 +69,7 @@ def examine_model(
         target=options.target,
         classes=classes_of_type,
         implied=partial(_implied_shapes, entry=entry),
+        tree=partial(_class_tree, entry=entry),
     )
     return replace(outcome, diagnosis=found)
 
@@ -91,6 +95,28 @@ def _implied_shapes(
         return None
     tensors = found.expectation.tensors
     return {one.name: one.shape for one in tensors if one.role is Role.PARAMETER}
+
+
+def _class_tree(
+    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
+) -> "ClassTree | None":
+    """The blocks that the config implies; None: no closed form is known for its class.
+
+    Raises CheckpointError for a config from which nothing follows.
+    """
+    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
+
+    try:
+        declared = declared_by_config(snapshot, entry)
+        if declared is None:
+            return None
+        found = choose(declared.config, target or declared.target, catalogue, declared.loader)
+        if isinstance(found, Refusal):
+            return None
+        tree = catalogue.block_tree(found.kind.config, found.target)
+    except SourceError:
+        return None
+    return ClassTree(tree, catalogue.family(found.model_type).prefix)
 
 
 def _examined(

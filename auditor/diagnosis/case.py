@@ -7,6 +7,7 @@ from typing import Any
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
+from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import (
     Finding,
@@ -47,6 +48,7 @@ class Case:
     target: str | None  # the class that the user asked for; None: the declared one
     classes: Callable[[str], tuple[str, ...]]  # of a model type
     implied: Callable[[Snapshot], Shapes | None]  # by the config alone; None: nothing follows
+    tree: Callable[..., ClassTree | None]  # the closed form's, of a snapshot's config
 
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:

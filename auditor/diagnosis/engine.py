@@ -19,6 +19,7 @@ from auditor.diagnosis.causes import (
     quantization,
     wrapper_prefix,
 )
+from auditor.diagnosis.solving.trials import ClassTree
 from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, Unused
 from auditor.report import Diagnosis, Report, Unaudited
 from auditor.tensors import StoredTensor
@@ -70,11 +71,13 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     target: str | None = None,
     classes: Callable[[str], tuple[str, ...]],
     implied: Callable[..., Shapes | None],
+    tree: Callable[..., ClassTree | None],
 ) -> tuple[Diagnosis, ...]:
     """The causes of a report's alarming findings, most telling first.
 
     `again` audits a changed snapshot, for a class if one is given; `implied` says what its config
-    implies, which takes less. What no undoing closes has no cause here.
+    implies, which takes less, and `tree` its blocks, which takes least. What no undoing closes has
+    no cause here.
     """
     found: list[Diagnosis] = []
     tries = _Tries(again)
@@ -87,6 +90,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             target=target,
             classes=classes,
             implied=partial(implied, target=target),
+            tree=partial(tree, target=target),
         )
         if not (case.alarms and case.config and all(map(_is_ordinary, case.stored))):
             break
