@@ -13,10 +13,14 @@ from auditor.diagnosis.case import Case, Shapes, Undoing
 from auditor.diagnosis.causes import (
     config_field,
     dtype_doubled,
+    half_resized,
     head_not_saved,
     layers_renumbered,
+    lost_part,
+    other_architecture,
     other_class,
     quantization,
+    quantization_settings,
     wrapper_prefix,
 )
 from auditor.diagnosis.solving.trials import ClassTree
@@ -31,9 +35,13 @@ CAUSES: tuple[Callable[[Case], Iterator[Undoing]], ...] = (
     wrapper_prefix.undoings,
     layers_renumbered.undoings,
     head_not_saved.undoings,
-    config_field.undoings,
+    half_resized.undoings,
+    quantization_settings.undoings,
     quantization.undoings,
+    config_field.undoings,
     other_class.undoings,
+    lost_part.undoings,
+    other_architecture.undoings,
 )
 
 # Audits of one diagnosis, and tensors in all of them: 200 tensors take 4 ms, 92,000 half a second.

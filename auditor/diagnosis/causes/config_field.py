@@ -10,17 +10,19 @@ from typing import Any
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _asked_values
-from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.candidates import Candidate
-from auditor.diagnosis.solving.holdings import held
-from auditor.diagnosis.solving.keys import config_with
+from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.search import Search, Solution
+from auditor.diagnosis.solving.stored import holdings_of
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # of those with which nothing differs, or of those that leave least
 _MOST_SHOWN = 4  # items of a list
-_SYMPTOMS = frozenset({"missing", "unexpected", "mismatched", "bad-config", "bad-quantization"})
+_SYMPTOMS = frozenset(
+    {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
+)
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -31,10 +33,21 @@ def undoings(case: Case) -> Iterator[Undoing]:
         for symbol, value in _asked_values.suggested(case):
             yield _undoing(case, (Candidate(symbol, value),), ())
         return
+    yield from _untied(case)
     found = list(islice(search(case).solutions(), _MOST_AUDITED))
     for one in found:
         others = () if one.differ else tuple(other for other in found if other is not one)
         yield _undoing(case, one.changes, others)
+
+
+def _untied(case: Case) -> Iterator[Undoing]:
+    """A head of its own beside embeddings that the config ties it to."""
+    key = "tie_word_embeddings"
+    declared = value_at(case.config, key)
+    if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
+        stated = key in case.config
+        tied = Key(key, declared if stated else True, default=not stated)
+        yield _undoing(case, (Candidate(tied, value=False),), ())
 
 
 def search(case: Case) -> Search:
@@ -44,13 +57,12 @@ def search(case: Case) -> Search:
         except ValueError:
             return None
 
-    packing = case.snapshot.packing
-    files = {packing.name: packing.content} if packing else {}
     alarming = None
     if case.report.expected is not None:
         pairs = (pair.expected.name for pair in case.mismatched)
         alarming = {*case.missing, *case.unexpected, *pairs}
-    return Search(case.config, trees, Trials(held(case.stored, case.config, files), alarming))
+    faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
+    return Search(case.config, trees, Trials(holdings_of(case), alarming), faults)
 
 
 def _undoing(case: Case, changes: tuple[Candidate, ...], others: tuple[Solution, ...]) -> Undoing:

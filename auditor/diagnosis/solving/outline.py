@@ -1,6 +1,6 @@
 """A tree of blocks with its Dims: one or two tensors of each kind, and where a name leads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from auditor.analytic.blocks import (
@@ -13,7 +13,7 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
 )
-from auditor.analytic.dims import Dim
+from auditor.analytic.dims import Dim, dim
 from auditor.analytic.lookup import index_in_list
 
 _DEEPEST = 64  # parts of a name
@@ -114,3 +114,16 @@ def _inside(block: Block) -> Block:
 
 def _join(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
+
+
+def shapes_in(tree: Block, prefix: str) -> Callable[[str], tuple[int, ...] | None]:
+    """A function from a stored name, with the base model's prefix or without it, to its shape."""
+
+    def shape(name: str) -> tuple[int, ...] | None:
+        other = name.removeprefix(f"{prefix}.") if prefix else name
+        for spelt in (name, other, f"{prefix}.{name}"):
+            if (found := follow(tree, spelt).shape) is not None:
+                return tuple(dim(size).value for size in found)
+        return None
+
+    return shape

@@ -28,6 +28,7 @@ _MOST_SECONDS = 0.6
 
 _MOST_STARTS = 6  # changes to which a second one is looked for
 _MOST_SECOND = 80  # changes that are looked at beside each of them
+_STRANGE = 0.5  # of what is stored: above, it is not this class that is stored, nor its like
 _PROBES = (1, 2, 8, 16, 64, 128, 3, 5, 12, 60, 240)
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values
@@ -45,10 +46,17 @@ class Solution(NamedTuple):
 
 
 class Search:
-    """What a config would have to say; nothing is tried twice."""
+    """What a config would have to say; nothing is tried twice.
 
-    def __init__(self, values: Mapping[str, Any], trees: Trees, trials: Trials) -> None:
+    `faults` is what is wrong with the config though its shapes follow: keys that it names may be
+    to blame where nothing differs.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], trees: Trees, trials: Trials, faults: str = ""
+    ) -> None:
         self._values = values
+        self._faults = faults
         self._trees = trees
         self._trials = trials
         self._keys = every_key(values)
@@ -68,6 +76,11 @@ class Search:
         self._trials.excuse(as_it_is)
         self._shown = {key_at(self._values, one.key, 0).path for one in symbols(as_it_is.tree)}
         start = self._trials.compare(as_it_is)
+        if not start.differ:
+            yield from self._valid_again(self._faults)
+            return
+        if start.strange > _STRANGE * self._trials.stored:
+            return
         partly: list[Solution] = []
         whole: list[Solution] = []
         for stage in self._stages(start):
@@ -79,6 +92,7 @@ class Search:
         if whole:
             yield from sorted(whole, key=_plausibility)
             return
+        partly = [one for one in partly if not _is_zero(one)]  # what is not asked for lacks nothing
         partly.sort(key=lambda one: (one.differ, _plausibility(one)))
         for one in islice(_one_of_a_key(partly), _MOST_STARTS):
             second = self._judged(one.changes, self._beside(one))
@@ -179,7 +193,7 @@ class Search:
         return self._trees(values)
 
 
-_NOTHING = Comparison(1, {}, frozenset(), frozenset(), frozenset())
+_NOTHING = Comparison(1, 0, {}, frozenset(), frozenset(), frozenset())
 
 
 # Keys in a sentence, with the path to them.

@@ -28,6 +28,7 @@ class Comparison(NamedTuple):
     """What differs between a tree and what is stored."""
 
     differ: int  # tensors, each kind counted with its like
+    strange: int  # of them those that are stored, and that nothing expects
     equations: Mapping[Equation, int]  # each with the tensors that ask for it
     lengths: frozenset[tuple[int, int]]  # (expected, stored) of axes that differ
     numbers: frozenset[int]  # of modules in lists where names are missing or too many, and the next
@@ -50,6 +51,11 @@ class Trials:
         """All lengths that are stored, those that most kinds of tensors have first."""
         return self._holdings.lengths
 
+    @property
+    def stored(self) -> int:
+        """How many tensors are stored."""
+        return len(self._holdings.shapes)
+
     def excuse(self, as_it_is: ClassTree) -> None:
         """Leave out what differs from this one and alarms nobody."""
         if self._alarming is not None:
@@ -63,7 +69,8 @@ class Trials:
             for name in dict.fromkeys((kind.first, kind.last)):
                 step = _step(expected, name)
                 if step.shape is None and not step.other:
-                    found.unexpected(name, step, kind.number, self._holdings.counts)
+                    alike = kind.number if kind.first == kind.last else (kind.number + 1) // 2
+                    found.unexpected(name, step, alike, self._holdings.counts)
                 elif step.shape is not None and kind.shape is not None:
                     found.shapes(name, step.shape, kind.shape, 0)
         return found.as_comparison()
@@ -99,7 +106,7 @@ def _step(expected: ClassTree, stored: str) -> Step:
 class _Differences:
     def __init__(self, excused: frozenset[str]) -> None:
         self._excused = excused
-        self._differ = 0
+        self._differ = self._strange = 0
         self._equations: dict[Equation, int] = {}
         self._lengths: set[tuple[int, int]] = set()
         self._numbers: set[int] = set()
@@ -108,6 +115,7 @@ class _Differences:
     def as_comparison(self) -> Comparison:
         return Comparison(
             self._differ,
+            self._strange,
             self._equations,
             frozenset(self._lengths),
             frozenset(self._numbers),
@@ -139,6 +147,7 @@ class _Differences:
         if self._is_excused(name):
             return
         self._differ += number
+        self._strange += number
         self._count(step.lists, counts, "", number, name)
         self._number(name)
 
