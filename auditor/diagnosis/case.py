@@ -7,6 +7,8 @@ from typing import Any
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
+from auditor.containers.index import parse_index
+from auditor.diagnosis.solving.holdings import Holdings, held
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import (
@@ -100,3 +102,16 @@ class Case:
             return parse_object(self.snapshot.config.content, self.snapshot.config.name)
         except CheckpointError:
             return {}
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """The tensors inside the stored ones; names alone where only an index has them."""
+        snapshot = self.snapshot
+        files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
+        if self.stored or snapshot.index is None:
+            return held(self.stored, self.config, files)
+        try:
+            index = parse_index(snapshot.index.name, snapshot.index.content)
+        except CheckpointError:
+            return Holdings({})
+        return Holdings(dict.fromkeys(index.weight_map))

@@ -14,11 +14,11 @@ from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.candidates import Candidate
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.search import Search, Solution
-from auditor.diagnosis.solving.stored import holdings_of
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # of those with which nothing differs, or of those that leave least
+_LARGE = 2000  # tensors, from which on one that leaves something is audited
 _MOST_SHOWN = 4  # items of a list
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
@@ -35,6 +35,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     yield from _untied(case)
     found = list(islice(search(case).solutions(), _MOST_AUDITED))
+    if found and found[0].differ and case.size > _LARGE:
+        found = found[:1]
     for one in found:
         others = () if one.differ else tuple(other for other in found if other is not one)
         yield _undoing(case, one.changes, others)
@@ -62,7 +64,7 @@ def search(case: Case) -> Search:
         pairs = (pair.expected.name for pair in case.mismatched)
         alarming = {*case.missing, *case.unexpected, *pairs}
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
-    return Search(case.config, trees, Trials(holdings_of(case), alarming), faults)
+    return Search(case.config, trees, Trials(case.holdings, alarming), faults)
 
 
 def _undoing(case: Case, changes: tuple[Candidate, ...], others: tuple[Solution, ...]) -> Undoing:

@@ -26,7 +26,7 @@ _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
 
 def undoings(case: Case) -> Iterator[Undoing]:
     yield from _language_model_alone(case)
-    if not case.missing or any(finding.kind == "bad-index" for finding in case.alarms):
+    if {finding.kind for finding in case.alarms} != {"missing"}:
         return
     parts = absent_parts(case.missing, case.shapes)
     if not 0 < len(parts) <= _MOST_PARTS or sum(parts.values()) != len(case.missing):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.classes import fitting
-from auditor.diagnosis.solving.stored import holdings_of
 from auditor.diagnosis.solving.trials import Trials
 
 CAUSE = "other-class"
@@ -39,5 +38,5 @@ def other_classes(case: Case) -> list[str]:
     names = [name for name in classes if name != case.report.target]
     if case.report.expected is None or case.report.expected.by != "closed-form":
         return names
-    trials = Trials(holdings_of(case), None)
+    trials = Trials(case.holdings, None)
     return list(fitting(case, names, trials))
