@@ -39,8 +39,8 @@ CAUSES: tuple[Callable[[Case], Iterator[Undoing]], ...] = (
     quantization_settings.undoings,
     quantization.undoings,
     config_field.undoings,
-    other_class.undoings,
     lost_part.undoings,
+    other_class.undoings,
     other_architecture.undoings,
 )
 

@@ -9,7 +9,6 @@ from auditor.diagnosis.changes import value_at, with_values
 
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"
-_MOST = 8  # tensors of an output layer
 # How the parts of its name begin, in the families that have one.
 _HEAD = re.compile(r"(^|\.)(lm_head|embed_out|proj_out|cls|predictions|vocab_projector|decoder)\.")
 _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
@@ -18,7 +17,7 @@ _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 def undoings(case: Case) -> Iterator[Undoing]:
     """The config with its embeddings tied, where a head is missing that no other class lacks."""
     heads = [name for name in case.missing if _HEAD.search(name) and not _INPUTS.search(name)]
-    if not heads or (len(case.missing) > _MOST and len(heads) == len(case.missing)):
+    if not heads or len(heads) < len(case.missing):
         return
     declared = value_at(case.config, _KEY)
     if declared is True or (case.target is None and _is_another_class(case)):

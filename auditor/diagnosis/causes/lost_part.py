@@ -4,11 +4,13 @@ The undoing puts it back. What makes it a cause is that nothing of the part is s
 else is missing; a class of the model type that does without it is the other way out.
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from auditor.analytic import ExpectedTensor
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import other_classes
 from auditor.diagnosis.changes import value_at, with_values
@@ -19,7 +21,8 @@ from auditor.tensors import Span, StoredTensor
 
 CAUSE = "lost-part"
 _MOST_PARTS = 3  # absent ones of one model
-_LEAST = 2  # tensors of a part
+_NUMBER = re.compile(r"\.\d+\.")
+_BETWEEN = re.compile(r"(projector|merger|resampler|connector|aligner|adapter)$")
 _DEEPEST = 3  # parts of its name
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
 
@@ -28,10 +31,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield from _language_model_alone(case)
     if {finding.kind for finding in case.alarms} != {"missing"}:
         return
-    parts = absent_parts(case.missing, case.shapes)
-    if not 0 < len(parts) <= _MOST_PARTS or sum(parts.values()) != len(case.missing):
-        return
-    if max(parts.values()) < _LEAST:
+    parts = absent_parts(case.missing, _spellings(case))
+    if not 0 < len(parts) <= _MOST_PARTS or not any(_is_tower(part, case) for part in parts):
         return
     names = " and ".join(f"{quoted(part)} ({count:,} tensors)" for part, count in parts.items())
     others = other_classes(case) if case.target is None else []
@@ -45,6 +46,25 @@ def undoings(case: Case) -> Iterator[Undoing]:
         fix=f"save the whole model again, or upload the file that holds it; or {way_out}",
         evidence=(f"no stored name begins with {next(iter(parts))}", "all else is stored"),
     )
+
+
+def _is_tower(part: str, case: Case) -> bool:
+    """Whether it has layers of its own, or stands between two that have."""
+    within = (name[len(part) :] for name in case.missing if name.startswith(f"{part}."))
+    return bool(_BETWEEN.search(part)) or any(_NUMBER.search(name) for name in within)
+
+
+def _spellings(case: Case) -> Iterator[str]:
+    """The stored names, with the base model's prefix and without."""
+    yield from case.shapes or case.holdings.shapes
+    try:
+        expected = case.tree(case.snapshot)
+    except CheckpointError:
+        return
+    if expected is not None and (prefix := expected.prefix):
+        for name in case.holdings.shapes:
+            yield f"{prefix}.{name}"
+            yield name.removeprefix(f"{prefix}.")
 
 
 def absent_parts(missing: Iterable[str], stored: Iterable[str]) -> dict[str, int]:
@@ -78,7 +98,22 @@ def _with_tensors(case: Case) -> Snapshot:
         table = replace(head.parsed, tensors=tuple(sorted((*head.parsed.tensors, *more))))
         heads[at] = replace(head, known=table, size=None)
         return replace(case.snapshot, headers=tuple(heads), index=None)
-    return case.snapshot
+    return replace(case.snapshot, index=_index_with(case.snapshot.index, missing))
+
+
+def _index_with(index: TextFile | None, missing: list[ExpectedTensor]) -> TextFile | None:
+    """The index with more names, and without a total, which the missing ones were not in."""
+    if index is None:
+        return None
+    try:
+        values = json.loads(index.content)
+        files = values["weight_map"]
+        file = min(files.values())
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return index
+    values["weight_map"] = {**files, **{one.name: file for one in missing}}
+    values["metadata"] = {}
+    return replace(index, content=json.dumps(values).encode())
 
 
 def _stored(one: ExpectedTensor, dtype: str | None, file: str) -> StoredTensor:

@@ -55,15 +55,20 @@ class _Likeness(NamedTuple):
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """The types of the catalogue that fit exactly, unless the user asked for a class."""
-    if case.target is not None or not (case.missing or case.unexpected):
-        return
-    strange = set(map(pattern, (*case.unexpected, *case.missing)))
-    if len(strange) < _STRANGE * len(case.holdings.kinds):
+    if case.target is not None or not _may_be_another(case):
         return
     found = list(islice(_fitting(case), _MOST_SHOWN))
     others = [one.of.model_type for one in found]
     for one in found[:_MOST_AUDITED]:
         yield _undoing(case, one, others)
+
+
+def _may_be_another(case: Case) -> bool:
+    """Whether enough of the names is strange, or nothing follows from the config at all."""
+    if case.report.expected is None:
+        return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
+    strange = set(map(pattern, (*case.unexpected, *case.missing)))
+    return len(strange) > _STRANGE * len(case.holdings.kinds)
 
 
 def _undoing(case: Case, one: "_Fit", others: list[str]) -> Undoing:
@@ -146,12 +151,15 @@ def _most_alike(case: Case, holdings: Holdings) -> list[_Likeness]:
     stored = frozenset(pattern(kind.first) for kind in holdings.kinds)
     declared = next(iter(case.report.declared), "")
     found: list[_Likeness] = []
+    same = _names(case.report.model_type or "", case.report.target or "")
     for model_type in catalogue.model_types():
         if model_type == case.report.model_type:
             continue
         prefix = catalogue.family(model_type).prefix
         have = frozenset(_bare(name, prefix) for name in stored)
         for target in catalogue.siblings(model_type):
+            if _names(model_type, target) == same:
+                continue  # a twin: what differs from one differs from the other
             names, spelt = _names(model_type, target)
             alike = len(have & names) / max(1, len(have | names))
             if alike >= _ALIKE:
@@ -177,7 +185,7 @@ def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]
     """The kinds of names of a class by the defaults of its config, without the prefix and with."""
     try:
         tree = catalogue.block_tree(Config(values={"model_type": model_type}), target)
-    except (CheckpointError, SourceError):
+    except (CheckpointError, SourceError, LookupError):
         return frozenset(), frozenset()
     prefix = catalogue.family(model_type).prefix
     names = frozenset(pattern(leaf.name) for leaf in leaves(tree))

@@ -39,4 +39,4 @@ def other_classes(case: Case) -> list[str]:
     if case.report.expected is None or case.report.expected.by != "closed-form":
         return names
     trials = Trials(case.holdings, None)
-    return list(fitting(case, names, trials))
+    return fitting(case, names, trials)

@@ -238,13 +238,21 @@ def _plausibility(one: Solution) -> tuple[Any, ...]:
 _USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
 
 
-def _strangeness(change: Candidate) -> tuple[int, int, int, int, float]:
+def _strangeness(change: Candidate) -> tuple[int, int, int, int, int, float]:
     key, value = change.key, change.value
-    is_count = key.path.rpartition(".")[2] in HEADS
-    width = change.share
-    unusual = _USUAL.index(width) if width in _USUAL else len(_USUAL) if width else 0
     zero = value == 0 and not isinstance(value, bool)
-    return (int(zero), int(key.default), unusual, int(is_count), _distance(key.value, value))
+    place = _USUAL.index(change.share) if change.share in _USUAL else len(_USUAL)
+    odd = bool(change.share) and place > 1
+    heads = key.path.rpartition(".")[2] in HEADS
+    by_width = place if change.share else 0
+    return (
+        int(zero),
+        int(key.default),
+        int(odd),
+        int(heads),
+        by_width,
+        _distance(key.value, value),
+    )
 
 
 def _distance(declared: Any, value: Any) -> float:

@@ -28,7 +28,7 @@ class Comparison(NamedTuple):
     """What differs between a tree and what is stored."""
 
     differ: int  # tensors, each kind counted with its like
-    strange: int  # of them those that are stored, and that nothing expects
+    strange: int  # of them those that are stored, and in no list of layers that is expected
     equations: Mapping[Equation, int]  # each with the tensors that ask for it
     lengths: frozenset[tuple[int, int]]  # (expected, stored) of axes that differ
     numbers: frozenset[int]  # of modules in lists where names are missing or too many, and the next
@@ -66,12 +66,16 @@ class Trials:
         for leaf in leaves(expected.tree):
             self._expected(leaf, expected.prefix, found)
         for kind in self._holdings.kinds:
-            for name in dict.fromkeys((kind.first, kind.last)):
-                step = _step(expected, name)
-                if step.shape is None and not step.other:
-                    alike = kind.number if kind.first == kind.last else (kind.number + 1) // 2
-                    found.unexpected(name, step, alike, self._holdings.counts)
-                elif step.shape is not None and kind.shape is not None:
+            ends = [
+                (name, _step(expected, name)) for name in dict.fromkeys((kind.first, kind.last))
+            ]
+            lost = [(name, step) for name, step in ends if step.shape is None and not step.other]
+            alike = -(-kind.number // len(ends))
+            for name, step in lost:
+                whole = len(lost) == len(ends)
+                found.unexpected(name, step, alike, self._holdings.counts, whole=whole)
+            for name, step in ends:
+                if step.shape is not None and kind.shape is not None:
                     found.shapes(name, step.shape, kind.shape, 0)
         return found.as_comparison()
 
@@ -143,11 +147,14 @@ class _Differences:
         self._count(leaf.lists, counts, prefix, leaf.number)
         self._number(leaf.name)
 
-    def unexpected(self, name: str, step: Step, number: int, counts: Mapping[str, int]) -> None:
+    def unexpected(
+        self, name: str, step: Step, number: int, counts: Mapping[str, int], *, whole: bool
+    ) -> None:
+        """`whole`: none of its kind is expected, wherever it may be."""
         if self._is_excused(name):
             return
         self._differ += number
-        self._strange += number
+        self._strange += number if whole and not step.lists else 0
         self._count(step.lists, counts, "", number, name)
         self._number(name)
 
