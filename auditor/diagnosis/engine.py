@@ -23,6 +23,7 @@ from auditor.diagnosis.causes import (
     quantization_settings,
     wrapper_prefix,
 )
+from auditor.diagnosis.solving.promise import promises
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, Unused
 from auditor.report import Diagnosis, Report, Unaudited
@@ -154,6 +155,8 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     if not tries.left(case.size):
         return None
     for undoing in chain.from_iterable(undoings(case) for undoings in CAUSES):
+        if not promises(case, undoing):
+            continue
         after = tries(undoing.snapshot, undoing.target or case.target, case.size)
         closing = _closing(case, undoing, after) if after else None
         if closing is not None and not closing.left:

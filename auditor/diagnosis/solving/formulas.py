@@ -83,11 +83,36 @@ def _course(size: Dim, symbol: Symbol) -> tuple[bool, bool]:
                 rounded = True
         powers.add(of)
         falls = falls or (of != 0 and coefficient < 0)
-    rises = not rounded and not falls and min(powers, default=0) >= 0
+    rises = not falls and min(powers, default=0) >= 0 and not _falls_within(size, symbol)
     return rises, not rounded and powers <= {0, 1}
 
 
+def _falls_within(size: Dim, symbol: Symbol) -> bool:
+    """Whether a rounded quotient has the symbol below, or beside another power of itself."""
+    for monomial, _ in size.terms:
+        within = [atom for atom, _ in monomial if isinstance(atom, Rounded)]
+        if any(symbol in atom.by.symbols for atom in within):
+            return True
+        if any(atom == symbol for atom, _ in monomial) and any(
+            symbol in atom.over.symbols for atom in within
+        ):
+            return True
+    return False
+
+
 def _bisected(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
+    """The roundest of the values, where a quotient that is rounded lets several through."""
+    low = _first_at_least(size, symbol, wanted)
+    if _at(size, symbol, low) != wanted:
+        return
+    high = _first_at_least(size, symbol, wanted + 1) - 1
+    step = 1
+    while -(-low // (2 * step)) * 2 * step <= high:
+        step *= 2
+    yield -(-low // step) * step
+
+
+def _first_at_least(size: Dim, symbol: Symbol, wanted: int) -> int:
     low, high = 0, MOST
     while low < high:
         middle = (low + high) // 2
@@ -95,5 +120,4 @@ def _bisected(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
             low = middle + 1
         else:
             high = middle
-    if _at(size, symbol, low) == wanted:
-        yield low
+    return low

@@ -22,13 +22,15 @@ from auditor.diagnosis.solving.keys import Key, config_with, every_key, key_at
 from auditor.diagnosis.solving.trials import ClassTree, Comparison, Trials
 from auditor.errors import CheckpointError
 
-# Trees of one search, and seconds of processor time: a BERT's takes a millisecond.
+# Trees of one search, and seconds of processor time for each of its steps, of which there are
+# four at the most: a BERT's tree takes a millisecond.
 _MOST_TRIED = 400
-_MOST_SECONDS = 0.6
+_MOST_SECONDS = 0.4
 
 _MOST_STARTS = 6  # changes to which a second one is looked for
 _MOST_SECOND = 80  # changes that are looked at beside each of them
-_STRANGE = 0.5  # of what is stored: above, it is not this class that is stored, nor its like
+_STRANGE = 0.5  # of what is stored: above, it is hardly this class that is stored
+_FEWER_SECONDS = 0.15  # for a class that it hardly is
 _PROBES = (1, 2, 8, 16, 64, 128, 3, 5, 12, 60, 240)
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values
@@ -43,6 +45,9 @@ class Solution(NamedTuple):
     @property
     def differ(self) -> int:
         return self.found.differ
+
+
+_Stages = Callable[[Comparison], Iterator[Iterable[Candidate]]]
 
 
 class Search:
@@ -79,41 +84,46 @@ class Search:
         if not start.differ:
             yield from self._valid_again(self._faults)
             return
-        if start.strange > _STRANGE * self._trials.stored:
-            return
+        strange = start.strange > _STRANGE * self._trials.stored
         partly: list[Solution] = []
-        whole: list[Solution] = []
-        for stage in self._stages(start):
-            found = list(self._judged((), stage))
-            whole += [one for one in found if not one.differ]
-            if not all(map(_is_zero, whole)):
-                break
-            partly += [one for one in found if 0 < one.differ < start.differ]
-        if whole:
-            yield from sorted(whole, key=_plausibility)
-            return
-        partly = [one for one in partly if not _is_zero(one)]  # what is not asked for lacks nothing
-        partly.sort(key=lambda one: (one.differ, _plausibility(one)))
-        for one in islice(_one_of_a_key(partly), _MOST_STARTS):
-            second = self._judged(one.changes, self._beside(one))
-            whole = [pair for pair in second if not pair.differ]
+        for stages in (self._by_formula, self._by_trial):
+            self._until = time.thread_time() + (_FEWER_SECONDS if strange else _MOST_SECONDS)
+            whole: list[Solution] = []
+            for stage in stages(start):
+                found = list(self._judged((), stage))
+                whole += [one for one in found if not one.differ]
+                if not all(map(_is_zero, whole)):
+                    break
+                partly += [one for one in found if 0 < one.differ < start.differ]
+            if not whole and not strange:
+                whole = self._pairs(partly, stages)
             if whole:
                 yield from sorted(whole, key=_plausibility)
                 return
-        yield from _one_of_a_key(partly)
+        if not strange:
+            yield from _one_of_a_key(_best_first(partly))
 
-    def _stages(self, found: Comparison) -> Iterator[Iterable[Candidate]]:
+    def _pairs(self, partly: list[Solution], stages: _Stages) -> list[Solution]:
+        """The best of those that leave something, each with another key beside it."""
+        self._until = time.thread_time() + _MOST_SECONDS
+        for one in islice(_one_of_a_key(_best_first(partly)), _MOST_STARTS):
+            known = {change.key.path for change in one.changes}
+            every = chain.from_iterable(stages(one.found))
+            several = islice((each for each in every if each.key.path not in known), _MOST_SECOND)
+            whole = [pair for pair in self._judged(one.changes, several) if not pair.differ]
+            if whole:
+                return whole
+        return []
+
+    def _by_formula(self, found: Comparison) -> Iterator[Iterable[Candidate]]:
         yield solved(self._values, found)
-        yield chain(self._unset(found), flags(self._keys))
+        yield flags(self._keys)
+
+    def _by_trial(self, found: Comparison) -> Iterator[Iterable[Candidate]]:
+        yield self._unset(found)
         shown = [key for key in self._keys if key.path in self._shown]
         hidden = [key for key in self._keys if key.path not in self._shown]
-        yield chain(lists(self._keys, found), numbers(hidden, found), numbers(shown, found))
-
-    def _beside(self, one: Solution) -> Iterator[Candidate]:
-        """What else might be changed, in the order in which it is likely."""
-        known = {change.key.path for change in one.changes}
-        stages = chain.from_iterable(self._stages(one.found))
-        return islice((each for each in stages if each.key.path not in known), _MOST_SECOND)
+        yield chain(numbers(hidden, found), lists(self._keys, found), numbers(shown, found))
 
     def _unset(self, found: Comparison) -> Iterator[Candidate]:
         """Keys that are null or left out, with the values that would then fit."""
@@ -202,7 +212,7 @@ _WORDS = re.compile(r"[A-Za-z_][\w.]*\w")
 
 def _is_zero(one: Solution) -> bool:
     """Whether something would not be there at all: a flag may say that better."""
-    return any(change.value == 0 for change in one.changes)
+    return any(type(change.value) is int and change.value == 0 for change in one.changes)
 
 
 def _likely(key: Key, lengths: tuple[int, ...]) -> Iterator[Candidate]:
@@ -218,6 +228,12 @@ def _likely(key: Key, lengths: tuple[int, ...]) -> Iterator[Candidate]:
         yield Candidate(key, value)
     for step in (1, -1, 2, -2):
         yield Candidate(key, key.value + step)
+
+
+def _best_first(found: Iterable[Solution]) -> list[Solution]:
+    """Those that leave least; none of what is not asked for, which lacks nothing."""
+    real = (one for one in found if not _is_zero(one))
+    return sorted(real, key=lambda one: (one.differ, _plausibility(one)))
 
 
 def _one_of_a_key(found: Iterable[Solution]) -> Iterator[Solution]:
@@ -240,7 +256,7 @@ _USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
 
 def _strangeness(change: Candidate) -> tuple[int, int, int, int, int, float]:
     key, value = change.key, change.value
-    zero = value == 0 and not isinstance(value, bool)
+    zero = type(value) is int and value == 0
     place = _USUAL.index(change.share) if change.share in _USUAL else len(_USUAL)
     odd = bool(change.share) and place > 1
     heads = key.path.rpartition(".")[2] in HEADS
