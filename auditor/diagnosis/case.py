@@ -8,7 +8,7 @@ from typing import Any
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import parse_index
-from auditor.diagnosis.solving.holdings import Holdings, held
+from auditor.diagnosis.solving.holdings import HeldTensors, held
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import (
@@ -104,7 +104,7 @@ class Case:
             return {}
 
     @cached_property
-    def holdings(self) -> Holdings:
+    def holdings(self) -> HeldTensors:
         """The tensors inside the stored ones; names alone where only an index has them."""
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
@@ -113,5 +113,5 @@ class Case:
         try:
             index = parse_index(snapshot.index.name, snapshot.index.content)
         except CheckpointError:
-            return Holdings({})
-        return Holdings(dict.fromkeys(index.weight_map))
+            return HeldTensors({})
+        return HeldTensors(dict.fromkeys(index.weight_map))

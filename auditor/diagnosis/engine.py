@@ -180,7 +180,7 @@ def _closing(case: Case, undoing: Undoing, after: Report) -> _Closing | None:
 
 
 def _alarming(report: Report, renames: Mapping[str, str] = _UNCHANGED) -> frozenset[_Key]:
-    """Kind and name of all that alarms, by the names after an undoing."""
+    """HeldKind and name of all that alarms, by the names after an undoing."""
     alarms = (finding for finding in report.findings if finding.severity is not Severity.INFO)
     return frozenset(key for finding in alarms for key in _keys(finding, renames))
 

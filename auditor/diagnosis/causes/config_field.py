@@ -11,7 +11,7 @@ from typing import Any
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _asked_values
 from auditor.diagnosis.changes import value_at, with_values
-from auditor.diagnosis.solving.candidates import Candidate
+from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.search import Search, Solution
 from auditor.diagnosis.solving.trials import ClassTree, Trials
@@ -31,7 +31,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     if case.report.expected is not None and case.report.expected.by == "oracle":
         for symbol, value in _asked_values.suggested(case):
-            yield _undoing(case, (Candidate(symbol, value),), ())
+            yield _undoing(case, (KeyChange(symbol, value),), ())
         return
     yield from _untied(case)
     found = list(islice(search(case).solutions(), _MOST_AUDITED))
@@ -49,7 +49,7 @@ def _untied(case: Case) -> Iterator[Undoing]:
     if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
         stated = key in case.config
         tied = Key(key, declared if stated else True, default=not stated)
-        yield _undoing(case, (Candidate(tied, value=False),), ())
+        yield _undoing(case, (KeyChange(tied, value=False),), ())
 
 
 def search(case: Case) -> Search:
@@ -67,7 +67,7 @@ def search(case: Case) -> Search:
     return Search(case.config, trees, Trials(case.holdings, alarming), faults)
 
 
-def _undoing(case: Case, changes: tuple[Candidate, ...], others: tuple[Solution, ...]) -> Undoing:
+def _undoing(case: Case, changes: tuple[KeyChange, ...], others: tuple[Solution, ...]) -> Undoing:
     values: dict[str, Any] = {}
     for change in changes:
         values.update(config_with(case.config, change.key.path, change.value))
@@ -84,7 +84,7 @@ def _undoing(case: Case, changes: tuple[Candidate, ...], others: tuple[Solution,
     )
 
 
-def _sentence(change: Candidate) -> str:
+def _sentence(change: KeyChange) -> str:
     omitted = " (the class's default)" if change.key.default else ""
     declared = _shown(change.key.value)
     return f"{change.key.path} is {declared}{omitted}, the files hold {_shown(change.value)}"

@@ -7,7 +7,7 @@ rows are not the declared ones get as many.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from auditor.analytic.dims import Dim
+from auditor.analytic.dims import Dim, dim
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.solving.keys import key_at
@@ -36,9 +36,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
         sizes = follow(expected.tree, of).shape if _may_be(of) else None
         if sizes and shape and isinstance(sizes[0], Dim) and len(shape) == len(sizes):
             symbols = sizes[0].symbols
-            key = next((one for one in symbols if one.key.endswith(_VOCABULARY)), None)
-            if key is not None and str(sizes[0]) == key.letter:
-                keys[key.key] = key.value
+            of_rows = next((one for one in symbols if one.key.endswith(_VOCABULARY)), None)
+            if of_rows is not None and sizes[0] == dim(of_rows):
+                keys[of_rows.key] = of_rows.value
                 rows[name] = shape[0]
     if len(keys) != 1 or len(set(rows.values())) < 2:  # noqa: PLR2004 - they disagree
         return

@@ -18,7 +18,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.determined import determined
-from auditor.diagnosis.solving.holdings import Holdings, pattern
+from auditor.diagnosis.solving.holdings import HeldTensors, name_pattern
 from auditor.diagnosis.solving.outline import leaves
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError, SourceError
@@ -67,7 +67,7 @@ def _may_be_another(case: Case) -> bool:
     """Whether enough of the names is strange, or nothing follows from the config at all."""
     if case.report.expected is None:
         return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
-    strange = set(map(pattern, (*case.unexpected, *case.missing)))
+    strange = set(map(name_pattern, (*case.unexpected, *case.missing)))
     return len(strange) > _STRANGE * len(case.holdings.kinds)
 
 
@@ -146,9 +146,9 @@ def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | 
         return None
 
 
-def _most_alike(case: Case, holdings: Holdings) -> list[_Likeness]:
+def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
     """Classes of other types by the kinds of names that they share with the files, best first."""
-    stored = frozenset(pattern(kind.first) for kind in holdings.kinds)
+    stored = frozenset(name_pattern(kind.first) for kind in holdings.kinds)
     declared = next(iter(case.report.declared), "")
     found: list[_Likeness] = []
     same = _names(case.report.model_type or "", case.report.target or "")
@@ -188,7 +188,7 @@ def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]
     except (CheckpointError, SourceError, LookupError):
         return frozenset(), frozenset()
     prefix = catalogue.family(model_type).prefix
-    names = frozenset(pattern(leaf.name) for leaf in leaves(tree))
+    names = frozenset(name_pattern(leaf.name) for leaf in leaves(tree))
     return frozenset(_bare(name, prefix) for name in names), names
 
 

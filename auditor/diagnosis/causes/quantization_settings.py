@@ -106,7 +106,7 @@ def _named_plain(case: Case) -> Iterator[str]:
     dtypes = {tensor.name: tensor.dtype for tensor in case.stored}
     bad = (one for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
     for name in chain.from_iterable(one.names for one in bad):
-        if name.endswith(".weight") and is_float(dtypes.get(name)):
+        if name.endswith(".weight") and is_float(dtypes.get(name) or ""):
             yield name
 
 

@@ -15,7 +15,7 @@ _MOST_ITEMS = 128  # of a list in a config
 _STEPS = (1, -1, 2, -2, 3, -3)
 
 
-class Candidate(NamedTuple):
+class KeyChange(NamedTuple):
     """A key with another value."""
 
     key: Key
@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
         return self.key.path, str(self.value)
 
 
-def solved(values: Mapping[str, Any], found: Comparison) -> Iterator[Candidate]:
+def solved(values: Mapping[str, Any], found: Comparison) -> Iterator[KeyChange]:
     """The formulas of what differs, solved for each of their keys; what most ask for first."""
     by_votes = sorted(found.equations.items(), key=lambda item: -item[1])
     for equation, _ in by_votes:
@@ -37,24 +37,24 @@ def solved(values: Mapping[str, Any], found: Comparison) -> Iterator[Candidate]:
 
 def _of_symbol(
     values: Mapping[str, Any], equation: Equation, symbol: Symbol
-) -> Iterator[Candidate]:
+) -> Iterator[KeyChange]:
     several = islice(solutions(equation.size, symbol, equation.wanted), _MOST_SOLUTIONS)
     for value in several:
         yield from of_key(values, symbol, value)
 
 
-def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[Candidate]:
+def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[KeyChange]:
     """The key of a symbol with that value; of `depths[1]` the list with another item."""
     if (place := indexed(symbol.key)) is None:
         key = key_at(values, symbol.key, symbol.value)
         if value != symbol.value:
-            yield Candidate(key, value, width_of_heads(values, key.path, value))
+            yield KeyChange(key, value, width_of_heads(values, key.path, value))
         return
     path, index = place
     key = key_at(values, path, None)
     stated = value_at(values, key.path)
     if isinstance(stated, list) and index < len(stated) and stated[index] != value:
-        yield Candidate(key._replace(value=stated), _with_item(stated, index, value))
+        yield KeyChange(key._replace(value=stated), _with_item(stated, index, value))
 
 
 HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
@@ -74,14 +74,14 @@ def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
     return 0 if not value or width % value else int(width // value)
 
 
-def flags(keys: Iterable[Key]) -> Iterator[Candidate]:
+def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
     """Every key that is true or false, as the other of the two."""
     for key in keys:
         if isinstance(key.value, bool):
-            yield Candidate(key, not key.value)
+            yield KeyChange(key, not key.value)
 
 
-def numbers(keys: Iterable[Key], found: Comparison) -> Iterator[Candidate]:
+def numbers(keys: Iterable[Key], found: Comparison) -> Iterator[KeyChange]:
     """Keys that no formula shows: in proportion to a length, a number of names, a step away."""
     ratios = {(due, have) for due, have in found.lengths if due}
     for key in keys:
@@ -96,10 +96,10 @@ def numbers(keys: Iterable[Key], found: Comparison) -> Iterator[Candidate]:
             several += [value + step for step in _STEPS]
         for one in dict.fromkeys(several):
             if one >= 0 and one != value:
-                yield Candidate(key, type(value)(one))
+                yield KeyChange(key, type(value)(one))
 
 
-def lists(keys: Iterable[Key], found: Comparison) -> Iterator[Candidate]:
+def lists(keys: Iterable[Key], found: Comparison) -> Iterator[KeyChange]:
     """Lists of numbers with another item, lists of words with the word of another item."""
     counts = {equation.wanted for equation in found.equations}
     for key in keys:
@@ -115,7 +115,7 @@ def lists(keys: Iterable[Key], found: Comparison) -> Iterator[Candidate]:
 
 def _numbers_of(
     key: Key, items: list[int], found: Comparison, counts: set[int]
-) -> Iterator[Candidate]:
+) -> Iterator[KeyChange]:
     for index, item in enumerate(items):
         several = [have for due, have in found.lengths if due == item]
         several += [item * have // due for due, have in found.lengths if due]
@@ -123,19 +123,19 @@ def _numbers_of(
         several += [item + step for step in _STEPS]
         for one in dict.fromkeys(several):
             if one > 0 and one != item:
-                yield Candidate(key, _with_item(items, index, one))
+                yield KeyChange(key, _with_item(items, index, one))
 
 
-def _words_of(key: Key, items: list[str], found: Comparison) -> Iterator[Candidate]:
+def _words_of(key: Key, items: list[str], found: Comparison) -> Iterator[KeyChange]:
     """Of layers whose numbers are in the names, each alone and all together."""
     words = sorted(set(items))
     layers = [number for number in sorted(found.numbers) if number < len(items)]
     for word in words:
         others = [index for index in layers if items[index] != word]
         for index in others:
-            yield Candidate(key, _with_item(items, index, word))
+            yield KeyChange(key, _with_item(items, index, word))
     for word in words:
-        yield Candidate(
+        yield KeyChange(
             key, [word if index in layers else item for index, item in enumerate(items)]
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
-from auditor.diagnosis.solving.candidates import Candidate, of_key
+from auditor.diagnosis.solving.candidates import KeyChange, of_key
 from auditor.diagnosis.solving.formulas import solutions
 from auditor.diagnosis.solving.keys import config_with
 from auditor.diagnosis.solving.trials import ClassTree, Comparison, Trials
@@ -41,8 +41,8 @@ def _changes(
     config: Mapping[str, Any], values: Mapping[str, Any], found: Comparison
 ) -> dict[str, Any]:
     """The keys that a length shows by themselves; else one that a formula can be solved for."""
-    votes: dict[str, dict[str, tuple[int, Candidate]]] = {}
-    derived: dict[str, dict[str, tuple[int, Candidate]]] = {}
+    votes: dict[str, dict[str, tuple[int, KeyChange]]] = {}
+    derived: dict[str, dict[str, tuple[int, KeyChange]]] = {}
     for equation, number in found.equations.items():
         for symbol in sorted(equation.size.symbols):
             into = votes if equation.size == dim(symbol) else derived

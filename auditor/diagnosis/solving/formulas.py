@@ -61,9 +61,9 @@ def solutions(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
     # K*D/H for large numbers: what the quotient would have to be divided by.
     one = _at(size, symbol, 1)
     if one is not None and wanted and one >= _ENUMERATED * wanted:
-        value = Fraction(one) / wanted
-        if value.denominator == 1 and _at(size, symbol, value.numerator) == wanted:
-            yield value.numerator
+        exact = Fraction(one) / wanted
+        if exact.denominator == 1 and _at(size, symbol, exact.numerator) == wanted:
+            yield exact.numerator
 
 
 def _at(size: Dim, symbol: Symbol, value: int) -> Fraction | int | None:
@@ -106,10 +106,12 @@ def _bisected(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
     if _at(size, symbol, low) != wanted:
         return
     high = _first_at_least(size, symbol, wanted + 1) - 1
-    step = 1
+    step, first = 1, low
+    low = max(low, 1)
     while -(-low // (2 * step)) * 2 * step <= high:
         step *= 2
-    yield -(-low // step) * step
+    round_one = -(-low // step) * step
+    yield round_one if _at(size, symbol, round_one) == wanted else first
 
 
 def _first_at_least(size: Dim, symbol: Symbol, wanted: int) -> int:

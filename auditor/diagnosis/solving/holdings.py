@@ -11,7 +11,7 @@ from auditor.layouts.packing import Shape
 from auditor.tensors import StoredTensor
 
 
-class Kind(NamedTuple):
+class HeldKind(NamedTuple):
     """Stored tensors whose names differ in numbers alone, and whose shapes are the same."""
 
     first: str  # names
@@ -20,23 +20,23 @@ class Kind(NamedTuple):
     number: int
 
 
-class Holdings:
+class HeldTensors:
     """The tensors of a model inside the stored ones: names and shapes, unpacked."""
 
     def __init__(self, shapes: Mapping[str, Shape | None]) -> None:
         self.shapes = shapes
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[HeldKind, ...]:
         found: dict[tuple[str, Shape | None], list[str | int]] = {}
         for name, shape in self.shapes.items():
-            key = pattern(name), shape
+            key = name_pattern(name), shape
             if (kind := found.get(key)) is None:
                 found[key] = [name, name, 1]
             else:
                 kind[1], kind[2] = name, int(kind[2]) + 1
         return tuple(
-            Kind(str(first), str(last), shape, int(number))
+            HeldKind(str(first), str(last), shape, int(number))
             for (_, shape), (first, last, number) in found.items()
         )
 
@@ -68,27 +68,27 @@ def counted(names: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def pattern(name: str) -> str:
+def name_pattern(name: str) -> str:
     """The name without its numbers."""
     return ".".join("*" if part.isdecimal() else part for part in name.split("."))
 
 
 def held(
     tensors: tuple[StoredTensor, ...], values: Mapping[str, object], files: Mapping[str, bytes]
-) -> Holdings:
+) -> HeldTensors:
     """What is stored, unpacked as the config says; as it is where that cannot be done."""
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     try:
         declared = declaration(values, files)
         if declared is not None and unknown_quantization(declared) is not None:
-            return Holdings(shapes)
+            return HeldTensors(shapes)
         unpacked = unpack_tensors(tensors, declared, lambda _: None)
     except CheckpointError:
-        return Holdings(shapes)
+        return HeldTensors(shapes)
     for piece in unpacked.tensors:
         shapes.pop(piece.stored.name, None)
     for note in unpacked.quantization_data:
         for tensor in note.tensors:
             shapes.pop(tensor.name, None)
     shapes.update((piece.name, piece.shape) for piece in unpacked.tensors)
-    return Holdings(shapes)
+    return HeldTensors(shapes)

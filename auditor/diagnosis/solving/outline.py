@@ -19,11 +19,11 @@ from auditor.analytic.lookup import index_in_list
 _DEEPEST = 64  # parts of a name
 
 
-class Place(NamedTuple):
+class ModuleList(NamedTuple):
     """A list of modules on the way to a tensor."""
 
     name: str  # "encoder.layer"
-    count: Dim
+    modules: Dim  # how many it has
 
 
 class Leaf(NamedTuple):
@@ -31,15 +31,15 @@ class Leaf(NamedTuple):
 
     name: str
     shape: Shape
-    lists: tuple[Place, ...]  # outermost first
+    lists: tuple[ModuleList, ...]  # outermost first
     number: int  # how many tensors it stands for
 
 
-class Step(NamedTuple):
+class NamePath(NamedTuple):
     """How far a name leads into a tree."""
 
     shape: Shape | None  # of a parameter; None: the name leads to none
-    lists: tuple[Place, ...]  # on the way, that which it leaves behind included
+    lists: tuple[ModuleList, ...]  # on the way, that which it leaves behind included
     other: bool = False  # to what need not be stored: a buffer, another name of a parameter
 
 
@@ -49,7 +49,7 @@ def leaves(tree: Block) -> Iterator[Leaf]:
 
 
 def _leaves(  # noqa: C901 - one for each kind of block
-    block: Block, name: str, lists: tuple[Place, ...], number: int
+    block: Block, name: str, lists: tuple[ModuleList, ...], number: int
 ) -> Iterator[Leaf]:
     match block:
         case Module(children):
@@ -58,11 +58,11 @@ def _leaves(  # noqa: C901 - one for each kind of block
         case Param(shape):
             yield Leaf(name, shape, lists, number)
         case Repeat(count, body):
-            within = (*lists, Place(name, count))
+            within = (*lists, ModuleList(name, count))
             for index, alike in _ends(range(count.value)):
                 yield from _leaves(body, f"{name}.{index}", within, number * alike)
         case Stack(count, layers):
-            within, kinds = (*lists, Place(name, count)), dict[int, list[int]]()
+            within, kinds = (*lists, ModuleList(name, count)), dict[int, list[int]]()
             for index, layer in enumerate(layers):
                 kinds.setdefault(id(layer), []).append(index)
             for indices in kinds.values():
@@ -80,30 +80,30 @@ def _ends(indices: range | list[int]) -> list[tuple[int, int]]:
     return [(indices[0], count - count // 2), (indices[-1], count // 2)]
 
 
-def follow(tree: Block, name: str) -> Step:
+def follow(tree: Block, name: str) -> NamePath:
     """Where a stored name leads."""
-    block, lists, at = tree, list[Place](), ""
+    block, lists, at = tree, list[ModuleList](), ""
     for part in name.split(".", _DEEPEST):
         block = _inside(block)
         match block:
             case Module(children):
                 found = next((child for key, child in children if key == part), None)
             case Repeat(count, body):
-                lists.append(Place(at, count))
+                lists.append(ModuleList(at, count))
                 found = None if index_in_list(part, count.value) is None else body
             case Stack(count, layers):
-                lists.append(Place(at, count))
+                lists.append(ModuleList(at, count))
                 index = index_in_list(part, count.value)
                 found = None if index is None else layers[index]
             case _:
                 found = None
         if found is None:
-            return Step(None, tuple(lists))
+            return NamePath(None, tuple(lists))
         block, at = found, _join(at, part)
     block = _inside(block)
     if isinstance(block, Param):
-        return Step(block.shape, tuple(lists))
-    return Step(None, tuple(lists), other=not isinstance(block, Module | Repeat | Stack))
+        return NamePath(block.shape, tuple(lists))
+    return NamePath(None, tuple(lists), other=not isinstance(block, Module | Repeat | Stack))
 
 
 def _inside(block: Block) -> Block:

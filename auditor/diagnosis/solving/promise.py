@@ -1,7 +1,7 @@
 """Whether other names would close anything: of a large model, before it is audited again."""
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.solving.holdings import Holdings
+from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 
@@ -22,4 +22,4 @@ def promises(case: Case, undoing: Undoing) -> bool:
     shapes = case.holdings.shapes
     renamed = {undoing.renames.get(name, name): shape for name, shape in shapes.items()}
     before = Trials(case.holdings, None).compare(expected).differ
-    return Trials(Holdings(renamed), None).compare(expected).differ < before
+    return Trials(HeldTensors(renamed), None).compare(expected).differ < before

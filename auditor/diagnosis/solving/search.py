@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from auditor.analytic.blocks import symbols
 from auditor.diagnosis.solving.candidates import (
     HEADS,
-    Candidate,
+    KeyChange,
     flags,
     lists,
     numbers,
@@ -39,7 +39,7 @@ Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with th
 class Solution(NamedTuple):
     """Keys with other values, and what differs all the same."""
 
-    changes: tuple[Candidate, ...]
+    changes: tuple[KeyChange, ...]
     found: Comparison
 
     @property
@@ -47,7 +47,7 @@ class Solution(NamedTuple):
         return self.found.differ
 
 
-_Stages = Callable[[Comparison], Iterator[Iterable[Candidate]]]
+_Stages = Callable[[Comparison], Iterator[Iterable[KeyChange]]]
 
 
 class Search:
@@ -115,17 +115,17 @@ class Search:
                 return whole
         return []
 
-    def _by_formula(self, found: Comparison) -> Iterator[Iterable[Candidate]]:
+    def _by_formula(self, found: Comparison) -> Iterator[Iterable[KeyChange]]:
         yield solved(self._values, found)
         yield flags(self._keys)
 
-    def _by_trial(self, found: Comparison) -> Iterator[Iterable[Candidate]]:
+    def _by_trial(self, found: Comparison) -> Iterator[Iterable[KeyChange]]:
         yield self._unset(found)
         shown = [key for key in self._keys if key.path in self._shown]
         hidden = [key for key in self._keys if key.path not in self._shown]
         yield chain(numbers(hidden, found), lists(self._keys, found), numbers(shown, found))
 
-    def _unset(self, found: Comparison) -> Iterator[Candidate]:
+    def _unset(self, found: Comparison) -> Iterator[KeyChange]:
         """Keys that are null or left out, with the values that would then fit."""
         if not found.differ:
             return
@@ -133,10 +133,10 @@ class Search:
             if key.value is None:
                 yield from self._probed(key)
 
-    def _probed(self, key: Key) -> Iterator[Candidate]:
+    def _probed(self, key: Key) -> Iterator[KeyChange]:
         """The key solved for in the formulas that it appears in once it has a value."""
         for probe in _PROBES:
-            one = self._try((Candidate(key, probe),))
+            one = self._try((KeyChange(key, probe),))
             if one is None:
                 continue
             for equation in one.found.equations:
@@ -159,18 +159,18 @@ class Search:
         least = min((one.differ for one in found), default=0)
         yield from sorted((one for one in found if one.differ == least), key=_plausibility)
 
-    def _other_values(self, key: Key) -> Iterator[Candidate]:
+    def _other_values(self, key: Key) -> Iterator[KeyChange]:
         if isinstance(key.value, list | tuple):
             yield from lists((key,), _NOTHING)
             for other in self._keys:  # how long the list should be
                 if type(other.value) is int and other.value != len(key.value):
-                    yield Candidate(other, len(key.value))
+                    yield KeyChange(other, len(key.value))
         else:
             yield from self._probed(key)
             yield from _likely(key, self._trials.lengths)
 
     def _judged(
-        self, before: tuple[Candidate, ...], several: Iterable[Candidate]
+        self, before: tuple[KeyChange, ...], several: Iterable[KeyChange]
     ) -> Iterator[Solution]:
         seen: set[tuple[str, str]] = set()
         for one in several:
@@ -181,7 +181,7 @@ class Search:
             if found is not None:
                 yield found
 
-    def _try(self, changes: tuple[Candidate, ...]) -> Solution | None:
+    def _try(self, changes: tuple[KeyChange, ...]) -> Solution | None:
         key = tuple(sorted(change.field for change in changes))
         if key in self._tried:
             return self._tried[key]
@@ -196,7 +196,7 @@ class Search:
             self._tried[key] = Solution(changes, self._trials.compare(tree))
         return self._tried[key]
 
-    def _tree(self, changes: tuple[Candidate, ...]) -> ClassTree | None:
+    def _tree(self, changes: tuple[KeyChange, ...]) -> ClassTree | None:
         values: dict[str, Any] = {}
         for change in changes:
             values.update(config_with(self._values, change.key.path, change.value))
@@ -215,7 +215,7 @@ def _is_zero(one: Solution) -> bool:
     return any(type(change.value) is int and change.value == 0 for change in one.changes)
 
 
-def _likely(key: Key, lengths: tuple[int, ...]) -> Iterator[Candidate]:
+def _likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
     """Values of a key that no formula shows: the lengths that are stored, and what divides them."""
     if type(key.value) is not int:
         return
@@ -223,11 +223,11 @@ def _likely(key: Key, lengths: tuple[int, ...]) -> Iterator[Candidate]:
     divisors = [value for value in range(1, min(width, 256) + 1) if not width % value]
     divisors.sort(key=lambda value: abs(value - key.value))
     for value in divisors[:16]:
-        yield Candidate(key, value, width // value)
+        yield KeyChange(key, value, width // value)
     for value in lengths[:32]:
-        yield Candidate(key, value)
+        yield KeyChange(key, value)
     for step in (1, -1, 2, -2):
-        yield Candidate(key, key.value + step)
+        yield KeyChange(key, key.value + step)
 
 
 def _best_first(found: Iterable[Solution]) -> list[Solution]:
@@ -254,7 +254,7 @@ def _plausibility(one: Solution) -> tuple[Any, ...]:
 _USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
 
 
-def _strangeness(change: Candidate) -> tuple[int, int, int, int, int, float]:
+def _strangeness(change: KeyChange) -> tuple[int, int, int, int, int, float]:
     key, value = change.key, change.value
     zero = type(value) is int and value == 0
     place = _USUAL.index(change.share) if change.share in _USUAL else len(_USUAL)
@@ -273,7 +273,7 @@ def _strangeness(change: Candidate) -> tuple[int, int, int, int, int, float]:
 
 def _distance(declared: Any, value: Any) -> float:
     if type(declared) is int and type(value) is int and declared > 0 and value > 0:
-        return abs(log(value / declared))
+        return float(abs(log(value / declared)))
     if isinstance(declared, list) and isinstance(value, list):
         return sum(one != other for one, other in zip(declared, value, strict=False))
     return 0.0

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.dims import Dim, dim
-from auditor.diagnosis.solving.holdings import Holdings, pattern
-from auditor.diagnosis.solving.outline import Leaf, Place, Step, follow, leaves
+from auditor.diagnosis.solving.holdings import HeldTensors, name_pattern
+from auditor.diagnosis.solving.outline import Leaf, ModuleList, NamePath, follow, leaves
 from auditor.layouts.packing import Shape
 
 
@@ -41,10 +41,10 @@ class Trials:
     What differs from the tree of the config as it is, and is in no alarming finding, is excused.
     """
 
-    def __init__(self, holdings: Holdings, alarming: Collection[str] | None) -> None:
+    def __init__(self, holdings: HeldTensors, alarming: Collection[str] | None) -> None:
         self._holdings = holdings
         self._excused = frozenset[str]()  # patterns of names
-        self._alarming = None if alarming is None else frozenset(map(pattern, alarming))
+        self._alarming = None if alarming is None else frozenset(map(name_pattern, alarming))
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -95,16 +95,16 @@ def _spellings(name: str, prefix: str) -> Iterator[str]:
         yield name[len(prefix) + 1 :] if name.startswith(f"{prefix}.") else f"{prefix}.{name}"
 
 
-def _step(expected: ClassTree, stored: str) -> Step:
+def _step(expected: ClassTree, stored: str) -> NamePath:
     """Where the name leads, with or without the prefix; else as far as either goes."""
-    best: Step | None = None
+    best: NamePath | None = None
     for name in _spellings(stored, expected.prefix):
         step = follow(expected.tree, name)
         if step.shape is not None or step.other:
             return step
         if best is None or len(step.lists) > len(best.lists):
             best = step
-    return best or Step(None, ())
+    return best or NamePath(None, ())
 
 
 class _Differences:
@@ -148,7 +148,7 @@ class _Differences:
         self._number(leaf.name)
 
     def unexpected(
-        self, name: str, step: Step, number: int, counts: Mapping[str, int], *, whole: bool
+        self, name: str, step: NamePath, number: int, counts: Mapping[str, int], *, whole: bool
     ) -> None:
         """`whole`: none of its kind is expected, wherever it may be."""
         if self._is_excused(name):
@@ -159,7 +159,7 @@ class _Differences:
         self._number(name)
 
     def _is_excused(self, name: str) -> bool:
-        key = pattern(name)
+        key = name_pattern(name)
         if key in self._excused:
             return True
         self._names.add(key)
@@ -172,7 +172,7 @@ class _Differences:
 
     def _count(
         self,
-        lists: tuple[Place, ...],
+        lists: tuple[ModuleList, ...],
         counts: Mapping[str, int],
         prefix: str,
         number: int,
@@ -192,8 +192,8 @@ class _Differences:
                     None,
                 )
             have = stored or 0
-            if have != place.count.value:
-                self._ask(place.count, have, number)
+            if have != place.modules.value:
+                self._ask(place.modules, have, number)
 
     def _ask(self, size: Dim, wanted: int, number: int) -> None:
         equation = Equation(size, wanted)
