@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep diagnose corpus clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep pictures diagnose corpus clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,7 @@ rewrite: $(VENV)/.test ## print the goldens and what the documents show anew; re
 	@$(PROGRAM) tools/golden.py
 	@$(PROGRAM) tools/rewrite_readme.py
 	@$(PROGRAM) tools/rewrite_docs.py
+	@$(PROGRAM) tools/rewrite_notebook.py
 	@$(PROGRAM) tools/rewrite_security.py
 
 format: $(VENV)/.test ## let ruff format and mend what it can
@@ -68,6 +69,9 @@ bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on ngi
 
 fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute: the same tables in the end
 	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
+
+pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; needs Chromium
+	@$(PROGRAM) tools/pictures.py
 
 diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
 	@$(PROGRAM) tools/diagnose.py $(ARGS)
@@ -98,6 +102,7 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(PACKERS) \
 	  torchao==0.18.0 optimum-quanto==0.2.7 ninja==1.13.2 hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0 \
 	  auto-round==0.16.1 py-cpuinfo==9.0.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 xxhash==4.1.0
+	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4.14.1
 	@touch $@ $(VENV)/.run
 
 # What the bench compares with. The bench leaves out and names whatever does not install.

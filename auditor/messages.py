@@ -1,9 +1,10 @@
 """How untrusted names and values are shown in a message: quoted, escaped and cut."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _CUT = 100  # characters of a name or a value that a message shows
+_NEARLY = 0.75  # of the letters: one slip in four, two in eight
 _LISTED = 5  # names of one list
 _PLAIN = re.compile(r"[\w./+-]{1,200}", re.ASCII)
 
@@ -43,3 +44,12 @@ def listed(names: Sequence[str]) -> str:
     more = len(names) - _LISTED
     shown = ", ".join(quoted(name) for name in names[:_LISTED])
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """` (did you mean X?)` where a known word is nearly the same; else nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
+
+    by_case = {one.casefold(): one for one in known}
+    close = get_close_matches(word[:_CUT].casefold(), by_case, n=1, cutoff=_NEARLY)
+    return f" (did you mean {by_case[close[0]]}?)" if close else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from auditor.analytic import Expectation, ModuleFormula, Role
@@ -9,9 +10,11 @@ from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.errors import Reason
+from auditor.messages import quoted
 from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.tensor_rows import TensorRow, TensorTable
 from auditor.reconciler.weight_memory import Weights
 from auditor.tensors import natural_key
 from auditor.walker import Walk
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COUNTS = ("tensors", "elements", "parameters", "trainable", "bytes", "expected", "difference")
+
+_FRAME_COUNTS = frozenset({"count", "parameters", "explains", "findings"})
 
 Verdict = Literal["clean", "findings", "unaudited"]
 
@@ -78,7 +83,7 @@ class Diagnosis:
     evidence: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Outcome:
     """What Report and Unaudited have in common."""
 
@@ -105,6 +110,7 @@ class Outcome:
     fetched: Fetched = field(default_factory=Fetched)
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
     parts: tuple["Report | Unaudited", ...] = ()  # of several models in one repository, by folder
+    tensors: TensorTable | None = field(default=None, compare=False)  # None: nothing was compared
 
     @classmethod
     def begin(cls, snapshot: Snapshot, requested: str) -> "Outcome":
@@ -133,6 +139,61 @@ class Outcome:
             raise TypeError("an outcome is a Report or Unaudited")
         return (self, *self.parts)
 
+    def __repr__(self) -> str:
+        """One line: a report holds every tensor that is amiss."""
+        one = self.every[0]
+        said = [quoted(self.model or self.requested), one.verdict]
+        if isinstance(one, Unaudited):
+            said.append(one.reason)
+        if self.observed and self.observed.parameters is not None:
+            said.append(f"{self.observed.parameters:,} parameters stored")
+        if self.expected:
+            said.append(f"{self.expected.parameters:,} expected")
+        causes = [each.cause for part in self.every for each in part.diagnosis]
+        return f"{type(self).__name__}({', '.join([*said, *causes])})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, the causes, a drawing of the modules."""
+        return _format("notebook").fragment(self)  # type: ignore[no-any-return]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `audit --format json` prints."""
+        return _format("as_json").as_object(self)  # type: ignore[no-any-return]
+
+    def to_json(self) -> str:
+        """The line that `audit --format json` prints."""
+        return _format("as_json").render(self)  # type: ignore[no-any-return]
+
+    def findings_frame(self) -> "pd.DataFrame":
+        """One row a finding, columns as in `findings.csv`; needs the `frames` extra."""
+        return self._frame("findings")
+
+    def diagnosis_frame(self) -> "pd.DataFrame":
+        """One row a cause, columns as in `diagnosis.csv`; needs the `frames` extra."""
+        return self._frame("diagnosis")
+
+    def _frame(self, table: str) -> "pd.DataFrame":
+        import pandas as pd  # noqa: PLC0415 - takes half a second, and few calls need it
+
+        columns, rows = _format("as_csv").table_of(self, table)
+        frame = pd.DataFrame(rows, columns=list(columns))
+        counts = dict.fromkeys(_FRAME_COUNTS.intersection(columns), "Int64")
+        return frame.astype(counts)
+
+    def tensors_frame(self) -> "pd.DataFrame":
+        """One row a tensor, stored or expected and not stored; needs the `frames` extra.
+
+        Columns: component, name, file, dtype, shape, elements, parameters, expected_shape, status.
+        Of a repository of several models, the tensors of all of them.
+        """
+        import pandas as pd  # noqa: PLC0415 - takes half a second, and few calls need it
+
+        rows = [
+            (one.component, *row) for one in self.every if one.tensors for row in one.tensors.rows()
+        ]
+        frame = pd.DataFrame(rows, columns=["component", *TensorRow._fields])
+        return frame.astype({"elements": "Int64", "parameters": "Int64"})
+
     def modules_frame(self) -> "pd.DataFrame":
         """One row a module prefix, columns as in `modules.csv`; needs the `frames` extra.
 
@@ -147,7 +208,7 @@ class Outcome:
         return frame.astype(dict.fromkeys(_COUNTS, "Int64"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Report(Outcome):
     """The checkpoint was audited: every tensor is accounted for, or named in a finding."""
 
@@ -161,7 +222,7 @@ class Report(Outcome):
         return "findings" if alarms or unexplained else "clean"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Unaudited(Outcome):
     """The checkpoint could not be audited, and why. Never a clean bill."""
 
@@ -171,6 +232,14 @@ class Unaudited(Outcome):
     @property
     def verdict(self) -> Verdict:
         return "unaudited"
+
+
+def _format(name: str) -> Any:
+    """A module of `formats`, which knows reports: by its name, and when somebody asks.
+
+    Were it imported, what an outcome depends on would include how it is shown.
+    """
+    return import_module(f"auditor.formats.{name}")
 
 
 def expected_side(expectation: Expectation) -> Expected:

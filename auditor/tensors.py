@@ -33,6 +33,28 @@ DTYPE_BITS: Mapping[str, int] = MappingProxyType(
     }
 )
 
+# How people write dtypes, in torch, in quantization and in file names -> how safetensors has them.
+FOUR_BIT = "4-bit"  # of several layouts, none of which safetensors has a dtype for
+SPELT_DTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("fp16", "float16", "half"), "F16"),
+        **dict.fromkeys(("bfloat16", "bf16"), "BF16"),
+        **dict.fromkeys(("fp32", "float32", "float", "full"), "F32"),
+        **dict.fromkeys(("fp64", "float64", "double"), "F64"),
+        **dict.fromkeys(("fp8", "f8", "float8", "float8_e4m3fn", "e4m3"), "F8_E4M3"),
+        **dict.fromkeys(("float8_e5m2", "e5m2"), "F8_E5M2"),
+        **dict.fromkeys(("int8", "8bit", "8-bit", "q8"), "I8"),
+        **dict.fromkeys(("uint8",), "U8"),
+        **dict.fromkeys(("int4", "4bit", "4-bit", "nf4", "fp4", "q4"), FOUR_BIT),
+    }
+)
+
+
+def dtype_as_stored(spelt: str) -> str:
+    """`torch.bfloat16` -> `BF16`; what nobody writes so stays as it is, in capitals."""
+    plain = spelt.strip().lower().removeprefix("torch.")
+    return SPELT_DTYPES.get(plain, plain.upper())
+
 
 class Span(NamedTuple):
     """Bytes start to stop of a file, stop not included."""

@@ -1,20 +1,21 @@
-"""Rewrite what the README shows of commands and of findings: `python tools/rewrite_readme.py`.
+"""Rewrite what the README shows of commands, findings and causes: `python tools/rewrite_readme.py`.
 
 test_readme.py holds the README to the same commands and to the same classes.
 """
 
-import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
-from typing import get_args
 
+from auditor.formats import meanings
+from auditor.formats.explained_finding import meaning_table
 from auditor.formats.registry import FORMATS
-from auditor.reconciler.findings import Finding, Severity
+from auditor.reconciler.findings import Severity
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 AUDIT = Path(sys.executable).parent / "audit"
@@ -33,14 +34,7 @@ def printed(command: str) -> str:
 
 KINDS = re.compile(r"(<!-- kinds -->\n).*?(<!-- end of kinds -->)", re.DOTALL)
 SHOWN_FORMATS = re.compile(r"(<!-- formats -->\n).*?(<!-- end of formats -->)", re.DOTALL)
-TO_DO = "To do: "
-
-
-def meaning_and_to_do(kind: type) -> tuple[str, str]:
-    """What the docstring of a kind of findings says: its first line, and its paragraph `To do:`."""
-    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
-    steps = [" ".join(text.split()) for text in paragraphs if text.startswith(TO_DO)]
-    return paragraphs[0], steps[0].removeprefix(TO_DO) if steps else ""
+CAUSES = re.compile(r"(<!-- causes -->\n).*?(<!-- end of causes -->)", re.DOTALL)
 
 
 def table_of_kinds() -> str:
@@ -49,15 +43,15 @@ def table_of_kinds() -> str:
 
 
 def _rows_of_kinds() -> Iterator[str]:
-    for severity in Severity:
+    for severity, kinds in groupby(meanings.kind_meanings(), lambda kind: kind.severity):
         if severity is not Severity.ERROR:
             yield ""
-        yield f"| {severity} | what it means | what to do |"
-        yield "|---|---|---|"
-        for kind in get_args(Finding):
-            if kind.severity is severity:
-                meaning, to_do = meaning_and_to_do(kind)
-                yield f"| `{kind.kind}` | {meaning} | {to_do} |"
+        yield from meaning_table([*kinds], str(severity))
+
+
+def table_of_causes() -> str:
+    """Cause, what it means, what to do."""
+    return "\n".join(("", *meaning_table(meanings.cause_meanings(), "cause"), ""))
 
 
 def table_of_formats() -> str:
@@ -72,6 +66,7 @@ def table_of_formats() -> str:
 def rewritten(text: str) -> str:
     """The README with its console blocks and its tables as they are now."""
     text = SHOWN_FORMATS.sub(lambda block: f"{block[1]}{table_of_formats()}\n{block[2]}", text)
+    text = CAUSES.sub(lambda block: f"{block[1]}{table_of_causes()}\n{block[2]}", text)
     text = KINDS.sub(lambda block: f"{block[1]}{table_of_kinds()}\n{block[2]}", text)
     text = re.sub(
         r"(```console\n\$ (audit [^\n]*)\n).*?```",

@@ -24,7 +24,7 @@ from auditor.analytic.loading import PLAIN, Inside, Loading, loading_of_class
 from auditor.analytic.lookup import NameLookup
 from auditor.analytic.unbuildable import unbuildable_faults, without_unbuildable
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.messages import quoted
+from auditor.messages import meant, quoted
 
 __all__ = [
     "Family",
@@ -379,7 +379,8 @@ def _own_family(config: Config, otherwise: str) -> Family:
     if not siblings(model_type):
         raise SourceError(
             Reason.UNKNOWN_ARCHITECTURE,
-            f"no closed form is known for {config.path}model_type {quoted(model_type)}",
+            f"no closed form is known for {config.path}model_type {quoted(model_type)}"
+            f"{meant(model_type, FILES)}",
         )
     return family(model_type)
 

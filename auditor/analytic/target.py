@@ -5,9 +5,10 @@ from typing import NamedTuple, Protocol
 
 from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.config import Config
+from auditor.analytic.families import FILES
 from auditor.analytic.repository_loader import Loader
 from auditor.errors import CheckpointError, Reason
-from auditor.messages import named, quoted
+from auditor.messages import meant, named, quoted
 
 _SHOWN = 5  # names that a note shows
 
@@ -218,5 +219,7 @@ def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:
     what = f"architecture {quoted(wanted)}" if wanted else "no architectures"
     family = f"model_type {quoted(config.model_type)}" if config.model_type else "no model_type"
     siblings = classes.siblings(config.model_type or "")
+    if config.model_type and not siblings:
+        family += meant(config.model_type, FILES)
     hint = f"; --as takes {', '.join(siblings)}" if siblings else ""
     return f"{classes.unknown} {what}, {family}{hint}"

@@ -17,7 +17,7 @@ from auditor.analytic.repository_loader import Loader
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
 from auditor.analytic.ties import untied_heads, with_untied
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
-from auditor.messages import quoted
+from auditor.messages import meant, quoted
 from auditor.reconciler.findings import FormulaDisputed
 from auditor.reconciler.formula_disputed import formula_disputes
 from auditor.reconciler.reconcile import FamilyExpectations
@@ -192,8 +192,15 @@ def require_known_class(target: str) -> None:
         further = f"{oracle.name} has no such model class"
     else:
         return
+    nearly = meant(target, _class_names(oracle))
     known = "audit architectures lists what is"
-    raise UsageError(f"no closed form is known for {quoted(target)}; {known}; {further}")
+    raise UsageError(f"no closed form is known for {quoted(target)}{nearly}; {known}; {further}")
+
+
+def _class_names(oracle: "Oracle | None") -> set[str]:
+    """Every class that could have been meant; it takes a second to know."""
+    of_library = oracle.class_names() if oracle else ()
+    return {*catalogue.class_names(), *of_library}
 
 
 def require_oracle() -> None:

@@ -29,6 +29,7 @@ from auditor.reconciler.other_weights import other_weights
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.status import Fate
+from auditor.reconciler.tensor_rows import TensorTable
 from auditor.reconciler.torch_copies import (
     torch_copy_findings,
     uncompared_torch_copies,
@@ -164,6 +165,7 @@ def compared_outcome(
         ),
         findings=in_order(stand),
         ignored=in_order(left_out),
+        tensors=TensorTable(reconciled),
         unchecked=(
             *_unchecked(found, dtype, unpacked, index.unchecked),
             *_torch_copies(case.snapshot, found),

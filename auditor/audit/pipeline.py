@@ -9,11 +9,17 @@ from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.checkpoint.filenames import checked_variant
-from auditor.checkpoint.selecting import select, select_describing, with_torch_copies
-from auditor.checkpoint.selection import Chooser
+from auditor.checkpoint.selecting import (
+    select,
+    select_config,
+    select_describing,
+    with_torch_copies,
+)
+from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import quoted
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Outcome, Report, Unaudited
 
@@ -29,6 +35,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     oracle: bool = False,
     torch_copies: bool = False,
     variant: str | None = None,
+    config: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
     """Account for every tensor of a checkpoint, from its config and headers alone.
@@ -39,7 +46,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     one if None; `depth` how deep the report's module rows go, all the way if None; `oracle` asks
     transformers for a second opinion of the closed form; `torch_copies` compares safetensors with
     their copy in torch files on the Hub too, as is always done in a folder; `variant` ("fp16") the
-    weights that from_pretrained loads where it is given one; `say` gets a line where the work waits
+    weights that from_pretrained loads where it is given one; `config` is a file, a folder or a
+    model whose config is taken instead of the model's own; `say` gets a line where the work waits
     or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
@@ -58,7 +66,18 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
         choose = partial(with_torch_copies, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
     options = Options(requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle)
-    return _outcome(options, fetched, examine)
+    if config is None:
+        return _outcome(options, fetched, examine)
+    other = partial(fetch, config, source=source, token=token, say=say, choose=select_config)
+    outcome = _outcome(options, lambda: _with_config(fetched(), other()), examine)
+    return replace(outcome, notes=(f"the config is that of {quoted(config)}", *outcome.notes))
+
+
+def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
+    """The files of one, read by the config of the other."""
+    if other.config is None:
+        raise SourceError(Reason.NO_CONFIG, f"{other.model} has no config")
+    return replace(snapshot, config=replace(other.config, name=CONFIG))
 
 
 def _outcome(

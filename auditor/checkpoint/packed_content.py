@@ -94,7 +94,7 @@ def decoded(text: str, what: str) -> bytes:
 
 
 def tensors_in(header: bytes) -> int:
-    """How many a safetensors header declares; as many or more, where it is none."""
+    """At least as many tensors as the header of a safetensors file declares."""
     return header.count(_TENSOR)
 
 

@@ -15,17 +15,19 @@ from auditor.cli.console import (
     SourceChoice,
     SourceOption,
     TokenOption,
+    VerboseOption,
     exit_code,
     guarded,
     requested,
     talk,
 )
 from auditor.cli.printing import (
+    Shown,
     chosen_format,
+    counted_depth,
     known_format,
     meanings,
     print_outcome,
-    terminal_depth,
     write_reports,
 )
 from auditor.errors import Reason, UsageError
@@ -40,7 +42,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(
             metavar="MODEL",
             show_default=False,
-            help="A Hub id (with @revision), a folder, a file, a snapshot, or - for stdin.",
+            help="A Hub id (with @revision) or address, a folder, a file, a snapshot, - for stdin.",
         ),
     ],
     *,
@@ -109,8 +111,18 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
         ),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            show_default=False,
+            help="Read the weights by this config (a file, a folder or a model), not their own.",
+        ),
+    ] = None,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
+    verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Audit checkpoints: what their files store against what their configs imply."""
@@ -121,7 +133,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
             require_oracle()
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
-        rows = depth if chosen != TERMINAL else terminal_depth(depth)
+        rows = counted_depth(chosen, depth)
+        show = Shown(depth=depth, verbose=verbose)
         if not quiet and (chosen == TERMINAL or output is not None):
             _import_meanwhile("auditor.formats.terminal")
         tell = talk(quiet=quiet)
@@ -138,17 +151,18 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     oracle=oracle,
                     torch_copies=torch_copies,
                     variant=variant,
+                    config=config,
                     say=tell,
                 )
             except UsageError as error:
                 outcome = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
             form_now = chosen if output is None else TERMINAL
             hushed = quiet and form_now == TERMINAL
-            outcomes.append(print_outcome(outcome, form_now, depth, quiet=hushed))
+            outcomes.append(print_outcome(outcome, form_now, show, quiet=hushed))
         if not outcomes:
             raise UsageError("standard input holds no model")
         if output is not None:
-            outcomes = [*write_reports(outcomes, chosen, output, depth)]
+            outcomes = [*write_reports(outcomes, chosen, output, show)]
     raise typer.Exit(max(exit_code(outcome, fail_on) for outcome in outcomes))
 
 

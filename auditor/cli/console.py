@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
 import typer
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is not a terminal
+_LEAST_WIDTH = 40  # of which a report makes use; a terminal that has fewer wraps its lines
 
 
 class FailOn(StrEnum):
@@ -56,6 +57,10 @@ TokenOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="No table and no talk, errors only.")
 ]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Every name of each finding, and every row of the table."),
+]
 
 
 def say(line: str) -> None:
@@ -71,7 +76,7 @@ def talk(*, quiet: bool) -> Callable[[str], None]:
     """The function that prints messages and waits while an audit goes on."""
     if quiet:
         return keep_quiet
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         return say
     from auditor.downloader.waits import Talk, Waits  # noqa: PLC0415 - --help needs neither
 
@@ -117,8 +122,22 @@ def requested(models: Sequence[str]) -> Iterator[str]:
 
 def terminal() -> tuple[int, bool]:
     """How many columns standard output has, and whether it shows colours."""
-    width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
-    return width, sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = max(_LEAST_WIDTH, shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns)
+    return width, is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether escape codes do on a stream what they should."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def only_ascii(stream: TextIO) -> bool:
+    """Whether a stream has no characters to draw bars with."""
+    try:
+        "\N{FULL BLOCK}\N{MIDDLE DOT}".encode(stream.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False
 
 
 def write(path: Path, content: bytes) -> None:

@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import typer
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import say, terminal, write
+from auditor.cli.console import only_ascii, say, terminal, write
 from auditor.errors import Reason, UsageError
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
 from auditor.formats.text import printable
@@ -17,6 +18,15 @@ from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 
 _TABLE_DEPTH = 2
+_DEEPER = 2  # so that the layers of a module can be told: `encoder` has `encoder.layer.0`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """How much of a report was asked for."""
+
+    depth: int | None = None  # of the module rows; None: as the format has it
+    verbose: bool = False
 
 
 def known_format(form: str | None) -> str | None:
@@ -43,40 +53,44 @@ def chosen_format(form: str | None, output: Path | None) -> str:
     raise UsageError(f"-o {quoted(str(output))}: say --format, or end the name in {endings}")
 
 
-def terminal_depth(depth: int | None) -> int:
-    return _TABLE_DEPTH if depth is None else depth
+def counted_depth(form: str, depth: int | None) -> int | None:
+    """How deep modules are counted: for the terminal a little deeper than they are shown."""
+    if form != TERMINAL:
+        return depth
+    return (_TABLE_DEPTH if depth is None else depth) + _DEEPER
 
 
 def print_outcome(
-    outcome: Report | Unaudited, form: str, depth: int | None, *, quiet: bool
+    outcome: Report | Unaudited, form: str, shown: Shown, *, quiet: bool
 ) -> Report | Unaudited:
     """A report to stdout, or one line to stderr if there is no report; what was printed."""
     said = (outcome.observed, outcome.expected, outcome.findings)
-    known = isinstance(outcome, Report) or any(said)
+    known, told = isinstance(outcome, Report) or any(said), False
     if not quiet and (known or form != TERMINAL):
         outcome, text = outcome_of(
-            lambda: (outcome, _text(outcome, form, depth)),
-            lambda detail: _crashed_text(outcome, detail, form, depth),
+            lambda: (outcome, _text(outcome, form, shown)),
+            lambda detail: _crashed_text(outcome, detail, form, shown),
         )
         sys.stdout.write(text)
         sys.stdout.flush()
-    if isinstance(outcome, Unaudited):
+        told = form == TERMINAL and bool(text)  # in the verdict
+    if isinstance(outcome, Unaudited) and not told:
         say(f"{printable(outcome.requested)}: {outcome.reason}: {printable(outcome.detail)}")
     return outcome
 
 
-def _text(outcome: Report | Unaudited, form: str, depth: int | None) -> str:
-    texts = rendered([outcome], form, depth)
+def _text(outcome: Report | Unaudited, form: str, shown: Shown) -> str:
+    texts = rendered([outcome], form, shown)
     return texts.get("modules.csv") or next(iter(texts.values()))
 
 
 def _crashed_text(
-    outcome: Report | Unaudited, detail: str, form: str, depth: int | None
+    outcome: Report | Unaudited, detail: str, form: str, shown: Shown
 ) -> tuple[Unaudited, str]:
     crashed = _crashed(outcome, detail)
     if form == TERMINAL:
         return crashed, ""
-    return crashed, outcome_of(lambda: _text(crashed, form, depth), lambda _: "")
+    return crashed, outcome_of(lambda: _text(crashed, form, shown), lambda _: "")
 
 
 def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
@@ -92,21 +106,25 @@ def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
     )
 
 
-def rendered(
-    outcomes: Sequence[Report | Unaudited], form: str, depth: int | None
-) -> Mapping[str, str]:
+def rendered(outcomes: Sequence[Report | Unaudited], form: str, shown: Shown) -> Mapping[str, str]:
     width, color = terminal()
-    view = View(depth=terminal_depth(depth), width=width, color=color)
+    view = View(
+        depth=_TABLE_DEPTH if shown.depth is None else shown.depth,
+        width=width,
+        color=color,
+        verbose=shown.verbose,
+        ascii_only=only_ascii(sys.stdout),
+    )
     return FORMATS[form](outcomes, view)
 
 
 def write_reports(
-    outcomes: Sequence[Report | Unaudited], form: str, output: Path, depth: int | None
+    outcomes: Sequence[Report | Unaudited], form: str, output: Path, shown: Shown
 ) -> Sequence[Report | Unaudited]:
     """The reports in files; what was written, where one of them could not be rendered."""
     outcomes, texts = outcome_of(
-        lambda: (outcomes, rendered(outcomes, form, depth)),
-        lambda _: _without_crashes(outcomes, form, depth),
+        lambda: (outcomes, rendered(outcomes, form, shown)),
+        lambda _: _without_crashes(outcomes, form, shown),
     )
     for name, text in texts.items():
         write(output / name if len(texts) > 1 else output, text.encode())
@@ -114,17 +132,17 @@ def write_reports(
 
 
 def _without_crashes(
-    outcomes: Sequence[Report | Unaudited], form: str, depth: int | None
+    outcomes: Sequence[Report | Unaudited], form: str, shown: Shown
 ) -> tuple[Sequence[Report | Unaudited], Mapping[str, str]]:
     sound: list[Report | Unaudited] = []
     for outcome in outcomes:
-        shown = outcome_of(partial(_if_rendered, outcome, form, depth), partial(_crashed, outcome))
-        if shown is not outcome and isinstance(shown, Unaudited):
-            say(f"{printable(shown.requested)}: {shown.reason}: {shown.detail}")
-        sound.append(shown)
-    return sound, rendered(sound, form, depth)
+        found = outcome_of(partial(_if_rendered, outcome, form, shown), partial(_crashed, outcome))
+        if found is not outcome and isinstance(found, Unaudited):
+            say(f"{printable(found.requested)}: {found.reason}: {found.detail}")
+        sound.append(found)
+    return sound, rendered(sound, form, shown)
 
 
-def _if_rendered(outcome: Report | Unaudited, form: str, depth: int | None) -> Report | Unaudited:
-    rendered([outcome], form, depth)
+def _if_rendered(outcome: Report | Unaudited, form: str, shown: Shown) -> Report | Unaudited:
+    rendered([outcome], form, shown)
     return outcome

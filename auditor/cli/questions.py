@@ -28,16 +28,18 @@ from auditor.cli.console import (
     terminal,
     write,
 )
-from auditor.cli.printing import print_outcome
+from auditor.cli.printing import Shown, print_outcome
 from auditor.downloader import fetch
 from auditor.downloader.reference_configs import NAMES as PAPERS
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.formats.registry import TERMINAL
 from auditor.formats.text import printable
-from auditor.messages import quoted
+from auditor.messages import meant, quoted
 from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
-from auditor.tensors import DTYPE_BITS
+from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
+
+_FOUR_BITS = 4
 
 
 def snapshot(
@@ -104,7 +106,9 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     with guarded():
         outcome = explained(model, target=target, source=source.value, token=token, say=tell)
         if outcome.expected is None:
-            print_outcome(outcome, TERMINAL, depth, quiet=isinstance(outcome, Unaudited))
+            print_outcome(
+                outcome, TERMINAL, Shown(depth=depth), quiet=isinstance(outcome, Unaudited)
+            )
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):
@@ -127,7 +131,10 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     ],
     *,
     dtype: Annotated[
-        str, typer.Option("--dtype", help="Weights and cache in this dtype: BF16, F32, F8_E4M3.")
+        str,
+        typer.Option(
+            "--dtype", help="Weights and cache in this dtype: bf16, fp32, int8, 4bit, F8_E4M3."
+        ),
     ] = "BF16",
     context: Annotated[
         int | None,
@@ -149,6 +156,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     """
     with guarded():
         bits = _bits(dtype)
+        dtype = dtype_as_stored(dtype)
         tell = talk(quiet=quiet)
         outcomes = [
             audit(
@@ -169,7 +177,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
                 text = form.render(
                     outcome,
                     bits=bits,
-                    dtype=dtype.upper(),
+                    dtype=dtype,
                     context=context,
                     batch=batch,
                     width=width,
@@ -182,12 +190,13 @@ def memory(  # noqa: PLR0913 - one parameter for each option
 
 
 def _bits(dtype: str) -> int:
-    """The width of one number; UsageError for a dtype that safetensors does not have."""
-    bits = DTYPE_BITS.get(dtype.upper())
+    """The width of one number; UsageError for what is no dtype."""
+    stored = dtype_as_stored(dtype)
+    bits = _FOUR_BITS if stored == FOUR_BIT else DTYPE_BITS.get(stored)
     if bits is None:
-        raise UsageError(
-            f"--dtype {quoted(dtype)}: no such dtype; some are F32, BF16, F16, F8_E4M3"
-        )
+        nearly = meant(dtype, (*DTYPE_BITS, *SPELT_DTYPES))
+        some = "some are F32, BF16, F16, F8_E4M3, int8, 4bit"
+        raise UsageError(f"--dtype {quoted(dtype)}: no such dtype{nearly}; {some}")
     return bits
 
 

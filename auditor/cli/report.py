@@ -12,6 +12,8 @@ from auditor.cli.sweep import sweep_exit_code
 from auditor.formats.text import printable
 from auditor.messages import quoted
 
+_MOST_NEWS = 10  # lines of what is new
+
 
 def report(  # noqa: PLR0913 - one parameter for each option
     store: Annotated[
@@ -80,9 +82,16 @@ def report(  # noqa: PLR0913 - one parameter for each option
 
 
 def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
-    """What the baseline has to say, and the night in one line."""
+    """What the baseline has to say, what is new, and the night in one line."""
     for note in (summary["baseline"] or {}).get("notes", ()):
         yield f"baseline: {printable(note)}"
+    news = summary["news"]
+    for item in news["listed"][:_MOST_NEWS]:
+        inside = f" ({item['component']})" if item["component"] else ""
+        yield f"new: {item['model']}{inside}: {item['what']}: {item['said']}"
+    more = len(news["listed"][_MOST_NEWS:]) + news["more"]
+    if more:
+        yield f"and {more:,} more that are new, in {quoted(str(folder / 'changes.csv'))}"
     states = ", ".join(f"{count:,} {state}" for state, count in summary["states"].items() if count)
     found = ("new", "changed", "still-open", "fixed")
     changes = ", ".join(f"{summary['changes'].get(change, 0):,} {change}" for change in found)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditor.cli.console import CLEAN, FINDINGS, UNAUDITED, USAGE, FailOn, keep_quiet, say
+from auditor.cli.console import (
+    CLEAN,
+    FINDINGS,
+    UNAUDITED,
+    USAGE,
+    FailOn,
+    is_terminal,
+    keep_quiet,
+    say,
+)
 from auditor.cli.signals import Stopped
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
@@ -175,6 +184,9 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     tell(runner.summary_line(swept))
     if crashed := runner.crash_notice(swept):
         say(crashed)
+    if not settings.output.reports:
+        night_option = f" --night {night}" if night else ""
+        tell(f"next: audit report {settings.output.store}{night_option}")
     if settings.output.reports:
         tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
     alarm = fail_on or FailOn(settings.fail_on or FailOn.WARNING)
@@ -259,4 +271,4 @@ def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: F
 
     if quiet:
         return progress.Progress()
-    return progress.Terminal() if sys.stderr.isatty() else progress.Lines(say)
+    return progress.Terminal() if is_terminal(sys.stderr) else progress.Lines(say)

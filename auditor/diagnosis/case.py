@@ -59,13 +59,15 @@ class Case:
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """Names of expected tensors that no file stores."""
-        found = (one for one in self.report.findings if isinstance(one, Missing))
-        return tuple(name for one in found for name in one.names)
+        return self._named_by(Missing)
 
     @cached_property
     def unexpected(self) -> tuple[str, ...]:
         """Names of stored tensors that nothing expects."""
-        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
+        return self._named_by(UnexpectedFinding)
+
+    def _named_by(self, kind: type[Finding]) -> tuple[str, ...]:
+        found = (one for one in self.report.findings if isinstance(one, kind))
         return tuple(name for one in found for name in one.names)
 
     @cached_property

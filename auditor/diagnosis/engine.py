@@ -141,7 +141,7 @@ class _Tries:
         return in_time and self._audits > 0 and self._tensors >= size
 
     def __call__(self, snapshot: Snapshot, target: str | None, size: int) -> Report | None:
-        """The report after a change; None: there is none, or no try is left."""
+        """The report after a change; None if the audit gives none, or no try is left."""
         self._audits, self._tensors = self._audits - 1, self._tensors - size
         if self._audits < 0 or self._tensors < 0:
             return None

@@ -117,7 +117,7 @@ def _known_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> C
 
 
 def _fault(name: str, value: str) -> str | None:
-    """What is wrong with a variable, of which the library would say nothing; None: nothing."""
+    """What is wrong with a variable that the library would take as it is; None if it is good."""
     scheme, separator, _ = value.partition("://")
     if separator and name.upper() in _PROXIES and scheme.lower() not in _PROXY_SCHEMES:
         return f"expected the address of a proxy ({', '.join(_PROXY_SCHEMES)})"

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
+from auditor.checkpoint.named_place import select_place
 from auditor.checkpoint.selecting import select, select_config, select_tagged
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import Snapshot
@@ -75,6 +76,8 @@ def _of_model(
 ) -> Snapshot:
     if target.tag is not None and choose is not select_config:
         choose = partial(select_tagged, tag=target.tag)
+    if target.place is not None and choose is not select_config:
+        choose = partial(select_place, place=target.place)
     paper = reference_configs.read(target)
     if paper is not None:
         say(f"{target.id}: {paper.origin}")

@@ -25,7 +25,7 @@ def whole_body(limit: int, file: RepoFile | None) -> Callable[[Answer], bytes]:
     def take(answer: Answer) -> bytes:
         name = file.name if file else "the listing"
         if answer.partial:
-            raise SourceError(Reason.BAD_RESPONSE, f"{answer.host} sent a part of {name}, unasked")
+            raise SourceError(Reason.BAD_RESPONSE, f"{answer.host} sent only a part of {name}")
         content = answer.body.upto(limit + 1)
         if len(content) > limit:
             raise too_large(name, "more", limit)

@@ -35,6 +35,7 @@ from auditor.messages import quoted
 # Files of one folder: a training run leaves a few thousand, and a home folder has more.
 _MOST_FILES = 100_000
 
+_FOREIGN = {"node_modules", "__pycache__", "site-packages"}
 _SHARD = re.compile(r"-(\d+)-of-0*(\d+)\.\w+$", re.ASCII)
 _CACHE_FOLDER = re.compile(r"models--(.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -63,7 +64,12 @@ def _is_folder(path: Path) -> bool:
 def _folder(folder: Path, choose: Chooser) -> Snapshot:
     files = _listing(folder)
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
-    chosen = with_torch_copies(names, where, choose)  # on a disk they cost next to nothing
+    try:
+        chosen = with_torch_copies(names, where, choose)  # on a disk they cost next to nothing
+    except SourceError as error:
+        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names:
+            raise
+        return _file(folder / CONFIG)  # which is as much as there is to say
     contents = assemble(_Files(folder), files, chosen)
     unopened = (one.unopened for one in contents.components)
     for name in chain(contents.unopened, *unopened):
@@ -164,13 +170,20 @@ def _listing(folder: Path) -> tuple[RepoFile, ...]:
         _must_be_a_file(folder / name)
     found: list[RepoFile] = []
     for path, folders, names in os.walk(folder, onerror=_refuse):
-        folders[:] = [name for name in folders if name not in {".git", ".cache"}]
+        folders[:] = [name for name in folders if not _is_foreign(path, name)]
         paths = (Path(path, name) for name in names)
         found.extend(_entry(folder, path) for path in paths if _is_file(path))
         if len(found) > _MOST_FILES:
             detail = f"{quoted(str(folder))} has more than {_MOST_FILES:,} files: no model's folder"
             raise SourceError(Reason.TOO_LARGE, detail)
     return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _is_foreign(path: str, name: str) -> bool:
+    """Whether a folder is no part of a model: a hidden one, an environment of Python or of node."""
+    if name.startswith(".") or name in _FOREIGN:
+        return True
+    return os.path.lexists(os.path.join(path, name, "pyvenv.cfg"))  # noqa: PTH118 - of each folder
 
 
 def _is_file(path: Path) -> bool:

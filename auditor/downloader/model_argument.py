@@ -3,9 +3,10 @@
 import errno
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from auditor.downloader.pasted_address import is_address, parse_address
 from auditor.errors import UsageError
 from auditor.messages import quoted
 
@@ -18,6 +19,12 @@ _LONGEST_REVISION = 255  # bytes; a branch is a file name to git
 # namespace/name:tag, as llama.cpp has it; a tag is part of the name of a GGUF file, or all of it.
 _TAGGED = re.compile(r"([^:/]+/[^:/]+):(.*)", re.DOTALL)
 _TAG = re.compile(r"[\w./+-]{1,255}", re.ASCII)
+
+# org/name/FILE or org/name@revision/FILE: three parts at least, the last a file that is read.
+_FILE_OF_MODEL = re.compile(
+    r"(?P<id>[\w][^/\s:~]*/[^/\s:]+)/(?P<place>[^\s].*\.(?:safetensors|bin|pt|pth|ckpt|gguf|json))",
+    re.ASCII,
+)
 
 # Namespaces to which the Hub moved the models that had none: `gpt2` is now openai-community/gpt2.
 _LEGACY_NAMESPACES = (
@@ -41,6 +48,7 @@ class HubModel:
     id: str  # "namespace/name", or "name" for the oldest models
     revision: str | None = None  # branch, tag, commit or refs/pr/N; None: the default branch
     tag: str | None = None  # which of several GGUF models; None: the only one
+    place: str | None = None  # the file or the folder that is meant; None: the model
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -52,14 +60,32 @@ class HubModel:
 
 
 def parse_model(requested: str) -> Path | HubModel:
-    """A path that exists, else a Hub id; raises UsageError, naming the fault, for neither."""
+    """A path that exists, else a Hub id, a pasted address or a file of a model on the Hub.
+
+    Raises UsageError, naming the fault, for anything else.
+    """
     if _is_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
         return Path(requested).expanduser()
+    if is_address(requested):
+        return _of_address(requested)
+    found = _FILE_OF_MODEL.fullmatch(requested)
+    if found and not {".", "..", ""}.intersection(requested.split("/")):
+        model = parse_id(found["id"], "neither a path that exists nor a file of a Hub model")
+        return replace(model, place=found["place"])
     if requested.startswith(_PATH_STARTS) or requested.endswith(_FILE_ENDINGS):
         raise UsageError(
             f"the file or folder {quoted(requested)} does not exist, or may not be read"
         )
     return parse_id(requested, "neither a path that exists nor a Hub id")
+
+
+def _of_address(requested: str) -> HubModel:
+    found = parse_address(requested)
+    model_id = found.id.removesuffix(".git")
+    fault = id_fault(model_id) or (found.revision is not None and _revision_fault(found.revision))
+    if fault:
+        raise UsageError(f"{quoted(requested)} names no model of the Hub: {fault}")
+    return HubModel(id=model_id, revision=found.revision, place=found.place)
 
 
 def _is_here(path: str) -> bool:

@@ -24,7 +24,7 @@ class ReadingProgress:
         self._told = self._since + _SOON - _STEP
 
     def __call__(self, done: int, of: int) -> None:
-        """So many of so many are read."""
+        """Shows how many headers are read, at most once in a while."""
         now = self._clock()
         if done == of:
             self._show(None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.terminal import plain_console
+from auditor.formats.plain_console import plain_console, without_trailing_spaces
 
 
 def render(
@@ -27,7 +27,7 @@ def render(
     console.print()
     console.print(Text(_sum(types)))
     console.print(Text(f"Known by name, for audit explain: {', '.join(papers)}."))
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+    return without_trailing_spaces(text)
 
 
 def markdown(types: Mapping[str, Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""The CSV tables of outcomes: models.csv, modules.csv and findings.csv.
+"""The CSV tables of outcomes: models.csv, modules.csv, findings.csv and diagnosis.csv.
 
 RFC 4180 but for the line ends, which are LF: the tables are committed and compared by git. UTF-8.
 Nothing known is an empty cell. Columns are only ever added, at the end.
@@ -6,6 +6,7 @@ Nothing known is an empty cell. Columns are only ever added, at the end.
 
 import csv
 import io
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -78,6 +79,21 @@ FINDINGS = (
     "ignored",
     "file",
     "component",
+    "cause",
+)
+DIAGNOSIS = (
+    "model",
+    "commit_sha",
+    "cause",
+    "severity",
+    "level",
+    "summary",
+    "fix",
+    "fields",
+    "findings",
+    "kinds",
+    "evidence",
+    "component",
 )
 
 # With these a spreadsheet takes a cell for a formula; the last four are the wide forms of the first
@@ -86,7 +102,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> dict[str, str]:
-    """The three tables by file name; to be written as UTF-8, without translating line ends.
+    """The tables by file name; to be written as UTF-8, without translating line ends.
 
     After the rows of a repository of several models come those of each, which add up to them.
     """
@@ -95,7 +111,17 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> 
         "models.csv": _table(MODELS, (_model(outcome) for outcome in outcomes)),
         "modules.csv": _table(MODULES, (row for one in outcomes for row in _modules(one))),
         "findings.csv": _table(FINDINGS, (row for one in outcomes for row in _findings(one))),
+        "diagnosis.csv": _table(DIAGNOSIS, (row for one in outcomes for row in _diagnosis(one))),
     }
+
+
+def table_of(
+    outcome: Report | Unaudited, name: str
+) -> tuple[Sequence[str], list[tuple[_Cell, ...]]]:
+    """The columns and the rows of one table as values, of an outcome and of its parts."""
+    columns, rows = {"findings": (FINDINGS, _findings), "diagnosis": (DIAGNOSIS, _diagnosis)}[name]
+    every = (row for one in outcome.every for row in rows(one))
+    return columns, [tuple(row[column] for column in columns) for row in every]
 
 
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, _Cell]]) -> str:
@@ -188,5 +214,26 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
             "reason": finding.reason,
             "ignored": "yes" if at >= len(outcome.findings) else "no",
             "file": getattr(finding, "file", None),
+            "component": outcome.component,
+            "cause": "; ".join(one.cause for one in outcome.diagnosis if at in one.findings),
+        }
+
+
+def _diagnosis(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+    for one in outcome.diagnosis:
+        fields = {key: [declared, found] for key, declared, found in one.fields}
+        kinds = dict.fromkeys(outcome.findings[at].kind for at in one.findings)
+        yield {
+            "model": outcome.model,
+            "commit_sha": outcome.commit,
+            "cause": one.cause,
+            "severity": one.severity,
+            "level": one.level,
+            "summary": one.summary,
+            "fix": one.fix,
+            "fields": json.dumps(fields) if fields else None,
+            "findings": len(one.findings),
+            "kinds": "; ".join(kinds),
+            "evidence": "; ".join(one.evidence),
             "component": outcome.component,
         }

@@ -51,10 +51,11 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
 
 def render(outcome: Report | Unaudited) -> str:
     """One object on one line, in ASCII: what is not is escaped, lone surrogates too."""
-    return _ENCODER.encode(_outcome(outcome))
+    return _ENCODER.encode(as_object(outcome))
 
 
-def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
+def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
+    """The object itself."""
     loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
     return {
         "schema": SCHEMA,
@@ -84,7 +85,7 @@ def _outcome(outcome: Report | Unaudited) -> dict[str, Any]:
         "ignored": [_finding(finding, loading) for finding in outcome.ignored],
         "kv_cache": _kv_cache(outcome.kv_cache),
         "component": outcome.component,
-        "parts": [_outcome(part) for part in outcome.parts],
+        "parts": [as_object(part) for part in outcome.parts],
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
     }

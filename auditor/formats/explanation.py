@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from auditor.formats.module_table import Line, lines
-from auditor.formats.terminal import plain_console
-from auditor.formats.text import cut_middle, printable
+from auditor.formats.plain_console import plain_console, without_trailing_spaces
+from auditor.formats.text import cut_name, printable
 from auditor.report import Expected, Report, Symbol, Unaudited
 
 _ALL_THE_WAY = 64  # deeper than any model
@@ -45,7 +45,7 @@ def render(
         console.print()
         for line in _totals(expected):
             console.print(Text(line), soft_wrap=True)
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+    return without_trailing_spaces(text)
 
 
 def _table(found: Sequence[Line], expected: Expected, width: int, *, symbolic: bool) -> Table:
@@ -59,7 +59,7 @@ def _table(found: Sequence[Line], expected: Expected, width: int, *, symbolic: b
         count = line.modules * (line.row.expected or 0)
         share = count / expected.parameters if expected.parameters else 0.0
         figures = () if symbolic else (Text(f"{count:,}"), Text(f"{share:.1%}"))
-        name = Text("  " * max(line.row.depth - 1, 0) + cut_middle(_name(line), width // 2))
+        name = Text("  " * max(line.row.depth - 1, 0) + cut_name(_name(line), width // 2))
         table.add_row(name, *figures, Text(_times(line)))
     return table
 

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.terminal import plain_console
+from auditor.formats.memory_size import size
+from auditor.formats.plain_console import plain_console, without_trailing_spaces
 from auditor.formats.text import printable
 from auditor.report import KVCache, Observed, Report, Unaudited
-
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_STEP = 1024
 
 
 def render(  # noqa: PLR0913 - one keyword for each choice a caller has
@@ -38,7 +36,7 @@ def render(  # noqa: PLR0913 - one keyword for each choice a caller has
         console.print()
     for line in (*_weights(outcome, bits, dtype), *_cache(outcome, bits, dtype, context, batch)):
         console.print(Text(line), soft_wrap=True)
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+    return without_trailing_spaces(text)
 
 
 def _table(observed: Observed) -> Table:
@@ -108,11 +106,3 @@ def _layers(cache: KVCache) -> str:
         for (elements, window), count in kinds.items()
     )
     return " + ".join(parts) or "no layer attends"
-
-
-def size(count: int) -> str:
-    """`14.96 GiB`; whole bytes below 1,024."""
-    value, unit = float(count), 0
-    while value >= _STEP and unit < len(_UNITS) - 1:
-        value, unit = value / _STEP, unit + 1
-    return f"{value:,.2f} {_UNITS[unit]}" if unit else f"{count} bytes"

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.text import cut_middle, printable
+from auditor.formats.text import cut_name, printable
 from auditor.reconciler.fold import expand, fold
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.tensors import natural_key
@@ -14,7 +14,7 @@ from auditor.tensors import natural_key
 _MIN_ROOM = 16  # for a prefix, where the figures take all of a narrow terminal
 _UNKNOWN = "-"
 _FIGURES = ("tensors", "parameters", "share", "expected", "difference")
-_STYLES = {
+STYLES = {
     "missing": "bold red",
     "mismatched": "bold red",
     "unreadable": "bold red",
@@ -65,8 +65,8 @@ def stored_table(found: Sequence[Line], width: int) -> Table:
     made = _empty("module", *columns, "status")
     for at, line in enumerate(found):
         cells = (Text(column[at]) for column in columns.values())
-        status = Text(statuses[at], style=_STYLES.get(statuses[at], ""))
-        made.add_row(Text(cut_middle(_prefix(line), room)), *cells, status)
+        status = Text(statuses[at], style=STYLES.get(statuses[at], ""))
+        made.add_row(Text(cut_name(_prefix(line), room)), *cells, status)
     return made
 
 
@@ -77,7 +77,7 @@ def expected_table(found: Sequence[Line], width: int) -> Table:
     for line in found:
         formula = printable(line.row.formula or _UNKNOWN)
         text = formula if line.modules == 1 else f"{line.modules} x ({formula})"
-        prefix = cut_middle(_prefix(line), width // 2)
+        prefix = cut_name(_prefix(line), width // 2)
         made.add_row(Text(prefix), Text(_count(line, line.row.expected)), Text(text))
     return made
 

@@ -46,6 +46,15 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             endings=(".json", ".jsonl"),
             meaning="one object a model, each on a line",
         ),
+        "markdown": Format(
+            module="as_markdown", endings=(".md",), meaning="a comment for a pull request"
+        ),
+        "html": Format(
+            module="as_html", endings=(".html",), meaning="a page that needs no network"
+        ),
+        "svg": Format(
+            module="as_svg", endings=(".svg",), meaning="a drawing of where the parameters are"
+        ),
         "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }
 )

@@ -1,8 +1,18 @@
 """Text of reports: what is untrusted made safe to show, and what is too long cut."""
 
+import re
 from collections.abc import Iterable
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+_PARTS = re.compile(r"(?:[^.{]|\{[^{}]*\}|\{)+")  # of a name; a dot within braces parts nothing
+_ASCII = str.maketrans(
+    {
+        "\N{FULL BLOCK}": "#",
+        "\N{LEFT ONE EIGHTH BLOCK}": "|",
+        "\N{MIDDLE DOT}": "-",
+        _ELLIPSIS: "~",
+    }
+)
 
 
 def printable(text: str) -> str:
@@ -43,3 +53,32 @@ def cut_middle(text: str, room: int) -> str:
     end = fitting(reversed(text[-room:]), (room - 1) // 2)
     start = fitting(text[:room], room - 1 - (room - 1) // 2)
     return start + _ELLIPSIS + end[::-1]
+
+
+def cut_name(name: str, room: int) -> str:
+    """At most `room` cells of a folded name: whole parts at both its ends, and none within braces.
+
+    A name of one part is cut in its middle, unless it has braces: then it stays whole.
+    """
+    from rich.cells import cell_len  # noqa: PLC0415 - as above
+
+    if cell_len(name) <= room:
+        return name
+    parts = _PARTS.findall(name)
+    for kept in range(len(parts) - 1, 1, -1):
+        ends = (*parts[: kept // 2], _ELLIPSIS, *parts[len(parts) - (kept - kept // 2) :])
+        if cell_len(cut := ".".join(ends)) <= room:
+            return cut
+    if len(parts) > 1 and cell_len(cut := f"{_ELLIPSIS}.{parts[-1]}") <= room:
+        return cut
+    return name if "{" in name else cut_middle(name, room)
+
+
+def as_ascii(text: str) -> str:
+    """The signs that reports are drawn with, for terminals that have only ASCII."""
+    return text.translate(_ASCII)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 name`, `1,024 names`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -10,4 +10,5 @@ class View:
     depth: int = 2  # of the module table
     width: int = 80  # columns of the terminal
     color: bool = False
-    verbose: bool = False  # every folded name instead of the first few
+    verbose: bool = False  # every name, every module, the formula, where it all comes from
+    ascii_only: bool = False  # for terminals that have no other characters

@@ -41,6 +41,10 @@ class Oracle:
     def types(self, name: str, /) -> tuple[str, ...]:
         return self._library.types(name)
 
+    def class_names(self) -> tuple[str, ...]:
+        """Every class that an auto class builds, unsorted."""
+        return tuple(name for listed in self._library.listed.values() for name in listed)
+
     def siblings(self, model_type: str, /) -> tuple[str, ...]:
         return self._library.listed.get(model_type, ())
 

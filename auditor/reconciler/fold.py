@@ -6,32 +6,30 @@ them: `{bias,weight}`. An item `a-b` of two numbers stands for every number from
 survive: `{00001-00163}`. Several groups stand for every combination.
 
 What would be read as part of a pattern is escaped where a name itself contains it: a backslash
-stands before `{`, `}` and the backslash. Such names are not folded; neither are names with a number
-of more than 18 digits, and those with more than 8 numbers and 16 parts.
+stands before `{`, `}` and the backslash. Such names are not folded; neither are numbers of more
+than 18 digits, names of more than 400 characters, and those with more than 8 numbers and 16 parts.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, compress, product, zip_longest
-from operator import not_
+from itertools import chain, product, zip_longest
 
 from auditor.tensors import natural_key
 
 _NUMBER = re.compile(r"([0-9]+)")
-_DIGITS = 18  # of a number, the most that is folded
-_LONG = re.compile("[0-9]{19}")
 _SPECIAL = re.compile(r"[{}\\]")
-_ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z)[^{},\\]+")
+_ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z|[0-9]{19})[^{},\\]+")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 _TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{}\\]+)")
 
 # Folding takes time with the square of the first two, and strangers' names may hold thousands: the
-# names of some forty checkpoints from the Hub hold at most 3 numbers and 11 parts. More patterns
-# than the third are past reading, whatever words would fold.
+# names of some forty checkpoints from the Hub hold at most 3 numbers and 11 parts, and have 120
+# characters. More patterns than the third are past reading, whatever words would fold.
 _MAX_NUMBERS = 8
 _MAX_PARTS = 16
 _MAX_PATTERNS = 10_000
+_MAX_CHARACTERS = 400  # of a name that is folded: what it is cut into takes memory once more
 
 # Of no more names, and no longer ones, the patterns are kept: 512 times 16 kB at the most.
 _FEW = 128
@@ -55,12 +53,16 @@ def fold(names: Iterable[str], *, words: bool = True) -> tuple[str, ...]:
 
 @lru_cache(maxsize=512)  # one model after another has the same older names, the same buffers
 def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FBT001 - a cache's key
-    literal = [name for name in unique if "{" in name or "}" in name or "\\" in name]
-    patterns = _fold_numbers(unique.difference(literal), literal)
+    literal = [name for name in unique if _is_literal(name)]
+    patterns = _fold_numbers(unique.difference(literal))
     if words and len(patterns) <= _MAX_PATTERNS:
         patterns = _fold_words(patterns)
     patterns += [_SPECIAL.sub(r"\\\g<0>", name) for name in literal]
-    return tuple(sorted(patterns, key=lambda pattern: natural_key(next(_names(pattern)))))
+    return tuple(sorted(patterns, key=lambda pattern: natural_key(first(pattern))))
+
+
+def _is_literal(name: str) -> bool:
+    return len(name) > _MAX_CHARACTERS or "{" in name or "}" in name or "\\" in name
 
 
 def expand(folded: str) -> tuple[str, ...]:
@@ -68,21 +70,21 @@ def expand(folded: str) -> tuple[str, ...]:
     return tuple(_names(folded))
 
 
-def _fold_numbers(names: Iterable[str], literal: list[str]) -> list[str]:
+def first(folded: str) -> str:
+    """The first of those names; ValueError as for `expand`."""
+    return next(_names(folded))
+
+
+def _fold_numbers(names: Iterable[str]) -> list[str]:
     """From the first number to the last, so that layers fold before their experts.
 
     An expert that one layer lacks then leaves `layers.{0-60}.experts.{0-254}` and the other layers'
-    `experts.255`, not a pattern for each layer. Names with a number that is too long are literal.
+    `experts.255`, not a pattern for each layer.
     """
     patterns: list[str] = []
-    for texts, found in _by_texts(names).items():
-        many = len(texts) > _MAX_NUMBERS + 1
-        cells = found
-        if many or max(map(len, chain.from_iterable(found)), default=0) > _DIGITS:
-            long = [_LONG.search(_pattern(texts, cell)) is not None for cell in found]
-            literal += [_pattern(texts, cell) for cell in compress(found, long)]
-            cells = list(compress(found, map(not_, long)))
-        merged = cells if many else _merge(cells, range(len(texts) - 1))
+    for texts, cells in _by_texts(names).items():
+        numbers = len(texts) - 1
+        merged = cells if numbers > _MAX_NUMBERS else _merge(cells, range(numbers))
         patterns += [_pattern(texts, cell) for cell in merged]
     return patterns
 

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, assert_never, get_args
 
 from auditor.errors import UsageError
-from auditor.messages import quoted
+from auditor.messages import meant, quoted
 from auditor.reconciler.findings import (
     BadConfig,
     BadHeader,
@@ -46,7 +46,8 @@ class Ignore(NamedTuple):
     def parse(cls, text: str) -> "Ignore":
         kind, _, glob = text.partition(":")
         if kind not in KINDS:
-            raise UsageError(f"--ignore {quoted(text)}: no such kind; kinds are {', '.join(KINDS)}")
+            known = f"; kinds are {', '.join(KINDS)}"
+            raise UsageError(f"--ignore {quoted(text)}: no such kind{meant(kind, KINDS)}{known}")
         return cls(kind, glob or "*")
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from support.hub import After
 from support.running import heeding
-from support.sweep_models import healthy, planted
+from support.sweep_models import add_planted
 from support.sweep_stores import contents
 
 pytestmark = pytest.mark.slow
@@ -23,9 +23,7 @@ START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()
 
 @pytest.fixture
 def models(at_hub):
-    for name, files, _ in planted(MODELS):
-        at_hub.add(name, files)
-    at_hub.add("sweep/gated", healthy(1), gated="auto")
+    add_planted(at_hub, MODELS)
     return at_hub
 
 

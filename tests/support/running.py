@@ -17,12 +17,16 @@ PATIENCE = 60  # seconds for a run to end, once it is told to
 
 
 def run(
-    *args: str, env: Mapping[str, str] | None = None, stdin: str | None = None
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """A run to its end, in a pipe."""
     return subprocess.run(  # noqa: S603 - our own command
         [AUDIT, *args],
         env=env or os.environ.copy(),
+        cwd=cwd,
         input=stdin,
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support.hub import After, Hub
 from support.running import children_of, is_at_work, started
-from support.sweep_models import healthy, planted
+from support.sweep_models import add_planted
 from support.sweep_stores import contents
 
 MODELS = 40
@@ -30,9 +30,7 @@ class Stopping:
     def __init__(self, hub: Hub, folder: Path, env: Mapping[str, str], processes: int = 1) -> None:
         self._hub, self._folder, self._env = hub, folder, env
         self._sweep = (*_SWEEP, "--processes", str(processes))
-        for name, files, _ in planted(MODELS):
-            hub.add(name, files)
-        hub.add("sweep/gated", healthy(1), gated="auto")
+        add_planted(hub, MODELS)
         self._rounds = 0
         self._undisturbed = contents(self._ended(self._store()))
 

@@ -6,6 +6,7 @@ from math import prod
 
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
+from support.hub import Hub
 
 from auditor.sweep.store.reading import Result
 
@@ -98,6 +99,13 @@ def planted(count: int) -> Iterator[tuple[str, Files, str | None]]:
         kind = kinds[number // 10 % len(kinds)] if number % 10 == 3 else None
         files = FAULTS[kind](number) if kind else healthy(number)
         yield f"sweep/m{number:05}", files, kind
+
+
+def add_planted(hub: Hub, count: int) -> None:
+    """That many planted models, and a gated one."""
+    for name, files, _ in planted(count):
+        hub.add(name, files)
+    hub.add("sweep/gated", healthy(1), gated="auto")
 
 
 def alarms(result: Result) -> set[str]:

@@ -17,8 +17,8 @@ from benching.measure import Run, ours, run
 from benching.peers import Peer
 from benching.server import Served
 
-# The last line of a report that is clean and explains everything.
-_CLEAN = re.compile(r"^clean: .*? ([\d,]+) parameters stored, .*residual 0$", re.MULTILINE)
+# The verdict of a report that is clean, and its account of what is stored.
+_CLEAN = re.compile(r"^OK  .*?\b([\d,]+)\s+parameters\s+stored", re.MULTILINE | re.DOTALL)
 
 Seconds = float
 

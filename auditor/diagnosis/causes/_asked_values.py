@@ -10,7 +10,7 @@ from typing import Any
 
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.changes import with_values
-from auditor.diagnosis.solving.holdings import counted
+from auditor.diagnosis.solving.holdings import module_counts
 from auditor.diagnosis.solving.keys import Key, config_with
 
 _MOST_ASKED = 6
@@ -76,8 +76,11 @@ def _lengths(case: Case) -> set[tuple[int, int]]:
 
 def _counts(case: Case) -> set[tuple[int, int]]:
     """(expected, stored) numbers of modules in lists of which names are missing or too many."""
-    have, more = counted(case.shapes), counted(case.unexpected)
-    due = {place: max(count, have.get(place, 0)) for place, count in counted(case.missing).items()}
+    have, more = module_counts(case.shapes), module_counts(case.unexpected)
+    due = {
+        place: max(count, have.get(place, 0))
+        for place, count in module_counts(case.missing).items()
+    }
     found = {(count, have.get(place, 0)) for place, count in due.items()}
     for place in more:
         numbers = (

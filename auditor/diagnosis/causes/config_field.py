@@ -2,6 +2,9 @@
 
 The keys are those of the closed form's formulas, which are solved for them, and others that its
 family reads. Where only the oracle knows the class, lengths are tried for the keys that have them.
+
+To do: Set the key to what the files hold, or upload the weights of the model that the config
+describes: one of the two is of another model.
 """
 
 from collections.abc import Iterator, Mapping

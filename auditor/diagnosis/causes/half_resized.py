@@ -2,6 +2,8 @@
 
 No vocab_size can be right of both. The undoing is the other half of the resize: the tensors whose
 rows are not the declared ones get as many.
+
+To do: Resize both with `model.resize_token_embeddings(...)` and save the model again.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,8 @@
-"""head-not-saved: the output layer of an untied model is absent, and all else is there."""
+"""head-not-saved: the output layer of an untied model is absent, and all else is there.
+
+To do: Set `tie_word_embeddings` to true if the model shares its output layer with its input
+embeddings; else save it again, with its output layer.
+"""
 
 import re
 from collections.abc import Iterator

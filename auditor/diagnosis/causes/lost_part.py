@@ -2,6 +2,9 @@
 
 The undoing puts it back. What makes it a cause is that nothing of the part is stored and nothing
 else is missing; a class of the model type that does without it is the other way out.
+
+To do: Save the whole model again, or upload the file that holds the part; or declare a class
+without it.
 """
 
 import json

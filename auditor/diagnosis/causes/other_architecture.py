@@ -3,6 +3,8 @@
 The types of the catalogue whose names are most like those that are stored are given a config: that
 which is declared, then what the stored lengths and numbers say of every key that their formulas
 show. A type counts where nothing differs then.
+
+To do: Take the config of the model whose weights these are.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""other-class: another class of the same model type fits exactly."""
+"""other-class: another class of the same model type fits exactly.
+
+To do: Declare in `architectures` the class that was saved, or save the class that is declared.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,10 @@
-"""quantization-not-applied and quantization-undeclared: the config and the files disagree on it."""
+"""quantization-not-applied: the config declares packed weights, and the files hold plain ones.
+
+quantization-undeclared: the files hold packed weights, and the config declares none.
+
+To do: Upload config and weights of one save: packed weights with the `quantization_config` that
+they were packed by, plain weights without one.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""quantization-settings: bits, groups, ignore lists or method are other than the files hold."""
+"""quantization-settings: bits, groups, ignore lists or method are other than the files hold.
+
+To do: Set the settings to what the files hold, or upload the weights that were packed so.
+"""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain

@@ -1,4 +1,7 @@
-"""wrapper-prefix: names behind the prefix of whatever the model was wrapped in when saved."""
+"""wrapper-prefix: names behind the prefix of whatever the model was wrapped in when saved.
+
+To do: Strip the prefix from the names, or save the model that is inside the wrapper.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -48,9 +48,9 @@ def solutions(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
         start, step = _at(size, symbol, 0), _at(size, symbol, 1)
         if start is None or step is None or start == step:
             return
-        value = Fraction(wanted - start) / (step - start)
-        if value.denominator == 1 and 0 <= value < MOST:
-            yield value.numerator
+        straight = Fraction(wanted - start) / (step - start)
+        if straight.denominator == 1 and 0 <= straight < MOST:
+            yield straight.numerator
         return
     if rises:
         yield from _bisected(size, symbol, wanted)

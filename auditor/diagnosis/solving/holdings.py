@@ -43,7 +43,7 @@ class HeldTensors:
     @cached_property
     def counts(self) -> Mapping[str, int]:
         """How many modules each list has, by its name: one more than its highest number."""
-        return counted(self.shapes)
+        return module_counts(self.shapes)
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class HeldTensors:
         return tuple(sorted(often, key=lambda length: -often[length]))
 
 
-def counted(names: Iterable[str]) -> dict[str, int]:
+def module_counts(names: Iterable[str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name in names:
         parts = name.split(".")

@@ -275,5 +275,5 @@ def _distance(declared: Any, value: Any) -> float:
     if type(declared) is int and type(value) is int and declared > 0 and value > 0:
         return float(abs(log(value / declared)))
     if isinstance(declared, list) and isinstance(value, list):
-        return sum(one != other for one, other in zip(declared, value, strict=False))
+        return float(sum(one != other for one, other in zip(declared, value, strict=False)))
     return 0.0

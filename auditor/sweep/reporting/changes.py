@@ -4,7 +4,8 @@ A finding is the same on two nights if model, component, kind, file and folded n
 `identity`. Of two that say different things (another shape, another reason) the change is
 `changed`. Tonight's findings are the new, the changed and the still open ones; those of before are
 the fixed, the changed and the still open ones. Where tonight saw nothing (unaudited, no longer
-selected) those of before are neither fixed nor open, but `unseen`.
+selected) those of before are neither fixed nor open, but `unseen`. Causes change as findings do:
+one is the same on two nights if it concerns the same fields of the same component.
 """
 
 from collections import defaultdict
@@ -12,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from auditor.sweep.reporting.tables import Outcome, Row, object_at, with_components
+from auditor.sweep.reporting.tables import Outcome, Row, causes_of, object_at, with_components
 
 Finding = Mapping[str, Any]  # one of an outcome's findings, as JSON
 
@@ -32,12 +33,14 @@ COLUMNS = (
     "commit_sha",
     "commit_sha_before",
     "component",
+    "cause",
+    "fix",
 )
 COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
 
 
 class Change(StrEnum):
-    """What a row of changes.csv is about: a finding, or the model."""
+    """What a row of changes.csv is about: a cause, a finding, or the model."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -73,11 +76,28 @@ def identity(finding: Finding) -> tuple[str, ...]:
 
 
 def findings(outcome: Outcome) -> tuple[Finding, ...]:
-    """All findings of an outcome and of its parts, each with its component."""
+    """All findings of an outcome and of its parts, each with its component and its causes."""
     return tuple(
-        {**finding, "component": one.get("component")}
+        {**finding, "component": one.get("component"), "cause": causes_of(one, at)}
         for one in with_components(outcome)
-        for finding in one.get("findings", ())
+        for at, finding in enumerate(one.get("findings", ()))
+    )
+
+
+def causes(outcome: Outcome) -> tuple[Finding, ...]:
+    """Why, of an outcome and of its parts, in the form of findings: their fields are the names."""
+    return tuple(
+        {
+            "kind": one["cause"],
+            "severity": one["severity"],
+            "folded": [*one.get("fields", ())],
+            "reason": one["summary"],
+            "fix": one["fix"],
+            "count": len(one["findings"]),
+            "component": part.get("component"),
+        }
+        for part in with_components(outcome)
+        for one in part.get("diagnosis", ())
     )
 
 
@@ -120,7 +140,8 @@ def _take(known: list[Finding], finding: Finding, *, alike: bool) -> Finding | N
 
 def _alike(one: Finding, other: Finding) -> bool:
     """Whether two findings say the same, in all keys that both versions wrote."""
-    shared = one.keys() & other.keys() - {"names"}  # `folded` stands for them
+    # `folded` stands for the names, and a cause is a change of its own.
+    shared = one.keys() & other.keys() - {"names", "cause"}
     return all(one[key] == other[key] for key in shared)
 
 
@@ -144,7 +165,26 @@ def of_finding(match: Matched) -> Row:
     }
 
 
-_KEPT = ("kind", "severity", "file", "count", "parameters", "reason", "component")
+def of_cause(match: Matched) -> Row:
+    """A row of changes.csv about a cause: `kind` is empty, `count` says how many findings."""
+    cause = match.finding
+    known = match.change is Change.CHANGED and match.before is not None
+    return {
+        **_EMPTY,
+        **{name: cause[name] for name in ("severity", "count", "reason", "component", "fix")},
+        "change": match.change.value,
+        "cause": cause["kind"],
+        "before": match.before["reason"] if known and match.before else None,
+        "after": cause["reason"] if known else None,
+    }
+
+
+def says_nothing_new(row: Row) -> bool:
+    """Whether a row says nothing new: what is still open, and infos, are rows of open.csv."""
+    return row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
+
+
+_KEPT = ("kind", "severity", "file", "count", "parameters", "reason", "component", "cause")
 
 
 def _said(finding: Finding) -> str:

@@ -14,13 +14,18 @@ from auditor.sweep.reporting.tables import (
     COLUMNS,
     Cell,
     Row,
+    diagnosis_rows,
     finding_rows,
     model_row,
     module_rows,
     with_components,
 )
 
-TABLES: Mapping[str, Sequence[str]] = {**COLUMNS, "changes": changes.COLUMNS}
+TABLES: Mapping[str, Sequence[str]] = {
+    **COLUMNS,
+    "changes": changes.COLUMNS,
+    "open": changes.COLUMNS,
+}
 
 _GROUP = 20_000  # rows of Parquet that are held at once: 16 MB of modules
 _INT64 = 1 << 63
@@ -30,7 +35,8 @@ _TEXTS = frozenset(
         *("requested", "model", "commit_sha", "source", "target", "model_type", "verdict"),
         *("reason", "detail", "unchecked", "expected_by", "formula", "origin", "prefix", "status"),
         *("kind", "severity", "folded", "ignored", "file", "change", "before", "after", "accepted"),
-        *("commit_sha_before", "component"),
+        *("commit_sha_before", "component", "cause", "level", "summary", "fix", "fields", "kinds"),
+        "evidence",
     )
 )
 _COUNTED = {"models": frozenset(("ignored",))}  # a number there, and a word among findings
@@ -42,7 +48,10 @@ def table_rows(judged: ModelEntry, depth: int | None) -> Iterator[tuple[str, Ite
         yield "models", (model_row(outcome),)
         yield "modules", module_rows(outcome, depth)
         yield "findings", finding_rows(outcome)
-    yield "changes", judged.changes()
+        yield "diagnosis", diagnosis_rows(outcome)
+    rows = judged.changes()
+    yield "changes", (row for row in rows if not changes.says_nothing_new(row))
+    yield "open", (row for row in rows if changes.says_nothing_new(row))
 
 
 class Csv:

@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
+from auditor.formats.memory_size import size
 from auditor.formats.text import printable
 
 _STATES = {
@@ -15,6 +17,7 @@ _STATES = {
     "accepted": "accepted",
     "clean": "clean",
 }
+_MOST_SAID = 300  # characters of what was found
 _SCALES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
@@ -25,9 +28,20 @@ def heading(summary: Mapping[str, Any], *, left_out: int) -> Mapping[str, str]:
         "subtitle": _subtitle(summary),
         "tiles": "".join(_tiles(summary)),
         "bar": "".join(_bar(summary["states"], max(1, summary["models"]))),
+        "news": _news(summary["news"]),
+        "causes": _causes(summary["causes"]),
         "kinds": "".join(_kinds(summary["findings"])),
         "notes": "".join(f"<li>{_html(note)}</li>" for note in _notes(summary, left_out)),
     }
+
+
+def night_fragment(summary: Mapping[str, Any]) -> str:
+    """What a notebook shows of a night: its name, how models stand, what is new."""
+    states = ", ".join(
+        f"{count:,} {_STATES[state]}" for state, count in summary["states"].items() if count
+    )
+    title = f"<p><strong>{_html(summary['night'])}</strong> &middot; {_subtitle(summary)}</p>"
+    return f"<div>{title}<p>{_html(states)}</p>{_news(summary['news'])}</div>"
 
 
 def _subtitle(summary: Mapping[str, Any]) -> str:
@@ -67,7 +81,7 @@ def _reasons(summary: Mapping[str, Any]) -> str:
 
 def _stored(summary: Mapping[str, Any]) -> str:
     totals = summary["totals"]
-    return f"in {totals['tensors']:,} tensors, {short(totals['bytes'])}B on disk"
+    return f"in {totals['tensors']:,} tensors, {size(totals['bytes'], digits=3)} on disk"
 
 
 def short(number: int) -> str:
@@ -101,6 +115,60 @@ def _kinds(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         )
         mark = f'<span class="sev {_html(counts["severity"])}">{_html(counts["severity"])}</span>'
         yield f'<tr><th scope="row">{_html(kind)}</th><td class="text">{mark}</td>{cells}</tr>'
+
+
+_NEWS = """<section aria-labelledby="news-title">
+<h2 id="news-title">New tonight</h2>
+<div class="scroll"><table class="news">
+<thead><tr><th scope="col">model</th><th scope="col" class="text">cause or kind</th>\
+<th scope="col" class="text">what was found</th></tr></thead>
+<tbody>{rows}</tbody>
+</table></div>{more}
+</section>
+"""
+_HUB = "https://huggingface.co/"
+
+
+def _news(news: Mapping[str, Any]) -> str:
+    """What is new, each with a link to the model at its commit; nothing where there is no news."""
+    rows = "".join(map(new_row, news["listed"]))
+    more = f"<p>and {news['more']:,} more, in changes.csv</p>" if news["more"] else ""
+    return _NEWS.format(rows=rows, more=more) if rows else ""
+
+
+def new_row(item: Mapping[str, Any]) -> str:
+    commit = f"/tree/{item['commit']}" if item["commit"] else ""
+    address = _html(_HUB + quote(printable(f"{item['model']}{commit}")))
+    inside = f" ({item['component']})" if item["component"] else ""
+    mark = f'<span class="sev {item["severity"]}">{_html(item["what"])}</span>'
+    said = _html(item["said"][:_MOST_SAID])
+    return (
+        f'<tr><th scope="row"><a href="{address}"><bdi>{_html(item["model"])}</bdi></a>'
+        f"{_html(inside)}</th>"
+        f'<td class="text">{mark}</td><td class="text"><bdi>{said}</bdi></td></tr>'
+    )
+
+
+_CAUSES = """<section>
+<h2>Causes</h2>
+<table class="kinds">
+<thead><tr><th scope="col">cause</th><th scope="col">models</th><th scope="col">findings</th>\
+<th scope="col">new</th></tr></thead>
+<tbody>{rows}</tbody>
+</table>
+</section>
+"""
+
+
+def _causes(causes: Mapping[str, Mapping[str, Any]]) -> str:
+    """A section; nothing where no finding has a cause."""
+    rows = "".join(
+        f'<tr><th scope="row">{_html(name)}</th>'
+        + "".join(f"<td>{counts[key]:,}</td>" for key in ("models", "findings", "new"))
+        + "</tr>"
+        for name, counts in causes.items()
+    )
+    return _CAUSES.format(rows=rows) if rows else ""
 
 
 def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:

@@ -9,8 +9,10 @@ from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import (
     Change,
     Matched,
+    causes,
     findings,
     matched,
+    of_cause,
     of_finding,
     of_model,
 )
@@ -39,6 +41,7 @@ class ModelEntry:
 
     model: str
     outcome: Outcome | None  # None: no longer selected
+    why: tuple[Matched, ...]  # the causes of findings
     matches: tuple[Matched, ...]
     accepted: tuple[str | None, ...]  # of each match: why; None: it is not
     excused: str | None  # why it is accepted that the model is not audited
@@ -86,12 +89,12 @@ class ModelEntry:
         return ModelState.CLEAN if self.verdict == "clean" else ModelState.PENDING
 
     def changes(self) -> tuple[Row, ...]:
-        """The rows of changes.csv."""
+        """The rows of changes.csv and of open.csv: causes, the model itself, findings."""
         before, commit = self.commits
         key = {"model": self.model, "commit_sha": commit, "commit_sha_before": before}
         both = zip(self.matches, self.accepted, strict=True)
         found = ({**of_finding(match), "accepted": why} for match, why in both)
-        return tuple({**row, **key} for row in (*self.moves, *found))
+        return tuple({**row, **key} for row in (*map(of_cause, self.why), *self.moves, *found))
 
 
 def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
@@ -99,15 +102,16 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
     model = compared.model
     outcome = _outcome(compared.tonight) if compared.tonight else None
     before = _before(compared, outcome)
-    matches = matched(
-        findings(outcome) if outcome else (),
-        findings(before) if before else (),
-        unseen=_unseen(outcome, before),
+    unseen = _unseen(outcome, before)
+    why, matches = (
+        matched(of(outcome) if outcome else (), of(before) if before else (), unseen=unseen)
+        for of in (causes, findings)
     )
     reason = outcome.get("reason") if outcome else None
     return ModelEntry(
         model=model,
         outcome=outcome,
+        why=why,
         matches=matches,
         accepted=tuple(
             baseline.accepted(model, match.tonight) if match.tonight else None for match in matches

@@ -12,6 +12,7 @@ from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read_baseline
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, table_rows
+from auditor.sweep.reporting.heading import night_fragment
 from auditor.sweep.reporting.model_entry import entry_of
 from auditor.sweep.reporting.page import NightPage
 from auditor.sweep.reporting.sarif import Sarif
@@ -35,13 +36,21 @@ class Wanted:
     depth: int | None = None  # of modules.csv; None: all
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class WrittenReports:
     """What was written, and what it says."""
 
     folder: Path
     summary: Mapping[str, Any]  # the content of summary.json
     alarms: Alarms
+
+    def __repr__(self) -> str:
+        """One line: a summary holds all that is new."""
+        return f"WrittenReports({self.summary['night']}, {self.summary['models']:,} models)"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return night_fragment(self.summary)
 
 
 def write_night(

@@ -16,12 +16,12 @@ from shutil import copyfileobj
 from string import Template
 from typing import IO, Any, Self
 
+from auditor.formats.module_tree import module_tree, modules_of
 from auditor.formats.text import printable
 from auditor.sweep.reporting.changes import Change, Finding, Matched
 from auditor.sweep.reporting.heading import heading
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
 from auditor.sweep.reporting.tables import Outcome, object_at
-from auditor.sweep.reporting.tree import module_tree, modules_of
 
 # Beyond this number the page leaves out models that are clean and unchanged; models.csv has them.
 # With 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.
@@ -97,6 +97,7 @@ class NightPage:
             len(judged.matches) - len(found),
             self._tree(outcome),
             _short(outcome.get("detail")),
+            [_cause(match) for match in judged.why if match.tonight is not None],
         ]
 
     def _tree(self, outcome: Outcome) -> int:
@@ -135,6 +136,18 @@ def _weight(both: tuple[Matched, str | None]) -> tuple[int, bool]:
     """What alarms comes first, and in it what is there before what is gone."""
     match, _ = both
     return SEVERITIES.index(match.finding["severity"]), match.tonight is None
+
+
+def _cause(match: Matched) -> list[Any]:
+    cause = match.finding
+    return [
+        cause["kind"],
+        SEVERITIES.index(cause["severity"]),
+        CHANGES.index(match.change),
+        _short(cause["reason"]),
+        _short(cause["fix"]),
+        _name(cause["component"]),
+    ]
 
 
 def _finding(finding: Finding) -> list[Any]:

@@ -7,14 +7,14 @@ finding's identity. What the baseline accepts is there, and suppressed.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import IO, Any, get_args
+from typing import IO, Any
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
+from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import printable
-from auditor.reconciler.findings import Finding
 from auditor.sweep.reporting.changes import Change, Matched, identity
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry
 from auditor.sweep.store.reading import Night
@@ -29,8 +29,9 @@ _STATES = {
     Change.STILL_OPEN: "unchanged",
 }
 _MOST_PATTERNS = 10  # of folded names in one result; findings.csv has them all
+_MOST_SAID = 3  # of them in its message
 _LONGEST = 1000  # characters of a message
-_RULES = {kind.kind: kind for kind in get_args(Finding) if kind.severity in ALARMING}
+_RULES = {kind.name: kind for kind in kind_meanings() if kind.severity in ALARMING}
 
 
 class Sarif:
@@ -46,7 +47,7 @@ class Sarif:
         for match, why in judged.standing:
             if match.finding["severity"] in ALARMING:
                 key = identity(match.finding)
-                result = self._result(judged.model, match, why, key, seen[key])
+                result = self._result(judged, match, why, key, seen[key])
                 seen[key] += 1
                 self._write("\n" if self._first else ",\n")
                 self._write(json.dumps(result, separators=(",", ":")))
@@ -59,21 +60,46 @@ class Sarif:
         self._file.write(text.encode("ascii"))
 
     def _result(
-        self, model: str, match: Matched, why: str | None, key: tuple[str, ...], nth: int
+        self, judged: ModelEntry, match: Matched, why: str | None, key: tuple[str, ...], nth: int
     ) -> Mapping[str, Any]:
-        finding = match.finding
+        model, finding = judged.model, match.finding
         digest = sha256("\0".join((model, *key)).encode("utf-8", "backslashreplace")).hexdigest()
-        text = f"{model}: {finding['kind']}, {finding['reason']}"
+        causes = [cause.finding for cause in judged.why if _explains(cause, match)]
         return {
             "ruleId": finding["kind"],
             "level": finding["severity"],
-            "message": {"text": message(text)},
+            "message": {"text": message(said_of(model, finding, causes))},
             "locations": [_location(model, finding)],
             "partialFingerprints": {"primaryLocationLineHash": f"{digest[:32]}:{nth + 1}"},
             **({"baselineState": _STATES[match.change]} if self._compared else {}),
             "suppressions": [] if why is None else [_suppression(why)],
-            "properties": {"count": finding["count"], "parameters": finding["parameters"]},
+            "properties": {
+                "count": finding["count"],
+                "parameters": finding["parameters"],
+                "causes": [cause["kind"] for cause in causes],
+            },
         }
+
+
+def _explains(cause: Matched, match: Matched) -> bool:
+    """Whether a cause of tonight is one of a finding's, in the same component."""
+    finding, found = match.finding, cause.finding
+    named = found["kind"] in finding.get("cause", "").split("; ")
+    same = found["component"] == finding.get("component")
+    return cause.tonight is not None and named and same
+
+
+def said_of(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong, with numbers and names, and why: `org/name: 2 names missing (a, b): ...`."""
+    patterns = finding["folded"]
+    shown = ", ".join(patterns[:_MOST_SAID])
+    more = f" and {len(patterns) - _MOST_SAID:,} more" if len(patterns) > _MOST_SAID else ""
+    count, parameters = finding["count"], finding["parameters"]
+    names = f"{count:,} {'name' if count == 1 else 'names'}"
+    learned = f", {parameters:,} {'parameter' if parameters == 1 else 'parameters'}"
+    what = f"{model}: {finding['kind']}, {names}{learned if parameters else ''}"
+    why = "".join(f" Cause: {one['reason']}. Fix: {one['fix']}." for one in causes)
+    return f"{what} ({shown}{more}): {finding['reason']}.{why}"
 
 
 def message(text: str) -> str:
@@ -142,9 +168,12 @@ def _guid(night: Night) -> str:
 
 def _rule(kind: str) -> Mapping[str, Any]:
     found = _RULES[kind]
-    said = (found.__doc__ or kind).partition("\n")[0]
+    full = f"{found.said} {found.details}".rstrip()
     return {
         "id": kind,
-        "shortDescription": {"text": message(said)},
-        "defaultConfiguration": {"level": found.severity.value},
+        "name": kind.title().replace("-", ""),
+        "shortDescription": {"text": message(found.said)},
+        "fullDescription": {"text": message(full)},
+        "help": {"text": message(f"To do: {found.to_do}")},
+        "defaultConfiguration": {"level": found.severity},
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
+from auditor.sweep.reporting.news import NightNews
 from auditor.sweep.reporting.tables import object_at
 from auditor.sweep.store.reading import Night
 from auditor.sweep.store.tallies import Alarms
@@ -25,6 +26,8 @@ class NightSummary:
         self.totals: Counter[str] = Counter()
         self.alarming: Counter[str] = Counter()
         self.kinds: dict[str, dict[str, Any]] = {}
+        self.causes: dict[str, dict[str, Any]] = {}
+        self.news = NightNews()
         self.excused = 0
 
     def add(self, judged: ModelEntry) -> None:
@@ -41,6 +44,8 @@ class NightSummary:
         self.totals.update({name: observed.get(name) or 0 for name in _TOTALS})
         self._alarm(judged)
         self._findings(judged)
+        self._causes(judged)
+        self.news.add(judged)
 
     def _alarm(self, judged: ModelEntry) -> None:
         """What of the model there is to be alarmed about, as auditor.sweep.store.tallies has it."""
@@ -77,6 +82,15 @@ class NightSummary:
             kind["accepted"] += why is not None
             of_model.add(finding["kind"])
 
+    def _causes(self, judged: ModelEntry) -> None:
+        tonight = [match for match in judged.why if match.tonight is not None]
+        for name in {match.finding["kind"] for match in tonight}:
+            alike = [match for match in tonight if match.finding["kind"] == name]
+            cause = self.causes.setdefault(name, dict.fromkeys(("models", "findings", "new"), 0))
+            cause["models"] += 1
+            cause["findings"] += sum(match.finding["count"] for match in alike)
+            cause["new"] += any(match.change.value == "new" for match in alike)
+
     @property
     def alarms(self) -> Alarms:
         return Alarms(*(self.alarming[name] for name in Alarms._fields))
@@ -108,7 +122,9 @@ class NightSummary:
             "states": {state.value: self.states[state] for state in ModelState},
             "reasons": _sorted(self.reasons),
             "findings": {kind: self.kinds[kind] for kind in self.by_weight()},
+            "causes": dict(sorted(self.causes.items(), key=_most_models)),
             "changes": _sorted(self.changes),
+            "news": self.news.content(),
             "totals": {name: self.totals[name] for name in _TOTALS},
             "alarms": self.alarms._asdict(),
             "baseline": baseline
@@ -124,6 +140,11 @@ class NightSummary:
         """The kinds of findings, those that alarm first."""
         weights = {name: at for at, name in enumerate((*ALARMING, "info"))}
         return sorted(self.kinds, key=lambda kind: (weights[self.kinds[kind]["severity"]], kind))
+
+
+def _most_models(cause: tuple[str, Mapping[str, Any]]) -> tuple[int, str]:
+    name, counts = cause
+    return -counts["models"], name
 
 
 def _sorted(counter: Counter[str]) -> dict[str, int]:

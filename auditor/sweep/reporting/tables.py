@@ -1,20 +1,21 @@
-"""models.csv, modules.csv and findings.csv of stored outcomes: the tables of `audit --format csv`.
+"""The tables of `audit --format csv`, models.csv and its kin, of stored outcomes.
 
 The same columns and cells as formats.as_csv makes of reports, made of their JSON. Keys that an
 older version did not write are empty cells.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.formats.as_csv import FINDINGS, MODELS, MODULES
+from auditor.formats.as_csv import DIAGNOSIS, FINDINGS, MODELS, MODULES
 
 Cell = str | int | float | None
 Row = Mapping[str, Cell]
 Outcome = Mapping[str, Any]  # the JSON object of one audit, schema 1
 
-COLUMNS = {"models": MODELS, "modules": MODULES, "findings": FINDINGS}
+COLUMNS = {"models": MODELS, "modules": MODULES, "findings": FINDINGS, "diagnosis": DIAGNOSIS}
 
 
 def with_components(outcome: Outcome) -> tuple[Outcome, ...]:
@@ -59,9 +60,31 @@ def module_rows(outcome: Outcome, depth: int | None = None) -> Iterator[Row]:
 def finding_rows(outcome: Outcome) -> Iterator[Row]:
     key = _key(outcome)
     for name, mark in (("findings", "no"), ("ignored", "yes")):
-        for finding in outcome.get(name, ()):
+        for at, finding in enumerate(outcome.get(name, ())):
             cells = {column: finding.get(column) for column in FINDINGS}
-            yield {**cells, **key, "folded": "; ".join(finding["folded"]), "ignored": mark}
+            cause = causes_of(outcome, at) if name == "findings" else ""
+            folded = "; ".join(finding["folded"])
+            yield {**cells, **key, "folded": folded, "ignored": mark, "cause": cause}
+
+
+def causes_of(outcome: Outcome, at: int) -> str:
+    """The causes that explain a finding, which is given by its place."""
+    known = outcome.get("diagnosis", ())
+    return "; ".join(one["cause"] for one in known if at in one["findings"])
+
+
+def diagnosis_rows(outcome: Outcome) -> Iterator[Row]:
+    key = _key(outcome)
+    for one in outcome.get("diagnosis", ()):
+        kinds = dict.fromkeys(outcome["findings"][at]["kind"] for at in one["findings"])
+        yield {
+            **{name: one.get(name) for name in ("cause", "severity", "level", "summary", "fix")},
+            **key,
+            "fields": json.dumps(one["fields"]) if one.get("fields") else None,
+            "findings": len(one["findings"]),
+            "kinds": "; ".join(kinds),
+            "evidence": "; ".join(one.get("evidence", ())),
+        }
 
 
 def _key(outcome: Outcome) -> Row:

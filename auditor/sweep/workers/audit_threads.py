@@ -171,10 +171,12 @@ class AuditThreads:
         return bool(self._ready) and len(self._running) < self._concurrency.models
 
     def _measure(self, seconds: float) -> None:
-        before, self._spent = self._spent, (time.process_time(), self.budget.files)
-        processor, files = (now - then for now, then in zip(self._spent, before, strict=True))
+        (processor, files), self._spent = self._spent, (time.process_time(), self.budget.files)
         self._concurrency.done(
-            seconds=seconds, processor=processor, files=files, rate=self.budget.rate
+            seconds=seconds,
+            processor=self._spent[0] - processor,
+            files=self._spent[1] - files,
+            rate=self.budget.rate,
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def ids(*pairs: tuple[str, str]) -> list:
         ("a--b", "holds no '--'"),
         ("a..b", "no '..'"),
         ("model.git", "does not end in '.git'"),
-        ("https://huggingface.co/bert-base-chinese", "an id has one '/' at most"),
+        ("https://github.com/google/bert", "'github.com' is another site"),
         ("hf:bert", "':' is not a letter"),
         ("x" * 200, "a part has 96 characters at most, this one has 200"),
         ("x" * 100_000, "a part has 96 characters at most, this one has 100000"),
@@ -239,4 +240,4 @@ def test_an_odd_environment_changes_no_verdict(variables, audit, tmp_path):
     folder = whole(tmp_path / "modèle-日本")
     ran = audit(str(folder), variables=variables)
     assert (ran.code, ran.stderr) == (CLEAN, "")
-    assert ran.stdout.splitlines()[-1].startswith("clean: 39 tensors")
+    assert re.search("^OK  All 39 tensors", ran.stdout, re.MULTILINE)

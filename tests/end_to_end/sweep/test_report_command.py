@@ -28,7 +28,10 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
     code, out, said = command(tmp_path)
     assert (code, out) == (1, "")
     line = "2 models (1 new, 1 open); findings: 1 new, 0 changed, 1 still-open, 0 fixed"
-    assert said == f"audit: wrote 'reports/nightly/{THIRD}': {line}\n"
+    assert said.splitlines() == [
+        "audit: new: o/b: unexpected: 1 name, 6 parameters: b.{0-3}",
+        f"audit: wrote 'reports/nightly/{THIRD}': {line}",
+    ]
     names = {path.name for path in (tmp_path / "reports/nightly" / THIRD).iterdir()}
     tables = {f"{name}.csv" for name in TABLES}
     assert names == {*tables, "summary.json", "index.html"}
@@ -40,6 +43,16 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
     assert (code, out) == (0, "")
     assert said.startswith("audit: baseline: accepts nothing tonight: tied of '*' ('r')\n")
     assert command(tmp_path, "--fail-on", "never", "-q", "-o", "x") == (0, "", "")
+
+
+def test_ten_lines_say_what_is_new_and_one_how_much_more(tmp_path):
+    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain(f"o/{n:02}", A) for n in range(13)]})
+    lines = command(tmp_path)[2].splitlines()
+    assert [line.split(": ")[2] for line in lines[:10]] == [f"o/{n:02}" for n in range(10)]
+    assert lines[10] == (
+        f"audit: and 3 more that are new, in 'reports/nightly/{THIRD}/changes.csv'"
+    )
+    assert len(lines) == 12
 
 
 WRONG = {

@@ -2,18 +2,20 @@
 
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
-from support.outcomes.making import COMMIT, LAYER, row, stored
+from support.outcomes.making import COMMIT, LAYER, expected, row, stored
 
 from auditor.analytic import Symbol
 from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.errors import Reason
 from auditor.reconciler.findings import (
+    Missing,
     MissingComponent,
+    Severity,
     Unexpected,
 )
 from auditor.reconciler.load_report import LoadReport, Mismatch
 from auditor.reconciler.module_rows import ModuleRow
-from auditor.report import Expected, FileTally, Observed, Report, Unaudited
+from auditor.report import Diagnosis, Expected, FileTally, Observed, Report, Unaudited
 
 
 def gated():
@@ -172,8 +174,75 @@ def hostile():
         in_memory=dict.fromkeys(HOSTILE, HOSTILE),
         notes=(everything,),
         unchecked=(everything,),
+        diagnosis=(
+            Diagnosis(
+                cause="config-field",
+                severity=Severity.WARNING,
+                summary=everything,
+                fix=everything,
+                fields=tuple((name, name, [name]) for name in HOSTILE),
+                findings=(0,),
+                evidence=HOSTILE,
+            ),
+        ),
         residual=0,
     )
+
+
+def diagnosed():
+    """Three layers of five parameters where the config has four; and a tensor of somebody's own."""
+    lacking = tuple(expected(f"encoder.layer.3.{last}", size) for last, size in LAYER_OF_FIVE)
+    layers = (row(f"encoder.layer.{n}", 2, 5, 5, "equal", of=16) for n in range(3))
+    return Report(
+        requested="org/short",
+        model="org/short",
+        commit=COMMIT,
+        source=Source.HUB,
+        origin="read from the Hub",
+        declared=("BertModel",),
+        target="BertModel",
+        model_type="bert",
+        expected=Expected(
+            by="closed-form",
+            tensors=8,
+            parameters=20,
+            formula="N*(D + 1)",
+            legend=(
+                Symbol(letter="N", key="num_hidden_layers", value=4, default=False),
+                Symbol(letter="D", key="hidden_size", value=4, default=False),
+            ),
+        ),
+        observed=_held("model.safetensors", tensors=7, parameters=16),
+        modules=(
+            row("", 7, 16, 20, "differs", of=16),
+            row("encoder", 6, 15, 20, "differs", of=16),
+            row("encoder.layer", 6, 15, 20, "differs", of=16),
+            *layers,
+            row("encoder.layer.3", 0, 0, 5, "missing", of=16),
+            row("stray", 1, 1, 0, "unexpected", of=16),
+        ),
+        findings=(
+            Missing(tensors=lacking, reason="the declared class needs it and no file stores it"),
+            Unexpected(tensors=(stored("stray", 1),), reason="no class of this family has it"),
+        ),
+        diagnosis=(
+            Diagnosis(
+                cause="config-field",
+                severity=Severity.ERROR,
+                summary="num_hidden_layers is 4, the files hold 3: this explains 2 names of 3",
+                fix="set num_hidden_layers to 3 in config.json, or upload weights of a model "
+                "with 4",
+                fields=(("num_hidden_layers", 4, 3),),
+                findings=(0,),
+                evidence=("with num_hidden_layers = 3, no name is missing",),
+            ),
+        ),
+        unchecked=("values: only headers are read, no weight is",),
+        residual=0,
+    )
+
+
+LAYER_OF_FIVE = (("bias", 1), ("weight", 4))
 
 
 def pipeline():
@@ -241,4 +310,5 @@ EXAMPLES = {
     "names-alone": names_alone,
     "hostile": hostile,
     "pipeline": pipeline,
+    "diagnosed": diagnosed,
 }

@@ -102,12 +102,19 @@ def test_a_broken_index_is_handed_on_and_nothing_is_opened(sharded, index):
     assert (snapshot.headers, snapshot.unopened) == ((), ())
 
 
+def test_a_folder_with_a_config_alone_is_read_as_its_file(tmp_path):
+    (tmp_path / CONFIG).write_bytes(b"{}")
+    of_folder, of_file = fetch(str(tmp_path)), fetch(str(tmp_path / CONFIG))
+    assert of_folder.config == of_file.config == TextFile(name=CONFIG, content=b"{}")
+    assert (of_folder.source, of_folder.headers) == (of_file.source, ())
+    assert of_folder.model == str(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
         ({}, Reason.EMPTY_REPO),
         ({"README.md": b"x"}, Reason.EMPTY_REPO),
-        ({CONFIG: b"{}"}, Reason.NO_WEIGHTS),
         ({CONFIG: b"{}", "tf_model.h5": b"x"}, Reason.NO_SAFETENSORS),
     ],
 )

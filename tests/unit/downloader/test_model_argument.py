@@ -64,7 +64,6 @@ def test_an_id_may_carry_a_revision(text, model_id, revision):
         ("org/", "a part of it is empty"),
         ("a/b/c", "one '/' at most"),
         ("my model", "' ' is not a letter"),
-        ("https://huggingface.co/org/name", "one '/' at most"),
         ("naïve", "'ï' is not a letter"),
         ("-name", "starts or ends with"),
         ("a" * 97, "96 characters at most, this one has 97"),
@@ -84,7 +83,87 @@ def test_what_is_neither_is_refused_by_name(text, fault):
 
 
 @pytest.mark.parametrize(
-    "text", ["./none", "../none", "/none/at/all", "~/none", "none.json", "a/none.safetensors"]
+    ("text", "expected"),
+    [
+        ("https://huggingface.co/org/name", ("org/name", None, None)),
+        ("https://huggingface.co/org/name/", ("org/name", None, None)),
+        ("huggingface.co/org/name?library=transformers", ("org/name", None, None)),
+        ("https://hf.co/org/name#files", ("org/name", None, None)),
+        ("https://huggingface.co/org/name.git", ("org/name", None, None)),
+        ("https://huggingface.co/gpt2", ("gpt2", None, None)),
+        ("https://huggingface.co/gpt2/tree/main", ("gpt2", "main", None)),
+        ("https://huggingface.co/org/name/tree/v1.0", ("org/name", "v1.0", None)),
+        ("https://huggingface.co/org/name/tree/main/vae", ("org/name", "main", "vae")),
+        ("https://huggingface.co/org/name/tree/refs%2Fpr%2F7", ("org/name", "refs/pr/7", None)),
+        ("https://huggingface.co/org/name/commit/" + "ab" * 20, ("org/name", "ab" * 20, None)),
+        ("https://huggingface.co/org/name/discussions/3", ("org/name", None, None)),
+        (
+            "https://huggingface.co/org/name/blob/main/unet/model.safetensors",
+            ("org/name", "main", "unet/model.safetensors"),
+        ),
+        (
+            "https://huggingface.co/org/name/resolve/refs/pr/7/a.gguf?download=true",
+            ("org/name", "refs/pr/7", "a.gguf"),
+        ),
+        ("https://huggingface.co/api/models/org/name", ("org/name", None, None)),
+        ("hf://org/name", ("org/name", None, None)),
+        ("hf://models/org/name@v1/a b.bin", ("org/name", "v1", "a b.bin")),
+        (
+            "hf://org/name@refs/pr/7/vae/model.safetensors",
+            ("org/name", "refs/pr/7", "vae/model.safetensors"),
+        ),
+        ("hf://gpt2@main", ("gpt2", "main", None)),
+        ("org/name/model.safetensors", ("org/name", None, "model.safetensors")),
+        (
+            "org/name@v1/unet/model.fp16.safetensors",
+            ("org/name", "v1", "unet/model.fp16.safetensors"),
+        ),
+    ],
+)
+def test_an_address_or_a_file_of_a_model_is_that_model(text, expected):
+    model_id, revision, place = expected
+    assert parse_model(text) == HubModel(id=model_id, revision=revision, place=place)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("https://huggingface.co/", "it ends with the site"),
+        ("hf://", "it ends with the site"),
+        ("https://github.com/org/name", "'github.com' is another site"),
+        ("https://huggingface.co/datasets/org/name", "the address of a dataset"),
+        ("hf://spaces/org/name", "the address of a space"),
+        ("https://huggingface.co/org/name/nowhere", "no page of a model"),
+        ("https://huggingface.co/org/na%20me", "' ' is not a letter"),
+        ("https://huggingface.co/org/name/tree/a%5Eb", "no '\\^'"),
+        ("https://[", "Invalid IPv6 URL"),
+    ],
+)
+def test_an_address_of_something_else_is_refused_by_name(text, fault):
+    with pytest.raises(UsageError, match=fault):
+        parse_model(text)
+
+
+@given(st.sampled_from(["https://huggingface.co/", "hf://", "org/name/"]), NEARLY_IDS)
+def test_an_address_is_a_model_or_a_usage_error_of_one_line(start, text):
+    try:
+        said = parse_model(f"{start}{text}").id
+    except UsageError as error:
+        said = str(error)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "./none",
+        "../none",
+        "/none/at/all",
+        "~/none",
+        "none.json",
+        "a/none.safetensors",
+        "a/b/../c.json",
+    ],
 )
 def test_what_looks_like_a_path_and_is_not_there_is_no_id(text):
     with pytest.raises(UsageError, match=r"the file or folder .* does not exist"):

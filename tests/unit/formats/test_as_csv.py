@@ -85,7 +85,7 @@ def test_a_negative_number_stays_a_number():
     assert "-12" in [row["explains"] for row in table([every_kind()], "findings.csv")]
 
 
-@pytest.mark.parametrize("name", ["models.csv", "modules.csv", "findings.csv"])
+@pytest.mark.parametrize("name", ["models.csv", "modules.csv", "findings.csv", "diagnosis.csv"])
 def test_columns_of_numbers_hold_numbers_or_nothing(name):
     for row in table([example() for example in EXAMPLES.values()], name):
         marks = {"unchecked"} if name == "models.csv" else {"ignored"}
@@ -93,7 +93,7 @@ def test_columns_of_numbers_hold_numbers_or_nothing(name):
             assert not row[column] or float(row[column]) is not None
 
 
-@pytest.mark.parametrize("name", ["models.csv", "modules.csv", "findings.csv"])
+@pytest.mark.parametrize("name", ["models.csv", "modules.csv", "findings.csv", "diagnosis.csv"])
 def test_lines_end_in_lf_and_every_record_is_one_line(name):
     text = files([hostile(), bert_base_chinese()])[name]
     assert "\r" not in text

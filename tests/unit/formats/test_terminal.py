@@ -11,15 +11,25 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, gated, hostile
 from support.outcomes.making import row, stored
 
-from auditor.formats.terminal import render
+from auditor.formats import terminal
+from auditor.formats.text import cut_name
+from auditor.formats.verdict import account
+from auditor.formats.view import View
 from auditor.reconciler.findings import Unexpected
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=30)
 
 
-def blocks(outcome, **view):
-    return render(outcome, **view).split("\n\n")
+def render(outcome, **view):
+    return terminal.render(outcome, View(**view))
+
+
+def table(outcome, **view):
+    """The lines of the table of modules."""
+    blocks = render(outcome, **view).split("\n\n")
+    [found] = [block for block in blocks if block.startswith("module ")]
+    return found.splitlines()
 
 
 @given(TEXT, st.booleans())
@@ -51,22 +61,49 @@ def test_markup_and_emoji_codes_stay_what_they_are():
     assert "\\x1b[31mred" in text
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [72, 80, 120])
+@pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"hostile"}))
-def test_every_line_but_the_verdict_fits_the_width(name, width):
-    *lines, _verdict = render(EXAMPLES[name](), width=max(width, 80), depth=5).splitlines()
-    assert max(map(len, lines)) <= max(width, 80)
+def test_every_line_fits_the_width(name, verbose, width):
+    width = max(width, 80) if verbose or name == "pipeline" else width
+    text = render(EXAMPLES[name](), width=width, depth=3 + verbose, verbose=verbose)
+    assert max(map(len, text.splitlines())) <= width
 
 
 def test_figures_are_never_cut_however_narrow_the_terminal():
+    assert "85,054,464         =  82.7%" in render(bert_base_chinese(), width=30)
     assert "102,882,442 100.0% 102,290,312   +592,130 differs" in render(
-        bert_base_chinese(), width=30
+        bert_base_chinese(), width=30, verbose=True
     )
 
 
-def test_a_long_prefix_is_cut_in_its_middle_and_only_where_it_must_be():
-    assert "bert.encode….attention " in render(bert_base_chinese(), depth=5)
-    assert "bert.encoder.layer.{0-11}.attention " in render(bert_base_chinese(), depth=5, width=100)
+def test_a_clean_model_takes_no_more_than_a_screen():
+    assert len(render(bert_base_chinese()).splitlines()) <= 25
+
+
+def test_no_number_stands_twice_in_a_clean_report():
+    numbers = re.findall(r"(?<![\d,.])\d[\d,]*\d(?![\d,.]|%)", render(bert_base_chinese()))
+    assert {"102,882,442", "102,290,312", "592,130", "7,087,872"} <= {*numbers}
+    assert len(numbers) == len({*numbers})
+
+
+PART = st.from_regex(r"[a-z_]{1,8}|\{[0-9]{1,2}(-[0-9]{1,3})?(,[0-9]{1,3})*\}", fullmatch=True)
+
+
+@given(parts=st.lists(PART, min_size=1, max_size=8), room=st.integers(1, 60))
+def test_a_name_is_cut_between_its_parts_and_never_within_braces(parts, room):
+    cut = cut_name(".".join(parts), room)
+    assert cut.count("{") == cut.count("}")
+    assert {*re.findall(r"\{.*?\}", cut)} <= {*parts}
+    assert len(cut) <= max(room, len(cut) if "{" in cut else 0)
+    if len(".".join(parts)) <= room:
+        assert cut == ".".join(parts)
+
+
+def test_an_ascii_terminal_sees_no_other_character():
+    text = render(bert_base_chinese(), ascii_only=True)
+    assert text.isascii()
+    assert "82.7%  #################" in text
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "NO_COLOR", "COLUMNS", "TERM", "LINES"])
@@ -91,34 +128,78 @@ def large(layers, parameters):
     return replace(bert_base_chinese(), modules=(*whole, *rows), findings=())
 
 
-def test_layers_of_equal_figures_are_one_row_with_the_sum_of_them():
-    table = blocks(large(5625, lambda _n: 1000), depth=2)[1].splitlines()
-    assert len(table) == 4
-    assert re.split(" +", table[3]) == re.split(
-        " +", "h.{0-5624} 90,000 5,625,000 100.0% 5,625,000 0 equal"
-    )
+def test_layers_of_equal_figures_are_one_row_with_how_many_and_how_much_each():
+    [heading, row] = table(large(5625, lambda _n: 1000), depth=2)
+    assert heading.split() == ["module", "stored", "expected", "share"]
+    assert re.split(" {2,}", row)[:4] == ["h.{0-5624}", "5,625,000", "=", "100.0%"]
+    assert row.endswith("  5,625 x 1,000")
+
+
+def test_a_row_says_of_how_many_layers_it_is_made():
+    [_, row] = table(large(32, lambda _n: 1000), depth=1)
+    assert row.endswith("  32 x 1,000")
+    [_, row] = table(large(32, lambda n: 1000 + 7 * (n > 2)), depth=1)
+    assert row.endswith("  3 x 1,000 + 29 x 1,007")
+    [_, row] = table(large(32, lambda n: 1000 + n), depth=1)
+    assert row.endswith("  32 layers")
 
 
 def test_layers_that_differ_are_rows_of_their_own():
-    table = blocks(large(12, lambda n: 1000 + (n == 3)), depth=2)[1].splitlines()
-    assert [line.split()[0] for line in table[3:]] == ["h.{0-2,4-11}", "h.3"]
+    rows = table(large(12, lambda n: 1000 + (n == 3)), depth=2)
+    assert [line.split()[0] for line in rows[1:]] == ["h.{0-2,4-11}", "h.3"]
+
+
+def test_what_a_module_has_beside_its_parts_is_a_row_too():
+    report = replace(
+        bert_base_chinese(),
+        findings=(),
+        modules=(
+            row("", 3, 12, 12, "equal", of=12),
+            row("body", 1, 7, 7, "equal", of=12),
+            row("scale", 1, 2, 2, "equal", of=12),
+        ),
+    )
+    rows = [re.split(" {2,}", line)[:2] for line in table(report)[1:]]
+    assert rows == [["(itself)", "3"], ["body", "7"], ["scale", "2"]]
 
 
 @pytest.mark.slow
-def test_a_model_of_which_every_layer_differs_ends_with_how_many_rows_there_are():
+def test_a_model_of_which_every_layer_differs_has_few_rows_that_add_up():
     report = large(5625, lambda n: 1000 + n)
-    assert blocks(report)[1].splitlines()[-1] == "and 5,567 rows more"
-    assert len(blocks(report, verbose=True)[1].splitlines()) == 1 + 2 + 5625
+    rows = [re.split(" {2,}", line) for line in table(report)[1:]]
+    assert len(rows) == 12
+    assert rows[-1][0] == "and 5,614 more"
+    stored = sum(int(one[1].replace(",", "")) for one in rows)
+    assert stored == sum(1000 + n for n in range(5625))
+    assert len(table(report, verbose=True)) == 1 + 2 + 5625
 
 
 def test_depth_nought_is_the_whole_model_alone():
-    table = blocks(bert_base_chinese(), depth=0)[1].splitlines()
-    assert [line.split()[0] for line in table] == ["module", "(whole"]
+    assert [line.split()[0] for line in table(bert_base_chinese(), depth=0)] == ["module", "(whole"]
+
+
+def test_a_cause_and_its_fix_come_before_findings_whose_names_fold():
+    text, long = (render(EXAMPLES["diagnosed"](), verbose=verbose) for verbose in (False, True))
+    assert text.index("why: config-field") < text.index("  fix: set num_hidden_layers to 3")
+    assert text.index("  fix: ") < text.index("  explains error: missing (2 names, 5 parameters)")
+    assert text.index("explains error") < text.index("warning: unexpected")
+    assert "encoder.layer.3.{bias,weight}" not in text
+    assert "encoder.layer.3.{bias,weight}" in long
 
 
 def test_errors_come_before_warnings_before_infos():
-    headings = re.findall(r"^(error|warning|info): ", render(every_kind()), re.MULTILINE)
-    assert headings == ["error"] * 9 + ["warning"] * 6 + ["info"] * 7
+    def headings(**view):
+        return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
+
+    assert headings(verbose=True) == ["error"] * 9 + ["warning"] * 6 + ["info"] * 7
+    assert headings() == ["error"] * 9 + ["warning"] * 6
+
+
+def test_infos_are_counted_in_a_line_or_listed_by_module():
+    text = render(bert_base_chinese())
+    assert "Fine: 52 renamed, 1 tied. Not checked: " in text
+    assert "Stored but unused by BertForMaskedLM (safe; from_pretrained lists them)\n" in text
+    assert "  bert.pooler.dense, cls.seq_relationship    used by BertForPreTraining\n" in text
 
 
 def test_many_names_end_with_how_many_there_are():
@@ -129,42 +210,84 @@ def test_many_names_end_with_how_many_there_are():
     assert all(name in render(report, verbose=True) for name in names)
 
 
-CLEAN = "clean: 206 tensors, 102,882,442 parameters stored, 102,290,312 expected"
 UNEXPLAINED = replace(bert_base_chinese(), findings=(), residual=592_130)
 
 
+def verdict(outcome):
+    """The sentence and the account, each on one line."""
+    return [
+        " ".join(one.split()) for one in re.split("\n +(?=[0-9])", render(outcome).split("\n\n")[1])
+    ]
+
+
 @pytest.mark.parametrize(
-    ("outcome", "terms"),
+    ("outcome", "said", "accounted"),
     [
-        (bert_base_chinese(), (CLEAN, "592,130 unused", "residual 0")),
-        (UNEXPLAINED, (CLEAN.replace("clean", "findings"), "residual 592,130")),
+        (
+            bert_base_chinese(),
+            "OK All 202 tensors that BertForMaskedLM needs are stored, in the right shapes.",
+            "102,290,312 used + 592,130 unused = 102,882,442 parameters stored",
+        ),
+        (
+            UNEXPLAINED,
+            (
+                "ERROR 592,130 parameters are explained by no finding, which is a fault of this "
+                "program: please report it."
+            ),
+            "102,290,312 used + 592,130 not explained = 102,882,442 parameters stored",
+        ),
         (
             every_kind(),
             (
-                "findings (9 errors, 6 warnings): 14 tensors",
-                "45 parameters stored",
-                "50 expected",
-                "9 unused",
-                "12 missing",
-                "6 newly-initialized",
-                "12 unexpected",
-                "+2 mismatched",
-                "10 behind bad-header",
-                "residual 0",
+                "ERROR 2 tensors that BertModel needs are not stored; 1 tensor has another shape; "
+                "1 stored tensor is unexpected; also bad-quantization, duplicate, wrong-dtype, "
+                "formula-disputed, bad-header, bad-index, bad-size, wrong-total, bad-config, "
+                "unsafe, missing-component, copy-differs."
+            ),
+            (
+                "24 used + 9 unused + 12 unexpected = 45 parameters stored; 50 expected "
+                "(12 missing, 6 newly-initialized, +2 mismatched, 10 behind bad-header)"
             ),
         ),
-        (gated(), (f"unaudited (gated): {gated().detail}",)),
-        (EXAMPLES["names-alone"](), ("clean: 2 tensors", "12 expected", "no residual to compute")),
+        (
+            replace(every_kind(), findings=every_kind().findings[3:4], ignored=()),
+            (
+                "WARNING All 9 tensors that BertModel needs are stored, in the right shapes; "
+                "1 stored tensor is unexpected."
+            ),
+            None,
+        ),
+        (gated(), f"NOT AUDITED gated: {gated().detail}", None),
+        (
+            EXAMPLES["pipeline"](),
+            (
+                "ERROR 2 models in one repository: 1 with findings, 1 not audited; also "
+                "missing-component."
+            ),
+            "100 parameters stored",
+        ),
     ],
-    ids=["clean", "residual", "findings", "unaudited", "names alone"],
+    ids=["clean", "residual", "findings", "warning", "unaudited", "pipeline"],
 )
-def test_the_last_line_is_the_verdict(outcome, terms):
-    assert render(outcome).splitlines()[-1] == ", ".join(terms)
+def test_the_verdict_is_a_sentence_and_an_account(outcome, said, accounted):
+    found = " ".join(verdict(outcome))
+    assert found.startswith(said)
+    assert accounted is None or found == f"{said} {accounted}"
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_the_terms_of_an_account_add_up(name):
+    """Law 3, as people read it."""
+    said = account(EXAMPLES[name]())
+    if " = " not in said:
+        return
+    terms, _, rest = said.partition(" = ")
+    numbers = [int(one.replace(",", "")) for one in re.findall(r"[\d,]*\d", terms)]
+    assert sum(numbers) == int(rest.split()[0].replace(",", ""))
 
 
 def test_a_config_alone_shows_the_expected_side_with_its_formulas():
-    table = blocks(EXAMPLES["config-alone"]())[1].splitlines()
-    assert table == [
+    assert table(EXAMPLES["config-alone"]()) == [
         "module           expected formula",
         "(whole model)  85,054,464 12*D^2 + 13*D",
         "encoder        85,054,464 N*(12*D^2 + 13*D)",
@@ -173,12 +296,16 @@ def test_a_config_alone_shows_the_expected_side_with_its_formulas():
 
 
 def test_who_spoke_is_named_with_the_library_and_its_version():
-    assert "in 202 tensors, by the closed form\n" in render(bert_base_chinese())
-    text = render(every_kind())
+    text = render(bert_base_chinese(), verbose=True)
+    assert "expected   102,290,312 parameters in 202 tensors, by the closed form\n" in text
+    text = render(every_kind(), verbose=True)
     assert "50 parameters in 9 tensors, by the oracle (transformers 5.23.0)\n" in text
     assert "\nformula " not in text  # the oracle has none
+    assert "Expected by the oracle, transformers 5.23.0." in " ".join(render(every_kind()).split())
 
 
 def test_the_source_is_named_where_it_is_not_the_hub():
-    assert "source     bundled: rebuilt from names" in render(bert_base_chinese())
-    assert "source" not in render(every_kind())
+    title = "google-bert/bert-base-chinese @ 8f23c25b06e1 (bundled) "
+    assert render(bert_base_chinese()).startswith(title)
+    assert "source     bundled: rebuilt from names" in render(bert_base_chinese(), verbose=True)
+    assert "hub" not in render(every_kind())

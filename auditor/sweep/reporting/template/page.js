@@ -9,7 +9,7 @@ let trees = null; // the largest block: parsed when the first section is opened
 
 // The places in a row, as page.py fills them.
 const [NAME, STATE, REASON, TARGET, TYPE, STORED, EXPECTED, ERRORS, WARNINGS, INFOS, NEW, FIXED,
-  MOVES, COMMIT, FOUND, LEFT_OUT, TREE, DETAIL] = Array(18).keys();
+  MOVES, COMMIT, FOUND, LEFT_OUT, TREE, DETAIL, WHY] = Array(19).keys();
 const TITLES = { new: "new findings", open: "known findings", unaudited: "not audited" };
 const PAGE = 100;
 
@@ -31,13 +31,15 @@ const state = (row) => WORDS.states[row[STATE]];
 const title = (name) => TITLES[name] ?? name;
 const difference = (row) =>
   row[STORED] === null || row[EXPECTED] === null ? null : row[STORED] - row[EXPECTED];
-const kinds = (row) => row[FOUND].map(([place]) => FINDINGS[place][0]);
+const causes = (row) => row[WHY].map(([cause]) => cause);
+const kinds = (row) => [...causes(row), ...row[FOUND].map(([place]) => FINDINGS[place][0])];
 
 // --- the columns ---------------------------------------------------------------------------
 
 const COLUMNS = [
   { label: "Model", of: (row) => row[NAME], text: true },
   { label: "State", of: (row) => row[STATE], show: (row) => title(state(row)), text: true },
+  { label: "Cause", of: (row) => causes(row).join(", "), text: true },
   { label: "Errors", of: (row) => row[ERRORS] },
   { label: "Warnings", of: (row) => row[WARNINGS] },
   { label: "New", of: (row) => row[NEW] },
@@ -91,6 +93,7 @@ function draw() {
     rows.length ? `${count(first + 1)}\u2013${last} of ${count(shown.length)}` : "0 models";
   document.getElementById("previous").disabled = !view.page;
   document.getElementById("next").disabled = first + PAGE >= shown.length;
+  remember();
   [...head.rows[0].cells].forEach((cell, at) => {
     if (at !== view.column) cell.removeAttribute("aria-sort");
     else cell.setAttribute("aria-sort", view.descending ? "descending" : "ascending");
@@ -142,12 +145,21 @@ function section(cell, row) {
     const said = name === "commit" || name === "formula" ? make("code", {}, value) : value;
     list.append(make("div", {}, make("dt", {}, name), make("dd", {}, said)));
   }
-  cell.append(list);
+  cell.append(...row[WHY].map(why), list);
   if (row[MOVES].length) cell.append(make("ul", { class: "moves" }, ...row[MOVES].map(move)));
   if (tree) icicle(cell, tree);
   const found = make("div", { class: "findings" }, ...row[FOUND].map(finding));
   if (row[LEFT_OUT]) found.append(make("p", {}, `and ${count(row[LEFT_OUT])} more, in findings.csv`));
   if (row[FOUND].length) cell.append(found);
+}
+
+function why([cause, severity, change, summary, fix, component]) {
+  const word = WORDS.changes[change];
+  const badges = word === "still-open" ? [] : [make("span", { class: `badge ${word}` }, word)];
+  return make("p", { class: "why" },
+    make("span", { class: `sev ${WORDS.severities[severity]}` }, make("strong", {}, cause)), " ",
+    make("bdi", {}, component ? `${component}: ${summary}` : summary), ...badges,
+    make("br"), make("strong", {}, "Fix "), make("bdi", {}, fix));
 }
 
 function move([change, kind, before, after]) {
@@ -171,6 +183,39 @@ function finding([place, change, accepted]) {
     ...(more ? [make("p", {}, `and ${count(more)} more patterns`)] : []));
 }
 
+// --- the address, which holds what is shown ----------------------------------------------------
+
+function remember() {
+  const said = new URLSearchParams();
+  if (view.query) said.set("q", view.query);
+  if (view.kind) said.set("kind", view.kind);
+  for (const at of [...view.states].sort()) said.append("state", WORDS.states[at]);
+  if (view.column !== 1 || view.descending) {
+    said.set("sort", (view.descending ? "-" : "") + COLUMNS[view.column].label);
+  }
+  if (view.page) said.set("page", view.page + 1);
+  if (said.toString() !== location.hash.slice(1)) {
+    history.replaceState(null, "", said.size ? `#${said}` : location.pathname + location.search);
+  }
+}
+
+function recall() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  const sort = said.get("sort") ?? "";
+  const column = COLUMNS.findIndex(({ label }) => label === sort.replace(/^-/, ""));
+  Object.assign(view, {
+    query: said.get("q") ?? "", kind: said.get("kind") ?? "",
+    states: new Set(said.getAll("state").map((name) => WORDS.states.indexOf(name)).filter((at) => at >= 0)),
+    column: column < 0 ? 1 : column, descending: sort.startsWith("-"),
+    page: Math.max(0, (parseInt(said.get("page"), 10) || 1) - 1),
+  });
+  query.value = view.query;
+  kindSelect.value = view.kind;
+  for (const chip of document.querySelectorAll("#states .chip")) {
+    chip.setAttribute("aria-pressed", String(view.states.has(Number(chip.dataset.state))));
+  }
+}
+
 // --- what the reader does ------------------------------------------------------------------
 
 function again(changed) {
@@ -188,7 +233,7 @@ head.append(make("tr", {}, ...COLUMNS.map(({ label, text }, at) => {
 WORDS.states.forEach((name, at) => {
   const models = MODELS.filter((row) => row[STATE] === at).length;
   if (!models) return;
-  const chip = make("button", { type: "button", class: "chip", "aria-pressed": "false" },
+  const chip = make("button", { type: "button", class: "chip", "aria-pressed": "false", "data-state": at },
     make("span", { class: `dot ${name}` }), `${title(name)} ${count(models)}`);
   chip.addEventListener("click", () => {
     if (!view.states.delete(at)) view.states.add(at);
@@ -199,7 +244,7 @@ WORDS.states.forEach((name, at) => {
 });
 
 const kindSelect = document.getElementById("kind");
-[...new Set(FINDINGS.map(([kind]) => kind))].sort().forEach((kind) =>
+[...new Set(MODELS.flatMap(kinds))].sort().forEach((kind) =>
   kindSelect.append(make("option", { value: kind }, kind)));
 kindSelect.addEventListener("change", () => again({ kind: kindSelect.value }));
 const query = document.getElementById("query");
@@ -227,4 +272,9 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+addEventListener("hashchange", () => {
+  recall();
+  draw();
+});
+recall();
 draw();

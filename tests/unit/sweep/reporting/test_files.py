@@ -29,20 +29,30 @@ from support.nightly_stores import (
     written,
 )
 from support.outcomes.every_kind import every_kind
-from support.outcomes.examples import EXAMPLES, HOSTILE, gated, pipeline
+from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, pipeline
 
 from auditor.errors import StoreError, UsageError
 from auditor.formats import as_csv
 from auditor.sweep.reporting import files, page
 from auditor.sweep.reporting.files import TABLES
 from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.reporting.tables import finding_rows, model_row, module_rows, with_components
+from auditor.sweep.reporting.tables import (
+    diagnosis_rows,
+    finding_rows,
+    model_row,
+    module_rows,
+    with_components,
+)
 from auditor.sweep.store.nights import Nights
 
 
-def changes(folder):
+def changes(folder, name="changes"):
     keys = ("change", "model", "kind")
-    return [tuple(row[key] for key in keys) for row in table(folder / "changes.csv")]
+    return [tuple(row[key] for key in keys) for row in table(folder / f"{name}.csv")]
+
+
+def every_change(folder):
+    return [*changes(folder), *changes(folder, "open")]
 
 
 # --- tables ---------------------------------------------------------------------------------
@@ -74,7 +84,8 @@ def test_no_column_is_a_keyword_of_python_or_of_sql(name):
 def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
     outcomes, expected = with_components(outcome_of(example())), as_csv.files([example()])
     made = {"models": map(model_row, outcomes)}
-    for name, rows in (("modules", module_rows), ("findings", finding_rows)):
+    made_of = {"modules": module_rows, "findings": finding_rows, "diagnosis": diagnosis_rows}
+    for name, rows in made_of.items():
         made[name] = [row for outcome in outcomes for row in rows(outcome)]
     assert {f"{name}.csv": as_text(name, rows) for name, rows in made.items()} == expected
 
@@ -118,6 +129,33 @@ def test_findings_of_a_component_are_the_repositorys(tmp_path):
     assert report.summary["findings"]["unexpected"]["findings"] == 1
 
 
+def test_a_cause_leads_the_changes_of_its_model_and_changes_as_findings_do(tmp_path):
+    outcome = outcome_of(diagnosed())
+    [cause] = outcome["diagnosis"]
+    other = {**cause, "summary": "num_hidden_layers is 4, the files hold 2"}
+    gone = {**outcome, "diagnosis": [], "findings": [], "verdict": "clean"}
+    nights = {
+        FIRST: [outcome],
+        SECOND: [{**outcome, "diagnosis": [other], "commit": "b" * 40}],
+        THIRD: [{**gone, "commit": "c" * 40}],
+    }
+    found = {}
+    for night in nights:
+        report, folder = written(tmp_path, nights, night=night)
+        rows = [row for row in table(folder / "changes.csv") if row["change"] != "commit"]
+        found[night] = [(row["change"], row["cause"], row["kind"]) for row in rows]
+        assert [*report.summary["causes"]] == [
+            one["cause"] for one in nights[night][0]["diagnosis"]
+        ]
+    assert found[FIRST] == [
+        ("new", "config-field", ""),
+        ("new", "config-field", "missing"),
+        ("new", "", "unexpected"),
+    ]
+    assert found[SECOND][0] == ("changed", "config-field", "")
+    assert found[THIRD][0] == ("fixed", "config-field", "")
+
+
 def test_modules_go_as_deep_as_asked_for(tmp_path):
     _, folder = written(tmp_path, {THIRD: [outcome_of(every_kind())]}, depth=1)
     assert [row["prefix"] for row in table(folder / "modules.csv")] == ["", "encoder"]
@@ -152,7 +190,7 @@ def test_changes_account_for_the_findings_of_both_nights(models, tmp_path_factor
         ],
     }
     _, folder = written(tmp_path, nights)
-    counted = [change for change, _, kind in changes(folder) if kind and change != "count"]
+    counted = [change for change, _, kind in every_change(folder) if kind and change != "count"]
     here = {"new", "changed", "still-open"}
     there = {"fixed", "changed", "still-open", "unseen"}
     found = {name: sum(len(one["findings"]) for one in nights[name]) for name in nights}
@@ -167,10 +205,12 @@ def test_two_nights_are_compared_model_by_model(tmp_path):
         THIRD: [plain("o/a", A), plain("o/b", A, commit="b" * 40), plain("o/come", B)],
     }
     report, folder = written(tmp_path, nights)
-    assert changes(folder) == [
+    assert changes(folder, "open") == [
         ("still-open", "o/a", "missing"),
-        ("commit", "o/b", ""),
         ("still-open", "o/b", "missing"),
+    ]
+    assert changes(folder) == [
+        ("commit", "o/b", ""),
         ("fixed", "o/b", "unexpected"),
         ("selected", "o/come", ""),
         ("new", "o/come", "unexpected"),
@@ -189,7 +229,7 @@ def test_a_night_without_network_makes_nothing_new_the_night_after(tmp_path):
     _, folder = written(tmp_path, nights, night=SECOND)
     assert changes(folder) == [("verdict", "o/a", ""), ("unseen", "o/a", "missing")]
     report, folder = written(tmp_path, nights)
-    assert changes(folder) == [("still-open", "o/a", "missing")]
+    assert every_change(folder) == [("still-open", "o/a", "missing")]
     assert report.summary["previous"]["night"] == SECOND
 
 
@@ -209,7 +249,7 @@ def test_findings_of_files_are_followed_though_the_model_is_never_audited(tmp_pa
         THIRD: [unknown(commit="c" * 40)],
     }
     _, folder = written(tmp_path, nights, night=SECOND)
-    assert changes(folder) == [("commit", "o/a", ""), ("still-open", "o/a", "missing")]
+    assert every_change(folder) == [("commit", "o/a", ""), ("still-open", "o/a", "missing")]
     _, folder = written(tmp_path, nights)
     assert changes(folder)[1:] == [("fixed", "o/a", "missing")]
 
@@ -220,7 +260,7 @@ def test_a_night_without_network_makes_nothing_new_of_what_is_never_audited(tmp_
     _, folder = written(tmp_path, nights, night=SECOND)
     assert changes(folder)[1:] == [("unseen", "o/a", "missing")]
     _, folder = written(tmp_path, nights)
-    assert changes(folder) == [("still-open", "o/a", "missing")]
+    assert every_change(folder) == [("still-open", "o/a", "missing")]
 
 
 def test_what_an_audit_found_is_not_fixed_where_there_is_none_any_more(tmp_path):
@@ -267,7 +307,7 @@ def test_the_same_store_gives_the_same_bytes(tmp_path):
     _, folder = written(tmp_path / "one", NIGHTS, sarif=tmp_path / "y", parquet=True)
     found.append({**contents(folder), "sarif": (tmp_path / "y").read_bytes()})
     assert found[0] == found[1] == found[2]
-    assert len(found[0]) == 4 + 4 + 2 + 1
+    assert len(found[0]) == len(TABLES) + len(TABLES) + 2 + 1
 
 
 def test_what_fails_half_way_leaves_the_last_files_as_they_were(tmp_path, monkeypatch):
@@ -324,7 +364,7 @@ def test_summary_json_counts_what_the_tables_hold(tmp_path):
     found = table(folder / "findings.csv")
     kept = sum(row["ignored"] == "no" for row in found)
     assert sum(kind["findings"] for kind in summary["findings"].values()) == kept
-    counted = [change for change, _, _ in changes(folder)]
+    counted = [change for change, _, _ in every_change(folder)]
     assert summary["changes"] == {change: counted.count(change) for change in sorted({*counted})}
 
 

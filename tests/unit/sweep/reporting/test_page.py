@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import chromium
-from support.nightly_stores import finding, outcome_of, plain, store_of, unaudited
+from support.nightly_stores import COMMIT, finding, outcome_of, plain, store_of, unaudited
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
-from support.outcomes.examples import HOSTILE, gated, hostile, pipeline
+from support.outcomes.examples import HOSTILE, diagnosed, gated, hostile, pipeline
 
 from auditor.formats.text import printable
 from auditor.sweep.reporting import page as module
-from auditor.sweep.reporting.heading import short
+from auditor.sweep.reporting.files import TABLES
+from auditor.sweep.reporting.heading import new_row, short
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.reporting.page import ascii_json
 
@@ -36,6 +37,7 @@ NASTY = (
 
 
 def written(folder, nights):
+    folder.mkdir(exist_ok=True)
     store = store_of(folder / "sweep.sqlite", nights)
     write_night(store, wanted=Wanted(folder=folder / "out"))
     return folder / "out" / "index.html"
@@ -75,8 +77,19 @@ def test_the_policy_names_the_digests_of_the_style_and_the_script(tmp_path):
 
 def test_nothing_of_the_page_is_elsewhere(tmp_path):
     text = written(tmp_path, {THIRD: [plain("o/a", finding("missing", "a"))]}).read_text()
-    assert not re.search(r"""\b(src|href|action)\s*=|@import|url\((?!#)|\bfetch\(""", text)
-    assert {*re.findall(r"https?://[^\s\"'`]+", text)} == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"""\b(src|action)\s*=|@import|url\((?!#)|\bfetch\(""", text)
+    linked = {f"https://huggingface.co/o/a/tree/{COMMIT}"}
+    assert {*re.findall(r"https?://[^\s\"'`]+", text)} == {"http://www.w3.org/2000/svg", *linked}
+    links = {*re.findall(r"""\bhref\s*=\s*"([^"]*)\"""", text)}
+    files = {f"{name}.csv" for name in TABLES} | {"summary.json"}
+    assert links == {*linked, *files}
+
+
+@given(st.text(st.characters(exclude_categories=())) | st.sampled_from(NASTY))
+def test_no_name_leads_anywhere_but_to_its_model_on_the_hub(name):
+    item = {"model": name, "commit": name, "component": name, "severity": "error"}
+    [link] = re.findall(r'href="([^"]*)"', new_row({**item, "what": name, "said": name}))
+    assert re.fullmatch(r"https://huggingface\.co/[A-Za-z0-9._~/%-]*", link)
 
 
 def test_no_name_is_markup_anywhere_in_the_page(tmp_path):
@@ -89,7 +102,8 @@ def test_no_name_is_markup_anywhere_in_the_page(tmp_path):
         write_night(store, wanted=Wanted(folder=folder, baseline=baseline))
         text = (folder / "index.html").read_text()
         assert text.isascii()
-        return re.findall(r"<[a-z!/][^>]*>", text, re.IGNORECASE)
+        found = re.findall(r"<[a-z!/][^>]*>", text, re.IGNORECASE)
+        return [re.sub(r'href="[^"]*"', "href", tag) for tag in found]
 
     names = NASTY[:-1]
     assert tags("a", names, NASTY[0]) == tags("b", map(str, range(len(names))), "night")
@@ -105,6 +119,25 @@ def test_the_blocks_hold_every_model_and_what_is_shared_once(tmp_path):
     ]
     assert len(block(text, "findings")) == 1 + 3
     assert len(block(text, "trees")) == 1
+
+
+def test_a_row_holds_the_causes_of_its_model_and_the_top_counts_them(tmp_path):
+    text = written(tmp_path, {THIRD: [outcome_of(diagnosed()), plain("o/b")]}).read_text()
+    rows = {row[0]: row for row in block(text, "models")}
+    [[cause, severity, change, summary, fix, component]] = rows["org/short"][18]
+    assert (cause, severity, change, component) == ("config-field", 0, 0, "")
+    assert summary.startswith("num_hidden_layers is 4, the files hold 3")
+    assert fix.startswith("set num_hidden_layers to 3")
+    assert rows["o/b"][18] == []
+    counted = "<td>1</td><td>1</td><td>1</td>"
+    assert f'<tr><th scope="row">config-field</th>{counted}</tr>' in text
+    assert "<h2>Causes</h2>" not in written(tmp_path / "x", {THIRD: [plain("o/b")]}).read_text()
+
+
+def test_bytes_and_parameters_have_units_of_their_own(tmp_path):
+    text = written(tmp_path, {THIRD: [outcome_of(bert_base_chinese())]}).read_text()
+    assert "<strong>103M</strong><span>parameters</span>" in text
+    assert "in 206 tensors, 392 MiB on disk" in text
 
 
 def test_beyond_its_bound_a_page_leaves_out_what_is_clean_and_says_so(tmp_path, monkeypatch):
@@ -257,6 +290,43 @@ def test_text_states_and_kinds_filter(several):
 
 @pytest.mark.slow
 @needs_chromium
+def test_what_is_shown_is_in_the_address(several):
+    type_in(several, "o/")
+    click(several, "#states button", "clean")
+    click(several, "thead button", "Model")
+    click(several, "thead button", "Model")
+    assert several.do("location.hash") == "#q=o%2F&state=clean&sort=-Model"
+    several.do("location.hash = '#kind=missing&sort=Errors&state=new&q=broken'")
+    several.do("new Promise(requestAnimationFrame)")
+    assert several.do(NAMES) == ["o/broken"]
+    assert several.do("document.getElementById('kind').value") == "missing"
+    assert several.do("document.getElementById('query').value") == "broken"
+    pressed = (
+        "[...document.querySelectorAll('.chip[aria-pressed=true]')].map(one => one.textContent)"
+    )
+    assert several.do(pressed) == ["new findings 3"]
+    several.do("location.hash = ''")
+    several.do("new Promise(requestAnimationFrame)")
+    assert len(several.do(NAMES)) == 8
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_what_is_new_comes_first_and_a_cause_is_in_its_row_and_its_section(page, tmp_path):
+    page.open(written(tmp_path, {THIRD: [outcome_of(diagnosed()), plain("o/b")]}))
+    rows = page.do("[...document.querySelectorAll('.news tbody tr')].map(row => row.textContent)")
+    assert [row.startswith("org/short") for row in rows] == [True, True]
+    assert "config-fieldnum_hidden_layers is 4, the files hold 3" in rows[0]
+    first = "document.querySelector('main h2').textContent"
+    assert page.do(first) == "New tonight"
+    click(page, ".row button", "org/short")
+    told = page.do("document.querySelector('.detail .why').textContent")
+    assert "config-field num_hidden_layers is 4" in told
+    assert "Fix set num_hidden_layers to 3" in told
+
+
+@pytest.mark.slow
+@needs_chromium
 def test_a_section_opens_on_demand_with_modules_and_folded_findings(several):
     assert several.do("document.querySelectorAll('.detail').length") == 0
     click(several, ".row button", "someone/every-kind")
@@ -335,11 +405,24 @@ def test_hostile_names_are_text_and_nothing_runs(page, tmp_path):
     assert {f"o/{printable(name)}" for name in NASTY} <= shown
     page.do("document.querySelectorAll('.row button').forEach(one => one.click())")
     page.do("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-    assert page.do("document.querySelectorAll('img, iframe, object, a, link, base').length") == 0
+    assert page.do("document.querySelectorAll('img, iframe, object, link, base').length") == 0
+    hosts = page.do("[...new Set([...document.querySelectorAll('a')].map(one => one.host))]")
+    assert {*hosts} == {"huggingface.co", ""}
     assert page.do("document.querySelectorAll('script').length") == 5
     assert NASTY[0] in page.do("document.querySelector('#table').textContent")
     openers = "[...document.querySelectorAll('.row td.name button')]"
     assert page.do(f"{openers}.every(one => one.querySelector('bdi'))")
+
+
+@pytest.mark.slow
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_nothing_but_the_table_of_models_is_wider_than_the_screen(page, tmp_path, width):
+    models = [outcome_of(example()) for example in (every_kind, diagnosed, pipeline)]
+    page.open(written(tmp_path, {THIRD: models}), width=width)
+    assert page.do("document.scrollingElement.scrollWidth") == width
+    inside = "document.querySelector('.news').parentElement"
+    assert page.do(f"{inside}.scrollWidth - {inside}.clientWidth") == 0
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.nightly_stores import finding, outcome_of, plain, store_of
 from support.outcomes.every_kind import every_kind
-from support.outcomes.examples import HOSTILE
+from support.outcomes.examples import HOSTILE, diagnosed
 
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.reporting.sarif import message
@@ -34,7 +34,14 @@ def some(schema, *optional):
 
 TEXT = every(text={"type": "string", "minLength": 1})
 LEVEL = {"enum": ["none", "note", "warning", "error"]}
-RULE = every(id={"type": "string"}, shortDescription=TEXT, defaultConfiguration=every(level=LEVEL))
+RULE = every(
+    id={"type": "string"},
+    name={"type": "string", "pattern": "^([A-Z][a-z]+)+$"},
+    shortDescription=TEXT,
+    fullDescription=TEXT,
+    help=TEXT,
+    defaultConfiguration=every(level=LEVEL),
+)
 PLACE = every(
     physicalLocation=every(
         artifactLocation=every(
@@ -124,6 +131,28 @@ def test_errors_and_warnings_are_results_and_infos_are_not(sarif):
     rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
     assert {one["kind"] for one in alarming} <= rules
     assert "baselineState" not in run["results"][0]
+
+
+def test_a_message_says_what_is_wrong_with_numbers_names_and_causes(sarif):
+    said = {
+        result["ruleId"]: result["message"]["text"]
+        for result in sarif({THIRD: [outcome_of(diagnosed())]})["results"]
+    }
+    assert said == {
+        "missing": "org/short: missing, 2 names, 5 parameters (encoder.layer.3.{{bias,weight}}): "
+        "the declared class needs it and no file stores it. Cause: num_hidden_layers is 4, the "
+        "files hold 3: this explains 2 names of 3. Fix: set num_hidden_layers to 3 in "
+        "config.json, or upload weights of a model with 4.",
+        "unexpected": "org/short: unexpected, 1 name, 1 parameter (stray): no class of this "
+        "family has it.",
+    }
+
+
+def test_a_rule_says_in_full_what_the_kind_means_and_what_to_do(sarif):
+    rules = sarif({THIRD: [plain("o/a", A)]})["tool"]["driver"]["rules"]
+    [missing] = [rule for rule in rules if rule["id"] == "missing"]
+    assert missing["fullDescription"]["text"].startswith("The declared class needs the tensor")
+    assert missing["help"]["text"].startswith("To do: Upload the weights again")
 
 
 def test_a_night_without_findings_is_an_empty_run(sarif):

@@ -28,7 +28,7 @@ def test_what_is_inside_fits_or_is_alone_and_all_get_in(most, sizes):
     for thread in threads:
         thread.join()
     assert len(seen) == len(sizes)
-    assert all(len(now) == 1 or sum(now.values()) <= most for now in seen)
+    assert all(len(sizes) == 1 or sum(sizes.values()) <= most for sizes in seen)
 
 
 def test_whoever_is_inside_waits_for_nobody():

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.hub import After, Quota, Stall
-from support.sweep_models import FAULTS, healthy, planted
+from support.sweep_models import FAULTS, add_planted, healthy, planted
 from support.sweep_stores import contents
 
 from auditor.downloader.request_budget import Turn
@@ -41,9 +41,7 @@ START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()
 
 @pytest.fixture
 def models(at_hub):
-    for name, files, _ in planted(MODELS):
-        at_hub.add(name, files)
-    at_hub.add("sweep/gated", healthy(1), gated="auto")
+    add_planted(at_hub, MODELS)
     return at_hub
 
 

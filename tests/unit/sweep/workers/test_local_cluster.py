@@ -8,7 +8,7 @@ import threading
 import pytest
 from support.hub import After, TooMany
 from support.running import PATIENCE, children_of, is_at_work, started
-from support.sweep_models import healthy, planted
+from support.sweep_models import add_planted, planted
 from support.sweep_stores import contents
 
 from auditor.errors import Reason, UsageError
@@ -29,9 +29,7 @@ TOKEN = "hf_" + "a" * 34
 
 @pytest.fixture
 def models(at_hub):
-    for name, files, _ in planted(MODELS):
-        at_hub.add(name, files)
-    at_hub.add("sweep/gated", healthy(1), gated="auto")
+    add_planted(at_hub, MODELS)
     return at_hub
 
 

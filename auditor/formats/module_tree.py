@@ -11,11 +11,10 @@ from typing import Any
 
 from auditor.formats.text import printable
 from auditor.reconciler.fold import expand, fold
-from auditor.sweep.reporting.tables import Outcome, object_at
-from auditor.walker import parent
 
 Node = list[Any]
 Module = Mapping[str, Any]  # one of an outcome's modules, as JSON
+Outcome = Mapping[str, Any]  # an audit's JSON, of any version of the schema
 
 # The trees of 51 real checkpoints, of one module up to a mixture of experts, have 19 nodes in the
 # median and 83 at most; what has more is drawn less deep.
@@ -59,7 +58,7 @@ def _below(one: Outcome) -> Iterator[Module]:
 
 
 def _whole(outcome: Outcome, status: str) -> Module:
-    observed, expected = object_at(outcome, "observed"), object_at(outcome, "expected")
+    observed, expected = outcome.get("observed") or {}, outcome.get("expected") or {}
     return {
         "prefix": "",
         "depth": 0,
@@ -72,9 +71,9 @@ def _whole(outcome: Outcome, status: str) -> Module:
 
 def _nearest(prefix: str, rows: Mapping[str, Any]) -> str:
     """The longest prefix above that has a row of its own."""
-    above = parent(prefix)
+    above = prefix.rpartition(".")[0]
     while above and above not in rows:
-        above = parent(above)
+        above = above.rpartition(".")[0]
     return above
 
 

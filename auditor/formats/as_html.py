@@ -1,0 +1,251 @@
+"""--format html: one page a reviewer can keep, that needs no network and trusts no name.
+
+It is readable without JavaScript, which only filters the list of tensors. The policy in its head
+lets nothing run or load but its own style and script, by their digests.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from importlib.resources import files as resources
+from xml.etree.ElementTree import Element
+
+from auditor.formats import verdict
+from auditor.formats.as_json import as_object
+from auditor.formats.drawing import icicle
+from auditor.formats.finding_text import file_of
+from auditor.formats.hub_links import address
+from auditor.formats.icicle import Cell, cells
+from auditor.formats.markup import Attributes, Child, code, element, html, table, verbatim
+from auditor.formats.meanings import kind_meanings
+from auditor.formats.module_tree import module_tree, modules_of
+from auditor.formats.text import counted
+from auditor.formats.view import View
+from auditor.reconciler.findings import Finding, Severity, count_of
+from auditor.reconciler.fold import fold
+from auditor.report import Diagnosis, Report, Unaudited
+
+_MOST_PATTERNS = 500  # folded names of one finding; findings.csv has all of them
+
+
+def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
+    """One page of all models, one after the other."""
+    names = ", ".join(outcome.model or outcome.requested for outcome in outcomes)
+    style = _text("palette.css") + _text("page.css")
+    body = element("main", {}, *(_model(outcome) for outcome in outcomes))
+    head = element(
+        "head",
+        {},
+        element("meta", {"charset": "utf-8"}),
+        element("meta", {"http-equiv": "Content-Security-Policy", "content": _policy(style)}),
+        element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
+        element("title", {}, f"Audit of {names[:200]}"),
+        verbatim("style", style),
+    )
+    made_by = element("footer", {}, "Made by hf-audit from headers alone; no weight was read.")
+    page = element("html", {"lang": "en"}, head, element("body", {}, body, made_by))
+    return {"report.html": html(page)}
+
+
+def _text(name: str) -> str:
+    return (resources(__package__) / "template" / name).read_text(encoding="ascii")
+
+
+def _policy(style: str) -> str:
+    """Nothing loads and nothing runs but the page's own style."""
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _model(outcome: Report | Unaudited) -> Element:
+    article = element("article", {}, *_heading(outcome), *map(_cause, outcome.diagnosis))
+    for sections in (_modules(outcome), _findings(outcome), _config(outcome), _files(outcome)):
+        article.extend(sections)
+    article.extend(_sentences("Not checked", outcome.unchecked))
+    article.extend(_sentences("Notes", outcome.notes))
+    return article
+
+
+def _heading(outcome: Report | Unaudited) -> Iterator[Element]:
+    name = outcome.model or outcome.requested
+    link = address(outcome)
+    yield element("h1", {}, element("a", {"href": link}, name) if link else name)
+    facts = [
+        f"commit {outcome.commit[:12]}" if outcome.commit else "",
+        outcome.target or "",
+        outcome.origin or "",
+    ]
+    yield element("p", {"class": "sub"}, " \N{MIDDLE DOT} ".join(filter(None, facts)))
+    word, _ = verdict.word(outcome)
+    strong = element("strong", {"class": outcome.verdict}, word)
+    yield element("p", {"class": "verdict"}, strong, " ", verdict.sentence(outcome))
+    yield element("p", {"class": "sub"}, verdict.account(outcome))
+
+
+def _cause(one: Diagnosis) -> Element:
+    return element(
+        "section",
+        {"class": f"card {one.severity}"},
+        element("h2", {}, f"Why: {one.cause}"),
+        element("p", {}, one.summary),
+        element("p", {}, element("strong", {}, "Fix: "), one.fix),
+    )
+
+
+def _scrolled(label: str, inner: Element) -> Element:
+    """A table that may be wider than a phone, and that a keyboard scrolls."""
+    region: Attributes = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": label}
+    return element("div", region, inner)
+
+
+# --- modules ------------------------------------------------------------------------------------
+
+
+def _modules(outcome: Report | Unaudited) -> Iterator[Element]:
+    tree = module_tree(modules_of(as_object(outcome)))
+    if tree is None:
+        return
+    placed = cells(tree)
+    formulas = {row.prefix: row.formula for row in outcome.modules}
+    yield element("h2", {}, "Where the parameters are")
+    yield icicle(placed, "Modules, as wide as their parameters; the table below says the same")
+    yield _legend(placed)
+    columns = {"module": False, "modules": True, "stored": True, "expected": True}
+    columns |= {"share": True, "status": False, "formula of one": False}
+    whole = placed[0].stored or 0
+    rows = (_module_row(cell, whole, formulas) for cell in placed)
+    head = element("summary", {}, "Modules as a table")
+    yield element("details", {}, head, _scrolled("Modules", table(columns, rows)))
+
+
+def _module_row(cell: Cell, whole: int, formulas: Mapping[str, str | None]) -> tuple[Child, ...]:
+    share = "" if cell.stored is None or not whole else f"{cell.stored / whole:.1%}"
+    return (
+        code(cell.shown),
+        f"{cell.modules:,}",
+        _count(cell.stored),
+        _count(cell.expected),
+        share,
+        cell.status,
+        code((formulas.get(cell.first) or "") if cell.first is not None else ""),
+    )
+
+
+def _count(figure: int | None) -> str:
+    return "" if figure is None else f"{figure:,}"
+
+
+def _legend(placed: Sequence[Cell]) -> Element:
+    """The statuses that are drawn, each with its colour."""
+    shown = element("ul", {"class": "legend"})
+    for status in sorted({cell.drawn_as for cell in placed}):
+        colour = element("rect", {"width": "100%", "height": "100%", "class": f"s-{status}"})
+        square = element("svg", {"class": "icicle", "aria-hidden": "true"}, colour)
+        shown.append(element("li", {}, square, status))
+    return shown
+
+
+# --- findings -----------------------------------------------------------------------------------
+
+
+def _findings(outcome: Report | Unaudited) -> Iterator[Element]:
+    if not any(one.findings or one.ignored for one in outcome.every):
+        return
+    yield element("h2", {}, "Findings")
+    for one in outcome.every:
+        if one.component is not None and (one.findings or one.ignored):
+            yield element("h3", {}, one.component)
+        explained = {at for cause in one.diagnosis for at in cause.findings}
+        for severity in Severity:
+            for at, finding in enumerate(one.findings):
+                if finding.severity is severity:
+                    yield _finding(finding, explained=at in explained)
+        yield from (_finding(finding, ignored=True) for finding in one.ignored)
+
+
+def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False) -> Element:
+    """A finding with its names; folded unless it alarms and no cause explains it."""
+    alarms = finding.severity is not Severity.INFO and not ignored
+    kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
+    about = [file_of(finding) or ""]
+    about += [counted(count_of(finding), "name")] if finding.names else []
+    about += [counted(finding.parameters, "parameter")] if finding.parameters else []
+    folded = fold(finding.names)
+    names = element("ul", {"class": "names"})
+    for pattern in folded[:_MOST_PATTERNS]:
+        names.append(element("li", {}, code(pattern)))
+    if len(folded) > _MOST_PATTERNS:
+        names.append(element("li", {}, f"and {len(folded) - _MOST_PATTERNS:,} more"))
+    look = f"kind {finding.severity}" if alarms else None
+    return element(
+        "details",
+        {"open": "open" if alarms and not explained else None},
+        element(
+            "summary",
+            {},
+            element("strong", {"class": look}, kind),
+            element("span", {"class": "badge"}, ", ".join(filter(None, about))),
+        ),
+        element("p", {}, finding.reason),
+        names if folded else None,
+        element("p", {"class": "sub"}, *_to_do(finding.kind)),
+    )
+
+
+def _to_do(kind: str) -> Iterator[Child]:
+    """What to do, with what stands in backticks as code."""
+    (said,) = (one.to_do for one in kind_meanings() if one.name == kind)
+    for at, part in enumerate(said.split("`")):
+        yield code(part) if at % 2 else part
+
+
+# --- config and files ---------------------------------------------------------------------------
+
+
+def _config(outcome: Report | Unaudited) -> Iterator[Element]:
+    """The keys that shape tensors, what the config says, and what the files hold instead."""
+    if outcome.expected is None or not outcome.expected.legend:
+        return
+    fields = {key: (said, held) for one in outcome.diagnosis for key, said, held in one.fields}
+    columns = {"key": False, "letter": False, "value": True}
+    columns |= {"the files hold": True} if fields else {}
+    rows: list[list[Child]] = []
+    for symbol in outcome.expected.legend:
+        default = " (the class's default)" if symbol.default else None
+        key = element("span", {}, code(symbol.key), default)
+        held = [f"{fields.pop(symbol.key, ('', ''))[1]}"] if "the files hold" in columns else []
+        rows.append([key, symbol.letter, f"{symbol.value:,}", *held])
+    for name, (said, found) in fields.items():  # keys that shape no tensor by the formulas
+        rows.append([code(name), "", f"{said}", f"{found}"])
+    yield element("h2", {}, "Config")
+    yield _scrolled("Config", table(columns, rows))
+    formula = code(outcome.expected.formula)
+    yield element("p", {"class": "sub"}, "Parameters of the whole: ", formula)
+
+
+def _files(outcome: Report | Unaudited) -> Iterator[Element]:
+    if outcome.observed is None or not outcome.observed.by_file:
+        return
+    columns = {"file": False, "bytes": True, "tensors": True, "parameters": True}
+    rows = (
+        (
+            _linked(outcome, one.name),
+            _count(one.size),
+            f"{one.tensors:,}",
+            _count(one.parameters),
+        )
+        for one in outcome.observed.by_file
+    )
+    yield element("h2", {}, "Files")
+    yield _scrolled("Files", table(columns, rows))
+
+
+def _linked(outcome: Report | Unaudited, file: str) -> Child:
+    link = address(outcome, file)
+    return element("a", {"href": link}, file) if link else file
+
+
+def _sentences(heading: str, texts: Sequence[str]) -> Iterator[Element]:
+    if texts:
+        yield element("h2", {}, heading)
+        yield element("ul", {}, *(element("li", {}, text) for text in texts))

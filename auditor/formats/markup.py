@@ -1,0 +1,88 @@
+"""Elements of HTML and SVG whose text may come from strangers: all of it is escaped."""
+
+from collections.abc import Iterable, Mapping
+from xml.etree.ElementTree import Element, tostring
+
+from auditor.formats.text import printable
+
+Child = Element | str | None
+Attributes = Mapping[str, str | float | None]
+_DOCTYPE = b"<!doctype html>\n"
+
+
+def element(tag: str, attributes: Attributes | None = None, /, *children: Child) -> Element:
+    """An element with its children in order; what is None is left out.
+
+    Characters that are not plainly visible are written out, in texts as in attributes.
+    """
+    made = Element(tag, _given(attributes or {}))
+    last: Element | None = None
+    for child in children:
+        if isinstance(child, Element):
+            made.append(child)
+            last = child
+        elif child and last is None:
+            made.text = (made.text or "") + printable(child)
+        elif child and last is not None:
+            last.tail = (last.tail or "") + printable(child)
+    return made
+
+
+def _given(attributes: Attributes) -> dict[str, str]:
+    return {
+        name: printable(value) if isinstance(value, str) else f"{value:g}"
+        for name, value in attributes.items()
+        if value is not None
+    }
+
+
+def code(text: str) -> Element:
+    """A name as it is written; in quotes if it would not be seen."""
+    return element("code", {}, text if text.strip() else f'"{text}"')
+
+
+def verbatim(tag: str, text: str) -> Element:
+    """A style or a script of our own, whose line ends stay."""
+    made = Element(tag)
+    made.text = text
+    return made
+
+
+def table(
+    columns: Mapping[str, bool], rows: Iterable[Iterable[Child]], /, **attributes: str
+) -> Element:
+    """A table; each column is a name and whether it holds figures. The first cell heads its row."""
+    figures = list(columns.values())
+    head = (
+        element("th", {"scope": "col", "class": _side(figure)}, name)
+        for name, figure in columns.items()
+    )
+    body = element("tbody")
+    for row in rows:
+        first, *others = row
+        cells = zip(others, figures[1:], strict=True)
+        body.append(
+            element(
+                "tr",
+                {},
+                element("th", {"scope": "row"}, first),
+                *(element("td", {"class": _side(figure)}, cell) for cell, figure in cells),
+            )
+        )
+    return element("table", attributes, element("thead", {}, element("tr", {}, *head)), body)
+
+
+def _side(figure: bool) -> str | None:  # noqa: FBT001 - of a column
+    return "figure" if figure else None
+
+
+def html(root: Element) -> str:
+    """A whole page, in ASCII."""
+    page: bytes = tostring(root, encoding="us-ascii", method="html")
+    return (_DOCTYPE + page + b"\n").decode("ascii")
+
+
+def svg(root: Element) -> str:
+    """A whole drawing, in ASCII."""
+    drawn: bytes = tostring(root, encoding="us-ascii")
+    return drawn.decode("ascii") + "\n"

@@ -1,0 +1,74 @@
+"""What kinds of findings and causes mean, and what to do: as their docstrings have it."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from auditor.diagnosis.known_causes import described_causes
+from auditor.reconciler.findings import Finding, Severity
+
+_TO_DO = "To do: "
+_AS_SAID = "Do what the report says under `fix`: it names the fields and the tensors."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """One kind of finding, or one cause of findings."""
+
+    name: str
+    of: Literal["finding", "cause"]
+    severity: Severity | None  # None: that of the findings that the cause explains
+    level: str | None  # of a cause: what was read to find it
+    said: str  # one sentence or more
+    details: str  # more of it, for who reads on
+    to_do: str
+
+
+def kind_meanings() -> tuple[Meaning, ...]:
+    """All kinds of findings, errors first."""
+    found = (
+        _kind(kind)
+        for severity in Severity
+        for kind in get_args(Finding)
+        if kind.severity is severity
+    )
+    return tuple(found)
+
+
+def cause_meanings() -> tuple[Meaning, ...]:
+    """All causes, in the order in which they are looked for."""
+    return tuple(_cause(name, text) for name, text in described_causes().items())
+
+
+def _kind(kind: type[Finding]) -> Meaning:
+    said, details, to_do = _parts(inspect.cleandoc(kind.__doc__ or ""))
+    return Meaning(
+        name=kind.kind,
+        of="finding",
+        severity=kind.severity,
+        level=None,
+        said=said,
+        details=details,
+        to_do=to_do,
+    )
+
+
+def _cause(name: str, text: str) -> Meaning:
+    said, details, to_do = _parts(text)
+    return Meaning(
+        name=name,
+        of="cause",
+        severity=None,
+        level="headers",
+        said=said,
+        details=details,
+        to_do=to_do,
+    )
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """The first paragraph, what follows it, and what to do."""
+    said, *others = (" ".join(one.split()) for one in text.split("\n\n"))
+    to_do = [one.removeprefix(_TO_DO) for one in others if one.startswith(_TO_DO)]
+    details = " ".join(one for one in others if not one.startswith(_TO_DO))
+    return said, details, to_do[0] if to_do else _AS_SAID

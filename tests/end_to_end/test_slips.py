@@ -1,0 +1,154 @@
+"""What people type, and what is nearly right: each ends with one line that helps, or just works."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from support.bad_input.making import whole
+from support.running import run
+
+ENV = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "80"}
+BUNDLED = ("bert-base-chinese", "--source", "bundled")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("chek", "m"), "'chek' is no command (did you mean check?)"),
+        (("explian", "m"), "'explian' is no command (did you mean explain?)"),
+        ((*BUNDLED, "--sorce", "hub"), "--sorce (did you mean --source?); audit check --help"),
+        (("architectures", "--markdwn"), "(did you mean --markdown?); audit architectures --help"),
+        ((*BUNDLED, "--source", "bundeld"), "(did you mean bundled?)"),
+        ((*BUNDLED, "--fail-on", "eror"), "(did you mean error?)"),
+        ((*BUNDLED, "--ignore", "mising"), "no such kind (did you mean missing?)"),
+        ((*BUNDLED, "--format", "jsn"), "(did you mean json?)"),
+        ((*BUNDLED, "--as", "BertForMaskdLM"), "(did you mean BertForMaskedLM?)"),
+        (("memory", *BUNDLED, "--dtype", "flot16"), "(did you mean float16?)"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_slip_is_met_with_what_was_meant(args, said, tmp_path):
+    done = run(*args, env=ENV, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert said in line
+
+
+def test_a_folder_of_a_name_like_a_command_is_audited(tmp_path):
+    shutil.copytree(whole(tmp_path / "m"), tmp_path / "chek")
+    done = run("chek", env=ENV, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_model_type_that_is_nearly_one_is_met_with_what_was_meant(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "lama"}')
+    done = run("explain", str(tmp_path), env={**ENV, "PYTHONPATH": str(_without_torch(tmp_path))})
+    assert done.returncode == 3
+    assert "'lama' (did you mean llama?)" in done.stderr
+
+
+def _without_torch(tmp_path):
+    """A folder whose torch cannot be found, so that closed forms alone answer."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "sitecustomize.py").write_text(
+        "import importlib.util as u; f = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'torch' else f(name, *a)\n"
+    )
+    return tmp_path / "path"
+
+
+@pytest.mark.parametrize(
+    ("spelt", "shown", "bits"),
+    [
+        ("fp16", "F16", 16),
+        ("torch.bfloat16", "BF16", 16),
+        ("FP32", "F32", 32),
+        ("int8", "I8", 8),
+        ("8bit", "I8", 8),
+        ("4bit", "4-bit", 4),
+        ("nf4", "4-bit", 4),
+        ("fp8", "F8_E4M3", 8),
+        ("f8_e5m2", "F8_E5M2", 8),
+    ],
+)
+def test_a_dtype_is_known_however_it_is_spelt(spelt, shown, bits):
+    done = run("memory", *BUNDLED, "--dtype", spelt, env=ENV)
+    size = 102_882_442 * bits // 8
+    assert f"stored in {shown}: 102,882,442 x {bits / 8:g} = {size:,} bytes" in done.stdout
+
+
+def test_python_m_auditor_is_audit(tmp_path):
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "auditor", *BUNDLED],
+        env=ENV,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == run(*BUNDLED, env=ENV).stdout
+
+
+def test_completion_is_installed_where_the_shell_looks(tmp_path):
+    env = {**ENV, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = run("--install-completion", "bash", env=env)
+    assert done.returncode == 0, done.stderr
+    assert "_AUDIT_COMPLETE" in (tmp_path / ".bash_completions" / "audit.sh").read_text()
+
+
+def test_a_shell_that_completes_gets_commands():
+    words = {"_AUDIT_COMPLETE": "complete_bash", "COMP_WORDS": "audit ex", "COMP_CWORD": "1"}
+    assert run(env={**ENV, **words}).stdout.split() == ["explain", "explain-finding"]
+
+
+def test_environments_and_hidden_folders_are_no_part_of_a_model(tmp_path):
+    folder = whole(tmp_path / "m")
+    clean = run(str(folder), env=ENV)
+    for inside in (".venv/lib", ".hidden", "node_modules/a", "env/lib"):
+        (folder / inside).mkdir(parents=True)
+        (folder / inside / "model.safetensors").write_bytes(b"\0" * 100)
+    (folder / "env" / "pyvenv.cfg").write_text("")
+    assert run(str(folder), env=ENV).stdout == clean.stdout
+    assert clean.returncode == 0
+
+
+def test_a_folder_with_a_config_alone_is_what_its_config_is(tmp_path):
+    folder = whole(tmp_path / "m")
+    (folder / "model.safetensors").unlink()
+    of_folder, of_file = (
+        json.loads(run(str(path), "--format", "json", env=ENV).stdout)
+        for path in (folder, folder / "config.json")
+    )
+    assert of_folder["reason"] == of_file["reason"] == "no-weights"
+    assert of_folder["expected"] == of_file["expected"]
+    assert of_folder["expected"]["parameters"] > 0
+
+
+def test_weights_may_be_read_by_a_config_that_lies_elsewhere(tmp_path):
+    folder = whole(tmp_path / "m")
+    config = folder / "config.json"
+    config.rename(tmp_path / "of-it.json")
+    args = (str(folder / "model.safetensors"), "--format", "json", "--config")
+    found = json.loads(run(*args, str(tmp_path / "of-it.json"), env=ENV).stdout)
+    assert (found["verdict"], found["residual"]) == ("clean", 0)
+    assert found["notes"][0].startswith("the config is that of '")
+
+
+def test_a_dumb_terminal_gets_no_escape_codes(tmp_path):
+    script = shutil.which("script")
+    if script is None:
+        pytest.skip("needs script(1), which makes a terminal")
+    command = " ".join([sys.executable, "-m", "auditor", *BUNDLED])
+    done = subprocess.run(  # noqa: S603 - our own command
+        [script, "-qec", command, "/dev/null"],
+        env={**ENV, "TERM": "dumb"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "BertForMaskedLM" in done.stdout
+    assert "\x1b" not in done.stdout

@@ -1,0 +1,80 @@
+"""Markdown, as a reader of Markdown takes it: whatever a name says, it stays text."""
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from support.outcomes.examples import EXAMPLES, HOSTILE
+
+from auditor.formats.as_markdown import as_it_is, code_span
+from auditor.formats.registry import FORMATS
+from auditor.formats.text import printable
+from auditor.formats.view import View
+
+READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+NASTY = st.sampled_from(
+    (
+        "<img src=x onerror=alert(1)>",
+        "[click](http://evil.example)",
+        "![](x)",
+        "``` ` ``",
+        "a|b\\|c",
+        "*b* _i_ ~~s~~",
+        "&lt;b&gt;",
+        "@somebody, see https://evil.example and www.evil.example",
+        "# heading",
+        "- item",
+        "1. item",
+        "> said",
+        *HOSTILE,
+    )
+)
+TEXT = st.text(st.characters(exclude_categories=())) | NASTY
+
+
+def inline(markdown):
+    """The parts of a paragraph."""
+    tokens = READER.parse(f"x {markdown} x")
+    assert [one.type for one in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+    return tokens[1].children
+
+
+@given(TEXT)
+def test_plain_text_is_shown_as_it_is(text):
+    parts = inline(as_it_is(text))
+    assert {one.type for one in parts} <= {"text", "html_inline"}
+    assert {one.content for one in parts if one.type == "html_inline"} <= {"<!-- -->"}
+    assert "".join(one.content for one in parts if one.type == "text") == f"x {printable(text)} x"
+
+
+@given(TEXT)
+def test_nobody_is_mentioned_and_nothing_is_linked(text):
+    assert not re.search(r"@\w|://|www\.", as_it_is(text), re.IGNORECASE)
+
+
+@given(TEXT.filter(lambda text: text.strip(" ")))
+@example("`")
+@example(" a ")
+def test_a_name_is_shown_as_it_is(name):
+    (_, part, _) = inline(code_span(name))
+    assert part.type == "code_inline"
+    assert part.content == printable(name)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_report_holds_the_markup_that_it_is_made_of_and_no_other(name):
+    outcome = EXAMPLES[name]()
+    [text] = FORMATS["markdown"]([outcome], View(depth=9)).values()
+    tokens = READER.parse(text)
+    html = [one.content for one in tokens if one.type == "html_block"]
+    known = r"(</?details( open)?>|<summary><b>\w+: [\w-]+</b></summary>|\s)*"
+    assert [one for one in html if not re.fullmatch(known, one)] == []
+    children = [one for token in tokens for one in token.children or ()]
+    links = [one.attrs["href"] for one in children if one.type == "link_open"]
+    assert all(one.startswith("https://huggingface.co/") for one in links)
+    assert len(links) <= 1
+    rows = sum(one.type == "tr_open" for one in tokens)
+    cells = sum(one.type in {"td_open", "th_open"} for one in tokens)
+    assert cells == 5 * rows
