@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from support.fault_bench import FAMILIES, Fault, faults, written
+from support.faults_of_config import of_config
 
 from auditor import Report, Unaudited
 from auditor.audit.options import Options
@@ -29,7 +30,7 @@ def main() -> None:
             snapshot = written(name, Path(place))
             sound += 1
             false += bool(examine(snapshot, Options(requested=name)).diagnosis)
-            for fault in faults(name, snapshot):
+            for fault in (*faults(name, snapshot), *of_config(name, snapshot)):
                 since = time.perf_counter()
                 report = examine(fault.snapshot, Options(requested=name))
                 slowest = max(slowest, time.perf_counter() - since)

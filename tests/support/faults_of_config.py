@@ -122,6 +122,12 @@ _LISTS = {
 _AMBIGUOUS = frozenset({"num_attention_heads", "num_heads", "n_head", "tie_word_embeddings"})
 
 
+def of_config(name: str, snapshot: Snapshot) -> Iterator[Fault]:
+    """Every fault of this module that can be planted in the checkpoint."""
+    yield from faults(name, snapshot)
+    yield from faults_of_class(name, snapshot)
+
+
 def faults(name: str, snapshot: Snapshot) -> Iterator[Fault]:
     """Every shaping key with several values; another class; a half resize; a lost part."""
     draw = Random(name)  # noqa: S311 - the same faults each time

@@ -76,7 +76,7 @@ def _lengths(case: Case) -> set[tuple[int, int]]:
 
 def _counts(case: Case) -> set[tuple[int, int]]:
     """(expected, stored) numbers of modules in lists of which names are missing or too many."""
-    have, more = module_counts(case.shapes), module_counts(case.unexpected)
+    have, more = module_counts(case.holdings.shapes), module_counts(case.unexpected)
     due = {
         place: max(count, have.get(place, 0))
         for place, count in module_counts(case.missing).items()
@@ -88,5 +88,5 @@ def _counts(case: Case) -> set[tuple[int, int]]:
             for name in case.unexpected
             if name.startswith(f"{place}.") and name[len(place) + 1].isdecimal()
         )
-        found.add((min(numbers, default=0), have[place]))
+        found.add((min(numbers, default=0), have.get(place, 0)))
     return {(one, other) for one, other in found if one != other and other}
