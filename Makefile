@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep pictures diagnose corpus clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-values pictures diagnose diagnose-values corpus claims clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,14 +67,23 @@ bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## t
 bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
 	@$(PROGRAM) tools/bench_sweep.py $(ARGS)
 
-fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute: the same tables in the end
+fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, and fixes at every point
 	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
+	@$(PROGRAM) tools/fuzz/stopped_fixes.py
 
 pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; needs Chromium
 	@$(PROGRAM) tools/pictures.py
 
 diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
 	@$(PROGRAM) tools/diagnose.py $(ARGS)
+
+claims: $(VENV)/.test ## explain 500 claims with a slip or two, drawn at random: first, in three
+	@$(PROGRAM) tools/claims.py $(ARGS)
+diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values
+	@$(PROGRAM) tools/diagnose_values.py $(ARGS)
+
+bench-values: $(VENV)/.test ## --values beside safe_open and torch: GB/s a core, memory, a sparse file
+	@$(PROGRAM) tools/bench_values.py $(ARGS)
 
 corpus: $(VENV)/.test ## audit real checkpoints' metadata, where ../shared/corpus has it
 	@$(PROGRAM) tools/corpus.py $(ARGS)

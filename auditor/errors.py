@@ -57,6 +57,10 @@ class StoreError(AuditError):
     """A sweep's store cannot be read or written; the line says which, why and what to do."""
 
 
+class FixError(AuditError):
+    """`audit fix` may not or cannot write; the line says which file, why and what to do."""
+
+
 class SourceError(AuditError):
     """The outside world did not give what an audit needs. Becomes an Unaudited outcome.
 

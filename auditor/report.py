@@ -1,7 +1,7 @@
 """Report | Unaudited: what one audit found out, and what it did not."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.reconciler.tensor_rows import TensorRow, TensorTable
+from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 from auditor.reconciler.weight_memory import Weights
 from auditor.tensors import natural_key
 from auditor.walker import Walk
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _COUNTS = ("tensors", "elements", "parameters", "trainable", "bytes", "expected", "difference")
 
+VALUES = tuple(one.name for one in fields(TensorValues))  # the columns of values.csv, in order
 _FRAME_COUNTS = frozenset({"count", "parameters", "explains", "findings"})
 
 Verdict = Literal["clean", "findings", "unaudited"]
@@ -75,7 +77,7 @@ class Diagnosis:
 
     cause: str  # of a closed list: wrapper-prefix, config-field, ...
     severity: Severity
-    level: Literal["headers"] = "headers"
+    level: Literal["headers", "repository", "values"] = "headers"
     summary: str
     fix: str
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (config key, declared, what the files hold)
@@ -107,6 +109,7 @@ class Outcome:
     load_report: LoadReport | None = None  # what from_pretrained would say; None: not known
     # Name of a finding about tensors -> the names under which from_pretrained looks for it.
     in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads the model
+    values: ValuesRead | None = None  # what the numbers are; None: they were not asked for
     fetched: Fetched = field(default_factory=Fetched)
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
     parts: tuple["Report | Unaudited", ...] = ()  # of several models in one repository, by folder
@@ -130,7 +133,8 @@ class Outcome:
 
     def as_unaudited(self, reason: Reason, detail: str) -> "Unaudited":
         """All that is known, where there was no audit."""
-        return Unaudited(reason=reason, detail=detail, **vars(self))
+        known = {one.name: getattr(self, one.name) for one in fields(Outcome)}
+        return Unaudited(reason=reason, detail=detail, **known)
 
     @property
     def every(self) -> tuple["Report | Unaudited", ...]:
@@ -206,6 +210,21 @@ class Outcome:
         names = ("model", "commit_sha", *ModuleRow._fields)
         frame = pd.DataFrame(rows, columns=list(names))
         return frame.astype(dict.fromkeys(_COUNTS, "Int64"))
+
+    def values_frame(self) -> "pd.DataFrame":
+        """One row a tensor whose numbers were read, columns as in `values.csv`; as above.
+
+        Without `values=True` it has no row; what needs `statistics=True` is missing without it.
+        """
+        import pandas as pd  # noqa: PLC0415 - as above
+
+        read = self.values.tensors if self.values else ()
+        rows = [(self.model, self.commit, *(getattr(one, at) for at in VALUES)) for one in read]
+        frame = pd.DataFrame(rows, columns=["model", "commit_sha", *VALUES])
+        return frame.astype(
+            dict.fromkeys(("numbers", "read", "nan", "inf", "zeros"), "Int64")
+            | dict.fromkeys(("absmax", "minimum", "maximum", "mean", "std"), "float64")
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -1,12 +1,13 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from auditor.analytic import Config, Role, catalogue
+from auditor.analytic import Config, Expectation, Role, catalogue
 from auditor.analytic.target import Refusal, choose
+from auditor.audit.beside import add_findings_beside
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
 from auditor.audit.expected import (
@@ -47,20 +48,39 @@ from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
 
 if TYPE_CHECKING:
+    from auditor.diagnosis.case import Undoing
     from auditor.diagnosis.solving.trials import ClassTree
 
 
 def examine_model(
-    snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None = None,
+    keep: "Callable[[Undoing], None]" = lambda _: None,
 ) -> Report | Unaudited:
-    """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any."""
-    outcome = _examined(snapshot, options, entry)
-    if not isinstance(outcome, Report) or outcome.verdict == "clean" or is_gguf(snapshot):
+    """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any.
+
+    `keep` gets the undoings of what is said, for whoever would mend it.
+    """
+    outcome = _diagnosed(snapshot, options, entry, keep)
+    if options.values is None:
+        return outcome
+    return options.values(outcome, snapshot, options.ignore)
+
+
+def _diagnosed(
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None,
+    keep: "Callable[[Undoing], None]",
+) -> Report | Unaudited:
+    outcome = examine_undiagnosed(snapshot, options, entry)
+    if outcome.verdict == "clean" or is_gguf(snapshot) or not options.weights:
         return outcome
     from auditor.diagnosis import diagnose  # noqa: PLC0415 - most models are clean
 
     def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
-        return _examined(changed, replace(options, target=target, depth=0), entry)
+        return examine_undiagnosed(changed, replace(options, target=target, depth=0), entry)
 
     found = diagnose(
         outcome,
@@ -70,6 +90,7 @@ def examine_model(
         classes=classes_of_type,
         implied=partial(_implied_shapes, entry=entry),
         tree=partial(_class_tree, entry=entry),
+        keep=keep,
     )
     return replace(outcome, diagnosis=found)
 
@@ -119,9 +140,10 @@ def _class_tree(
     return ClassTree(tree, catalogue.family(found.model_type).prefix)
 
 
-def _examined(
-    snapshot: Snapshot, options: Options, entry: ManifestEntry | None
+def examine_undiagnosed(
+    snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
+    """Audit one model, and do not ask why it differs."""
     case = begin_audit(snapshot, options, options.target or module_of(entry))
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case)
@@ -132,6 +154,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     """A model of transformers, or a module of sentence-transformers."""
     module = module_of(entry)
     custom: str | None = None
+    declared: Declaration | None = None
     try:
         declared = _declaration(case.snapshot, entry)
         if declared is None:
@@ -142,13 +165,29 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         case.add_findings((*declared.findings, *_unindexed(case.snapshot, declared)))
         found = _expected(case, declared, module)
     except (CheckpointError, SourceError) as error:
+        _add_beside(case, declared, None, custom)
         return _without_expected(case, error, custom)
     if isinstance(found, Refusal):
+        _add_beside(case, declared, None, custom)
         return _without_expected(case, SourceError(found.reason, found.detail), custom)
+    if module is None:
+        _add_beside(case, declared, found.implied.expectation, custom)
     outcome = _compared(case, found)
     if custom is None:
         return outcome
     return if_comparable(case, outcome, found.implied.expectation, custom)
+
+
+def _add_beside(
+    case: ModelAudit,
+    declared: Declaration | None,
+    expectation: Expectation | None,
+    custom: str | None,
+) -> None:
+    """What the config and the files beside the weights say, of a model that has weights."""
+    if declared is None or case.found.empty or is_gguf(case.snapshot):
+        return
+    add_findings_beside(case, declared.config, expectation, custom)
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:

@@ -1,8 +1,14 @@
 """Options: what a caller chooses about an audit, beside the checkpoint."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from auditor.checkpoint.snapshot import Snapshot
 from auditor.reconciler.ignore import Ignore
+from auditor.report import Report, Unaudited
+
+# Reads the numbers of what was audited, and adds what they say.
+LookAtValues = Callable[[Report | Unaudited, Snapshot, tuple[Ignore, ...]], Report | Unaudited]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,4 +20,5 @@ class Options:
     depth: int | None = None  # how deep module rows go; None: all the way
     ignore: tuple[Ignore, ...] = ()  # findings to leave out of the verdict
     oracle: bool = False  # ask transformers for a second opinion of the closed form
+    values: LookAtValues | None = None  # None: numbers are nobody's business
     weights: bool = True  # compare what is stored; else the config alone is read

@@ -73,6 +73,7 @@ class ModelAudit:
     found: Contents
     known: Outcome
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
+    beside: tuple[str, ...] = ()  # what was not read of the files beside the weights
 
     def add_findings(self, findings: tuple[Finding, ...]) -> None:
         """More that was found of its files."""
@@ -171,6 +172,7 @@ def compared_outcome(
             *_torch_copies(case.snapshot, found),
             *opinion.unchecked,
             *loads.unchecked,
+            *case.beside,
         ),
     )
     return known.as_report(residual(observed, expectation.parameters, findings))

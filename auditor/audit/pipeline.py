@@ -1,23 +1,27 @@
 """The pipeline: source -> snapshot -> stored tensors, config -> expected ones, both -> report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
-from auditor.audit.options import Options
+from auditor.audit.options import LookAtValues, Options
 from auditor.checkpoint.filenames import checked_variant
 from auditor.checkpoint.selecting import (
     select,
     select_config,
     select_describing,
+    with_companions,
     with_torch_copies,
 )
 from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
+from auditor.downloader.default_configs import is_model_type, snapshot_of_type, with_settings
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.reconciler.ignore import Ignore
@@ -35,6 +39,9 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     oracle: bool = False,
     torch_copies: bool = False,
     variant: str | None = None,
+    companions: bool = True,
+    values: bool = False,
+    statistics: bool = False,
     config: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
@@ -47,8 +54,10 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     transformers for a second opinion of the closed form; `torch_copies` compares safetensors with
     their copy in torch files on the Hub too, as is always done in a folder; `variant` ("fp16") the
     weights that from_pretrained loads where it is given one; `config` is a file, a folder or a
-    model whose config is taken instead of the model's own; `say` gets a line where the work waits
-    or falls back.
+    model whose config is taken instead of the model's own; `companions` reads what stands beside
+    the weights, too (tokenizer, generation config, chat template, processor), for at most three
+    requests more; `values` reads all numbers of local files as well, and `statistics` their mean
+    and its kin, which takes longer; `say` gets a line where the work waits or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
@@ -64,8 +73,17 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
         choose = partial(select, variant=checked_variant(variant))
     if torch_copies:
         choose = partial(with_torch_copies, choose=choose)
+    if companions:
+        choose = partial(with_companions, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
-    options = Options(requested=model, target=target, depth=depth, ignore=ignore, oracle=oracle)
+    options = Options(
+        requested=model,
+        target=target,
+        depth=depth,
+        ignore=ignore,
+        oracle=oracle,
+        values=_look_at_values(statistics=statistics, say=say) if values or statistics else None,
+    )
     if config is None:
         return _outcome(options, fetched, examine)
     other = partial(fetch, config, source=source, token=token, say=say, choose=select_config)
@@ -78,6 +96,14 @@ def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
     if other.config is None:
         raise SourceError(Reason.NO_CONFIG, f"{other.model} has no config")
     return replace(snapshot, config=replace(other.config, name=CONFIG))
+
+
+def _look_at_values(*, statistics: bool, say: Callable[[str], None]) -> LookAtValues:
+    """Raises UsageError without numpy."""
+    from auditor.values import local_examination  # noqa: PLC0415 - few audits read numbers
+
+    local_examination.require_numpy()
+    return local_examination.values_reader(statistics=statistics, say=say)
 
 
 def _outcome(
@@ -101,17 +127,20 @@ def _outcome(
     return outcome_of(work, crashed, UsageError)
 
 
-def explain(
+def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
     model: str,
     *,
     target: str | None = None,
     source: str = "hub",
     token: str | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
     """What the config of a checkpoint implies, whatever its weights: they are not looked at.
 
-    Of GGUF files without a config their metadata say it. The arguments are those of `audit`. The
+    Of GGUF files without a config their metadata say it; a model type alone stands for the defaults
+    of its config class. `settings` are values for keys of the config; the other arguments are those
+    of `audit`. The
     outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report where the config
     is broken; otherwise Unaudited for another reason.
     """
@@ -122,8 +151,27 @@ def explain(
         return examine_model(replace(snapshot, manifest=None, components=()), options)
 
     options = Options(requested=model, target=target, weights=False)
-    fetched = partial(fetch, model, source=source, token=token, say=say, choose=select_describing)
+
+    def fetched() -> Snapshot:
+        return describing_snapshot(model, source=source, token=token, settings=settings, say=say)
+
     return _outcome(options, fetched, examined)
+
+
+def describing_snapshot(
+    model: str,
+    *,
+    source: str,
+    token: str | None,
+    settings: Mapping[str, Any],
+    say: Callable[[str], None],
+) -> Snapshot:
+    """What describes a model, and no weights: its config, or the defaults of a model type."""
+    if is_model_type(model):
+        found = snapshot_of_type(model)
+    else:
+        found = fetch(model, source=source, token=token, say=say, choose=select_describing)
+    return with_settings(found, settings)
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:

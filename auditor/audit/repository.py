@@ -26,13 +26,24 @@ def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudit
     root = next((piece for piece in of.pieces if not piece.folder), None)
     if options.target is not None and root is None:
         raise UsageError(f"--as names one class, and {snapshot.model} holds several models")
-    if root and len(of.pieces) == 1 and not of.findings:
-        alone = replace(snapshot, manifest=None, components=())
-        return examine_model(alone, options, root.entry)
+    if only := _only(snapshot, of):
+        return examine_model(only.snapshot, options, only.entry)
     parts = tuple(
         replace(_guarded_part(piece, options), component=piece.component) for piece in of.pieces
     )
     return whole_outcome(snapshot, of, parts, options)
+
+
+def only_model(snapshot: Snapshot) -> ComponentAudit | None:
+    """The repository's own model, where no other one is beside it; None: there are several."""
+    return _only(snapshot, split_components(snapshot))
+
+
+def _only(snapshot: Snapshot, of: ComponentAudits) -> ComponentAudit | None:
+    root = next((piece for piece in of.pieces if not piece.folder), None)
+    if root is None or len(of.pieces) > 1 or of.findings:
+        return None
+    return root._replace(snapshot=replace(snapshot, manifest=None, components=()))
 
 
 def _guarded_part(piece: ComponentAudit, options: Options) -> Report | Unaudited:

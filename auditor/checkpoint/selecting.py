@@ -14,6 +14,7 @@ from auditor.checkpoint.model_folders import (
 )
 from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.companions.companion_files import companions_of
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.weight_formats import MODULES as FORMATS
 from auditor.errors import Reason, SourceError
@@ -188,6 +189,14 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
     inside = (name for name in names if "/" not in name)
     selection = replace(selection, torch_copies=torch_copies_in(inside, root))
     return with_part_torch_copies(selection, names)
+
+
+def with_companions(names: Collection[str], where: str, choose: Chooser = select) -> FileSelection:
+    """What `choose` chooses, and what stands beside a model of a repository's own."""
+    selection = choose(names, where)
+    if selection.config != CONFIG or PIPELINE in names:
+        return selection
+    return replace(selection, companions=companions_of(names))
 
 
 def select_config(names: Collection[str], where: str) -> FileSelection:

@@ -26,6 +26,8 @@ class FileSelection:
     torch_copies: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
     manifest: str | None = None  # says which of the parts are read; None: all of them
     parts: tuple["SelectedComponent", ...] = ()  # models in folders of their own, sorted by folder
+    # Files beside the weights, the most telling first; None: they were not asked for.
+    companions: tuple[str, ...] | None = None
 
 
 class SelectedComponent(NamedTuple):

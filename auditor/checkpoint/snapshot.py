@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 
+from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import lfs_pointer_size
 from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile
 from auditor.containers.safetensors import Header, parse_header
@@ -138,5 +140,8 @@ class Snapshot:
     base: BaseModel | None = None  # of an adapter
     manifest: TextFile | None = None  # says which components there are, or should be
     components: tuple[Component, ...] = ()  # sorted by folder; models in folders of their own
+    companions: tuple[CompanionFile, ...] | None = None  # sorted by name; None: not asked for
+    # Where the files lie on this machine; None: they do not. It is no part of what was found.
+    folder: Path | None = field(default=None, compare=False, repr=False)
     partial: bool = False  # a copy that need not be whole (a folder, a cache), not the repo itself
     fetched: Fetched = field(default_factory=Fetched)

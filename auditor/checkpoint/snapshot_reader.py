@@ -12,7 +12,9 @@ Version 2, whose keys are sorted, and lists by name:
     unopened            names of shards that are not there
 
 and where there is something to say: packing, settings, manifest (as config), torch_copies (as
-heads), base (an adapter's), components (the models in folders). `deflated` is zlib's format in
+heads), base (an adapter's), components (the models in folders), companions (as config, or {name,
+unread}, where a file beside the weights could not be read; of a vocabulary what it says of its
+ids, companions/vocabulary.py). `deflated` is zlib's format in
 base64 (packed_content.py). Version 1 had headers as text (`length` and `header`), and what is no
 text as `base64`; it is read as well.
 """
@@ -54,6 +56,7 @@ from auditor.checkpoint.snapshot_fields import (
     size_of,
     string_of,
 )
+from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import Loaded, load_object
 from auditor.containers.partial_file import FilePart
 from auditor.errors import CheckpointError, Reason, UsageError
@@ -72,8 +75,8 @@ _LENGTH = 8  # bytes of the length that a safetensors file begins with
 _KEYS = "commit config files format heads index model origin partial unopened version"
 # Keys that are there where they say anything: older snapshots are without them.
 TORCH_COPIES, BASE, MANIFEST, COMPONENTS = "torch_copies", "base", "manifest", "components"
-PACKING, SETTINGS = "packing", "settings"
-_OPTIONAL = (TORCH_COPIES, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS)
+PACKING, SETTINGS, COMPANIONS = "packing", "settings", "companions"
+_OPTIONAL = (TORCH_COPIES, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS, COMPANIONS)
 _COMPONENT_KEYS = (
     "config heads index name torch_copies unopened",
     "config heads index name settings torch_copies unopened",
@@ -88,6 +91,7 @@ _HEAD_KEYS = (
 )
 _PART_KEYS = ("deflated start", "base64 start")
 _FILE_KEYS = "name size"
+_COMPANION_KEYS = (*_TEXT_KEYS, "name unread")
 
 
 def is_snapshot(content: bytes) -> bool:
@@ -163,8 +167,21 @@ class _Reader:
             settings=self._text(document.get(SETTINGS), SETTINGS),
             manifest=self._text(document.get(MANIFEST), MANIFEST),
             components=tuple(map(self._component, components)),
+            companions=self._companions(document.get(COMPANIONS)),
             partial=flag_of(document["partial"], "partial"),
         )
+
+    def _companions(self, entries: object) -> tuple[CompanionFile, ...] | None:
+        if entries is None:
+            return None
+        return tuple(map(self._companion, list_of(entries, COMPANIONS)))
+
+    def _companion(self, entry: object) -> CompanionFile:
+        fields = object_of(entry, COMPANIONS, *_COMPANION_KEYS)
+        name = name_of(fields["name"])
+        if "unread" in fields:
+            return CompanionFile(name, None, string_of(fields["unread"], COMPANIONS))
+        return CompanionFile(name, _bytes(fields, COMPANIONS, MAX_TEXT, self._others))
 
     def _component(self, entry: object) -> Component:
         fields = object_of(entry, COMPONENTS, *_COMPONENT_KEYS)

@@ -9,6 +9,7 @@ from auditor.checkpoint.packed_content import packed
 from auditor.checkpoint.snapshot import Component, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import (
     BASE,
+    COMPANIONS,
     COMPONENTS,
     FORMAT,
     MANIFEST,
@@ -17,6 +18,7 @@ from auditor.checkpoint.snapshot_reader import (
     TORCH_COPIES,
     VERSION,
 )
+from auditor.companions.companion_files import CompanionFile
 from auditor.containers.partial_file import FilePart
 
 # Bytes of a text that stands as such: nearly every config.json, and no index of a large model.
@@ -65,11 +67,15 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
 
 
 def _own(snapshot: Snapshot) -> dict[str, object]:
+    companions: dict[str, object] = {}
+    if snapshot.companions is not None:
+        companions[COMPANIONS] = [_companion(one) for one in snapshot.companions]
     return {
         "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
         "commit": snapshot.commit,
         "config": _text(snapshot.config),
         "files": [{"name": file.name, "size": file.size} for file in snapshot.files],
+        **companions,
     }
 
 
@@ -96,6 +102,12 @@ def _shared(snapshot: Snapshot) -> dict[str, object]:
     if snapshot.components:
         document[COMPONENTS] = [_component(one) for one in snapshot.components]
     return document
+
+
+def _companion(file: CompanionFile) -> dict[str, object] | None:
+    if file.content is None:
+        return {"name": file.name, "unread": file.unread}
+    return _text(TextFile(name=file.name, content=file.content))
 
 
 def _component(component: Component) -> dict[str, object]:

@@ -27,6 +27,9 @@ _COMMANDS = {
     "explain-finding": "explain_finding",
     "memory": "questions",
     "architectures": "questions",
+    "claim": "claim",
+    "diff": "diff",
+    "fix": "fix",
     "sweep": "sweep",
     "report": "report",
 }

@@ -111,6 +111,25 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
         ),
     ] = None,
+    companions: Annotated[
+        bool,
+        typer.Option(
+            " /--no-companions",
+            help="Leave out tokenizer, generation config, chat template and processor.",
+        ),
+    ] = True,
+    values: Annotated[
+        bool,
+        typer.Option(
+            "--values",
+            help="Read all numbers of local files, too: NaN, Inf, zeros and what they tell; "
+            "needs hf-audit\\[values].",
+        ),
+    ] = False,
+    statistics: Annotated[
+        bool,
+        typer.Option("--statistics", help="With --values, of each tensor mean, std and their kin."),
+    ] = False,
     config: Annotated[
         str | None,
         typer.Option(
@@ -151,6 +170,9 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     oracle=oracle,
                     torch_copies=torch_copies,
                     variant=variant,
+                    companions=companions,
+                    values=values,
+                    statistics=statistics,
                     config=config,
                     say=tell,
                 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 import typer
 
 from auditor.cli.signals import Stopped
-from auditor.errors import Reason, StoreError, UsageError
+from auditor.errors import FixError, Reason, StoreError, UsageError
 from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.reconciler.findings import Severity
@@ -173,7 +173,7 @@ def guarded() -> Iterator[None]:
         yield
     except UsageError as error:
         fail(USAGE, str(error))
-    except StoreError as error:
+    except (StoreError, FixError) as error:
         fail(UNAUDITED, str(error))
     except Stopped as signal:
         # Threads may sit in a read for seconds yet. Nothing of theirs is worth waiting for, and

@@ -24,7 +24,8 @@ def explain_finding(
     from auditor.formats import explained_finding, meanings  # noqa: PLC0415 - rich takes 15 ms
 
     with guarded():
-        known = {one.name: one for one in (*meanings.kind_meanings(), *meanings.cause_meanings())}
+        kinds = reversed(meanings.kind_meanings())  # of two that share a name the graver counts
+        known = {one.name: one for one in (*kinds, *meanings.cause_meanings())}
         for name in names or ():
             if name not in known:
                 further = meant(name, known) or "; without a name all are listed"

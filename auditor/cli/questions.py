@@ -1,13 +1,15 @@
 """The commands that answer a question about a model, or about what is known."""
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from auditor.analytic.catalogue import model_types, siblings
-from auditor.audit.pipeline import audit
+from auditor.audit.expected import config_faults
+from auditor.audit.pipeline import audit, describing_snapshot
 from auditor.audit.pipeline import explain as explained
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.checkpoint.snapshot_reader import load
@@ -30,6 +32,7 @@ from auditor.cli.console import (
 )
 from auditor.cli.printing import Shown, print_outcome
 from auditor.downloader import fetch
+from auditor.downloader.default_configs import parsed_setting
 from auditor.downloader.reference_configs import NAMES as PAPERS
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.formats.registry import TERMINAL
@@ -97,6 +100,31 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     symbolic: Annotated[bool, typer.Option("--symbolic", help="Formulas without values.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="For a paper: an align* block.")] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", show_default=False, help="Another value in the config."
+        ),
+    ] = None,
+    tensors: Annotated[
+        bool, typer.Option("--tensors", help="Each tensor: name, shape, parameters.")
+    ] = False,
+    kinds: Annotated[
+        bool, typer.Option("--kinds", help="Attention, feed forward, ...: one layer and all.")
+    ] = False,
+    classes: Annotated[
+        bool, typer.Option("--classes", help="The classes of the family side by side.")
+    ] = False,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Which keys of the config change the count.")
+    ] = False,
+    form: Annotated[
+        str, typer.Option("--format", help="Of such tables: markdown, csv, json, latex.")
+    ] = TERMINAL,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", show_default=False, help="Write it there."),
+    ] = None,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
@@ -104,7 +132,15 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     """Say what the config of MODEL implies: every module, its formula and its share."""
     tell = talk(quiet=quiet)
     with guarded():
-        outcome = explained(model, target=target, source=source.value, token=token, say=tell)
+        given = dict(map(parsed_setting, settings or ()))
+        wanted = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
+        if wanted.any or form != TERMINAL:
+            text = _tables(model, wanted, form, target, source.value, token, given, tell)
+            _put(text, output)
+            return
+        outcome = explained(
+            model, target=target, source=source.value, token=token, settings=given, say=tell
+        )
         if outcome.expected is None:
             print_outcome(
                 outcome, TERMINAL, Shown(depth=depth), quiet=isinstance(outcome, Unaudited)
@@ -117,12 +153,70 @@ def explain(  # noqa: PLR0913 - one parameter for each option
 
         width, color = terminal()
         if latex:
-            sys.stdout.write(explanation.latex(outcome, depth=depth))
+            text = explanation.latex(outcome, depth=depth)
         else:
             text = explanation.render(
                 outcome, depth=depth, width=width, color=color, symbolic=symbolic
             )
-            sys.stdout.write(text)
+        _put(text, output)
+
+
+class Tables(NamedTuple):
+    """The tables that were asked for."""
+
+    tensors: bool
+    kinds: bool
+    classes: bool
+    keys: bool
+
+    @property
+    def any(self) -> bool:
+        return self.tensors or self.kinds or self.classes or self.keys
+
+
+def _put(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write(output, text.encode())
+
+
+def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what
+    model: str,
+    wanted: Tables,
+    form: str,
+    target: str | None,
+    source: str,
+    token: str | None,
+    settings: Mapping[str, Any],
+    say: Callable[[str], None],
+) -> str:
+    from auditor.audit.claiming import implied_by  # noqa: PLC0415 - for these tables alone
+    from auditor.claims import hand_counts  # noqa: PLC0415
+    from auditor.claims.subject import subject_of  # noqa: PLC0415
+    from auditor.formats.count_tables import TABLE_FORMATS  # noqa: PLC0415
+
+    if form not in TABLE_FORMATS:
+        known = ", ".join(TABLE_FORMATS)
+        raise UsageError(f"--format {quoted(form)}: the formats of explain are {known}")
+    try:
+        found = describing_snapshot(model, source=source, token=token, settings=settings, say=say)
+        expectation, config = implied_by(found, target, checked=True)
+    except SourceError as error:
+        fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")
+    for fault in config_faults(expectation):
+        say(f"{BadConfig.kind}: {printable(fault)}")
+    subject = subject_of(found.model, expectation, config)
+    tables = []
+    if wanted.tensors or not wanted.any:
+        tables.append(hand_counts.tensor_table(expectation))
+    if wanted.kinds:
+        tables.append(hand_counts.kind_table(subject))
+    if wanted.classes:
+        tables.append(hand_counts.class_table(subject))
+    if wanted.keys:
+        tables.append(hand_counts.key_table(subject))
+    return TABLE_FORMATS[form](tables)
 
 
 def memory(  # noqa: PLR0913 - one parameter for each option

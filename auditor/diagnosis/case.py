@@ -1,10 +1,11 @@
 """What a cause looks at, and what it proposes: a change that would undo it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import parse_index
@@ -18,9 +19,11 @@ from auditor.reconciler.findings import (
     Missing,
     Severity,
     count_of,
+    is_of_repository,
 )
 from auditor.reconciler.findings import Unexpected as UnexpectedFinding
-from auditor.report import Report
+from auditor.reconciler.findings.evidence import OfFile
+from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 
 Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config implies
@@ -28,10 +31,15 @@ Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config 
 
 @dataclass(frozen=True, kw_only=True)
 class Undoing:
-    """A change of one side that would make findings go away, and what that would mean."""
+    """A change of one side that would make findings go away, and what that would mean.
+
+    Where nothing can be put in the place of what is broken (a pointer instead of a config), the
+    snapshot is as it was, and `proven` are the findings that a file's very bytes explain.
+    """
 
     cause: str  # of the closed list
     snapshot: Snapshot  # with the change
+    proven: tuple[Finding, ...] = ()  # then nothing is audited again
     target: str | None = None  # another class to audit for
     renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (key, declared, what the files hold)
@@ -40,13 +48,17 @@ class Undoing:
     evidence: tuple[str, ...] = ()
     exact: bool = False  # it counts only where nothing at all is left to say
 
+    def on(self, snapshot: Snapshot) -> "Undoing":
+        """The same by a changed snapshot, where it is said of findings that bytes explain."""
+        return replace(self, snapshot=snapshot, proven=())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One audited model with alarming findings."""
+    """One model with alarming findings: of files alone, where nothing could be compared."""
 
     snapshot: Snapshot
-    report: Report
+    report: Report | Unaudited
     target: str | None  # the class that the user asked for; None: the declared one
     classes: Callable[[str], tuple[str, ...]]  # of a model type
     implied: Callable[[Snapshot], Shapes | None]  # by the config alone; None: nothing follows
@@ -54,7 +66,12 @@ class Case:
 
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:
-        return tuple(one for one in self.report.findings if one.severity is not Severity.INFO)
+        """But for those about a repository, which no change of names or sizes closes."""
+        return tuple(
+            one
+            for one in self.report.findings
+            if one.severity is not Severity.INFO and not is_of_repository(one)
+        )
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
@@ -69,6 +86,26 @@ class Case:
     def _named_by(self, kind: type[Finding]) -> tuple[str, ...]:
         found = (one for one in self.report.findings if isinstance(one, kind))
         return tuple(name for one in found for name in one.names)
+
+    @cached_property
+    def lacking(self) -> tuple[ExpectedTensor, ...]:
+        """Expected tensors that no file stores."""
+        found = (one for one in self.report.findings if isinstance(one, Missing))
+        return tuple(tensor for one in found for tensor in one.tensors)
+
+    @cached_property
+    def strange(self) -> tuple[StoredTensor, ...]:
+        """Stored tensors that nothing expects; all that are stored, where not all are named."""
+        if self.unnamed:
+            return self.stored
+        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
+        return tuple(tensor for one in found for tensor in one.tensors)
+
+    @cached_property
+    def unnamed(self) -> bool:
+        """Whether there are unexpected tensors that are counted and not named."""
+        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
+        return any(one.more for one in found)
 
     @cached_property
     def mismatched(self) -> tuple[MatchedPair, ...]:
@@ -89,6 +126,16 @@ class Case:
         observed = self.report.observed.tensors if self.report.observed else 0
         named = sum(map(count_of, self.report.findings))
         return max(1, len(self.stored), expected, observed, named)
+
+    @cached_property
+    def hidden(self) -> Mapping[str, tuple[ExpectedTensor, ...]]:
+        """By file that could not be read, or by the index: the expected tensors behind it."""
+        return {one.file: one.hidden for one in self.report.findings if isinstance(one, OfFile)}
+
+    @cached_property
+    def due(self) -> Shapes:
+        """What the config implies that must be stored; nothing where it implies nothing."""
+        return self.implied(self.snapshot) or {}
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...] | None]:

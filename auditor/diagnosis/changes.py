@@ -1,41 +1,174 @@
-"""Changes of a snapshot in memory: other names, another value in the config."""
+"""Changes of a snapshot in memory: other names, shapes or files, another value in the config."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from math import prod
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.containers.index import parse_index
+from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
+from auditor.tensors import Span, StoredTensor
+
+_INDEX = "model.safetensors.index.json"
+
+# --- tensors -----------------------------------------------------------------------------------
 
 
 def with_names(snapshot: Snapshot, renames: Mapping[str, str]) -> Snapshot:
     """The same weights under other names, in the headers and in the index."""
-    heads = tuple(_renamed_head(head, renames) for head in snapshot.headers)
-    return replace(snapshot, headers=heads, index=_renamed_index(snapshot.index, renames))
+
+    def renamed(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
+        return (tensor._replace(name=renames[tensor.name]),)
+
+    return _changed(snapshot, _Changes(renames.keys(), renamed, lambda name: (renames[name],)))
 
 
-def _renamed_head(head: WeightHeader, renames: Mapping[str, str]) -> WeightHeader:
+def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, ...]]) -> Snapshot:
+    """Other tensors in the place of those of these names, in their files; none where () is.
+
+    An index names the new ones, and its totals are left out: they are of other shapes.
+    """
+
+    def put(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
+        return tuple(one._replace(file=tensor.file) for one in instead[tensor.name])
+
+    def named(name: str) -> tuple[str, ...]:
+        return tuple(one.name for one in instead[name])
+
+    return _changed(_without_totals(snapshot), _Changes(instead.keys(), put, named))
+
+
+def shaped(tensor: StoredTensor, shape: tuple[int, ...], name: str = "") -> StoredTensor:
+    """The same tensor in another shape, perhaps under another name."""
+    return tensor._replace(name=name or tensor.name, shape=shape, elements=prod(shape))
+
+
+def with_shapes(snapshot: Snapshot, shapes: Mapping[str, tuple[int, ...]]) -> Snapshot:
+    """The same names with other shapes."""
+    found = {
+        tensor.name: (shaped(tensor, shapes[tensor.name]),)
+        for head in snapshot.headers
+        for tensor in _tensors(head)
+        if tensor.name in shapes
+    }
+    return with_tensors(snapshot, found)
+
+
+class _Changes(NamedTuple):
+    """What stands instead of the tensors of some names."""
+
+    names: Collection[str]
+    tensors: Callable[[StoredTensor], tuple[StoredTensor, ...]]
+    renamed: Callable[[str], tuple[str, ...]]
+
+
+def _changed(snapshot: Snapshot, changes: _Changes) -> Snapshot:
+    return replace(
+        snapshot,
+        headers=tuple(_changed_head(head, changes) for head in snapshot.headers),
+        torch_copies=tuple(_changed_head(head, changes) for head in snapshot.torch_copies),
+        index=_changed_index(snapshot.index, changes),
+    )
+
+
+def _changed_head(head: WeightHeader, changes: _Changes) -> WeightHeader:
     table = head.parsed
     if isinstance(table, CheckpointError):
         return head
-    named = (one._replace(name=renames.get(one.name, one.name)) for one in table.tensors)
-    tensors = tuple(sorted(named, key=lambda one: one.name))
-    return replace(head, known=replace(table, tensors=tensors))
+    made: list[StoredTensor] = []
+    for tensor in table.tensors:
+        made += changes.tensors(tensor) if tensor.name in changes.names else (tensor,)
+    tensors = tuple(sorted(made, key=lambda one: one.name))
+    if not isinstance(table, Table):
+        return replace(head, known=replace(table, tensors=tensors))
+
+    def first(name: str) -> str:
+        return next(iter(changes.renamed(name)), name) if name in changes.names else name
+
+    shared = {first(name): first(other) for name, other in table.shared.items()}
+    return replace(head, known=replace(table, tensors=tensors, shared=MappingProxyType(shared)))
 
 
-def _renamed_index(index: TextFile | None, renames: Mapping[str, str]) -> TextFile | None:
+def _changed_index(index: TextFile | None, changes: _Changes) -> TextFile | None:
+    values = _index_values(index)
+    if index is None or values is None:
+        return index
+    names: dict[str, str] = {}
+    for name, file in values["weight_map"].items():
+        for new in changes.renamed(name) if name in changes.names else (name,):
+            names[new] = file
+    return replace(index, content=json.dumps({**values, "weight_map": names}).encode())
+
+
+def _index_values(index: TextFile | None) -> dict[str, Any] | None:
+    """What an index says; None: there is none that can be read."""
     if index is None:
         return None
     try:
-        values = json.loads(index.content)
         _ = parse_index(index.name, index.content)
+        values: dict[str, Any] = json.loads(index.content)
     except (ValueError, CheckpointError):
-        return index
-    names = values["weight_map"]
-    values["weight_map"] = {renames.get(name, name): file for name, file in names.items()}
-    return replace(index, content=json.dumps(values).encode())
+        return None
+    return values
+
+
+def _without_totals(snapshot: Snapshot) -> Snapshot:
+    values = _index_values(snapshot.index)
+    if snapshot.index is None or values is None or "metadata" not in values:
+        return snapshot
+    content = json.dumps({**values, "metadata": {}}).encode()
+    return replace(snapshot, index=replace(snapshot.index, content=content))
+
+
+def _tensors(head: WeightHeader) -> tuple[StoredTensor, ...]:
+    return () if isinstance(head.parsed, CheckpointError) else head.parsed.tensors
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def holding(
+    name: str, shapes: Iterable[tuple[str, tuple[int, ...]]], dtype: str | None
+) -> WeightHeader:
+    """A file that has these tensors, in the dtype if one is given."""
+    tensors = tuple(
+        StoredTensor(one, dtype, shape, prod(shape), name, Span(0, 0))
+        for one, shape in sorted(shapes)
+    )
+    return WeightHeader(name=name, size=None, known=Table(file=name, tensors=tensors))
+
+
+def of_files(snapshot: Snapshot, heads: Iterable[WeightHeader]) -> Snapshot:
+    """The checkpoint with these weight files alone, and with an index of them if there are more."""
+    heads = tuple(sorted(heads, key=lambda head: head.name))
+    name = snapshot.index.name if snapshot.index else _INDEX
+    folder = name[: name.rfind("/") + 1]
+    names = {
+        tensor.name: head.name.removeprefix(folder) for head in heads for tensor in _tensors(head)
+    }
+    index = TextFile(name=name, content=json.dumps({"weight_map": names}).encode())
+    several = len(heads) > 1 or snapshot.index is not None
+    return replace(snapshot, headers=heads, unopened=(), index=index if several and names else None)
+
+
+def as_indexed(snapshot: Snapshot, files: Collection[str]) -> Snapshot:
+    """The checkpoint with these shards as the index has them: names, and no shapes."""
+    return replace(
+        snapshot,
+        headers=tuple(head for head in snapshot.headers if head.name not in files),
+        unopened=tuple(name for name in snapshot.unopened if name not in files),
+        files=tuple(
+            replace(file, size=None) if file.name in files else file for file in snapshot.files
+        ),
+        partial=True,
+    )
+
+
+# --- the config --------------------------------------------------------------------------------
 
 
 def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:

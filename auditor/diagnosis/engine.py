@@ -12,29 +12,67 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Shapes, Undoing
 from auditor.diagnosis.causes import (
     config_field,
+    custom_code,
     dtype_doubled,
+    foreign_names,
+    fused_names,
     half_resized,
     head_not_saved,
     layers_renumbered,
     lost_part,
     other_architecture,
     other_class,
+    parallel_rank,
+    partial_upload,
+    pointer_file,
     quantization,
     quantization_settings,
+    stale_index,
+    transposed,
+    truncated,
+    two_saves,
+    unmerged_adapter,
+    unsharded_save,
     wrapper_prefix,
 )
+from auditor.diagnosis.repository import with_repository
 from auditor.diagnosis.solving.promise import promises
 from auditor.diagnosis.solving.trials import ClassTree
-from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, Unused
+from auditor.reconciler.findings import (
+    Finding,
+    NewlyInitialized,
+    Severity,
+    Unexpected,
+    Unused,
+    is_of_repository,
+)
 from auditor.report import Diagnosis, Report, Unaudited
 from auditor.tensors import StoredTensor
 
-# In the order of how little they change: names, a field, a class. Of two that close the same
-# findings the earlier one is named.
-CAUSES: tuple[Callable[[Case], Iterator[Undoing]], ...] = (
+Cause = Callable[[Case], Iterator[Undoing]]
+
+# Of files alone, whether or not there is a config.
+OF_FILES: tuple[Cause, ...] = (
+    pointer_file.undoings,
+    truncated.undoings,
+    two_saves.undoings,
+    stale_index.undoings,
+    partial_upload.undoings,
+)
+
+# In the order of how little they change: files, names, shapes, a field, a class. Of two that close
+# the same findings the earlier one is named.
+CAUSES: tuple[Cause, ...] = (
+    *OF_FILES,
     dtype_doubled.undoings,
+    unmerged_adapter.undoings,
     wrapper_prefix.undoings,
     layers_renumbered.undoings,
+    transposed.undoings,
+    fused_names.undoings,
+    foreign_names.undoings,
+    unsharded_save.undoings,
+    parallel_rank.undoings,
     head_not_saved.undoings,
     half_resized.undoings,
     quantization_settings.undoings,
@@ -67,13 +105,13 @@ class _Closing(NamedTuple):
     """An undoing that closes findings and opens none."""
 
     undoing: Undoing
-    report: Report  # after it
+    report: Report | Unaudited  # after it
     closed: frozenset[_Key]  # kinds and names that it closes, by the names after it
     left: int  # alarming ones that are left
 
 
 def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change would come to
-    report: Report,
+    report: Report | Unaudited,
     snapshot: Snapshot,
     again: Again,
     *,
@@ -81,12 +119,14 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     classes: Callable[[str], tuple[str, ...]],
     implied: Callable[..., Shapes | None],
     tree: Callable[..., ClassTree | None],
+    keep: Callable[[Undoing], None] = lambda _: None,
 ) -> tuple[Diagnosis, ...]:
     """The causes of a report's alarming findings, most telling first.
 
     `again` audits a changed snapshot, for a class if one is given; `implied` says what its config
     implies, which takes less, and `tree` its blocks, which takes least. What no undoing closes has
-    no cause here.
+    no cause here. `keep` gets the undoing of each cause, each with a snapshot that goes on from the
+    last one's.
     """
     found: list[Diagnosis] = []
     tries = _Tries(again)
@@ -101,19 +141,21 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             implied=partial(implied, target=target),
             tree=partial(tree, target=target),
         )
-        if not (case.alarms and case.config and all(map(_is_ordinary, case.stored))):
+        if not (case.alarms and all(map(_is_ordinary, case.stored))):
             break
         closing = _best(case, tries)
         if closing is None or _again_of(closing, found):
             break
         renames = _composed(renames, closing.undoing.renames)
         found.append(_diagnosis(closing, report, renames))
+        keep(closing.undoing)
         now, seen, target = (
             closing.report,
             closing.undoing.snapshot,
             closing.undoing.target or target,
         )
-    return _merged(found)
+    said = (*custom_code.declared(report, snapshot), *_merged(found))
+    return with_repository(said, report)
 
 
 def _is_ordinary(tensor: StoredTensor) -> bool:
@@ -140,13 +182,14 @@ class _Tries:
         in_time = time.thread_time() - self._since < MOST_SECONDS
         return in_time and self._audits > 0 and self._tensors >= size
 
-    def __call__(self, snapshot: Snapshot, target: str | None, size: int) -> Report | None:
-        """The report after a change; None if the audit gives none, or no try is left."""
+    def __call__(
+        self, snapshot: Snapshot, target: str | None, size: int
+    ) -> Report | Unaudited | None:
+        """The outcome after a change; None: no try is left."""
         self._audits, self._tensors = self._audits - 1, self._tensors - size
         if self._audits < 0 or self._tensors < 0:
             return None
-        found = self._again(snapshot, target)
-        return found if isinstance(found, Report) else None
+        return self._again(snapshot, target)
 
 
 def _best(case: Case, tries: _Tries) -> _Closing | None:
@@ -154,10 +197,12 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     best: _Closing | None = None
     if not tries.left(case.size):
         return None
-    for undoing in chain.from_iterable(undoings(case) for undoings in CAUSES):
+    known = isinstance(case.report, Report) and case.config
+    causes = CAUSES if known else OF_FILES
+    for undoing in chain.from_iterable(undoings(case) for undoings in causes):
         if not promises(case, undoing):
             continue
-        after = tries(undoing.snapshot, undoing.target or case.target, case.size)
+        after = _after(case, undoing, tries)
         closing = _closing(case, undoing, after) if after else None
         if closing is not None and not closing.left:
             return closing
@@ -168,20 +213,40 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     return best
 
 
-def _closing(case: Case, undoing: Undoing, after: Report) -> _Closing | None:
+def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | None:
+    """The report on the changed snapshot; or, of what is proven, the report without it.
+
+    None: the change makes of what was audited what cannot be.
+    """
+    if not undoing.proven:
+        after = tries(undoing.snapshot, undoing.target or case.target, case.size)
+        return after if isinstance(after, Report | type(case.report)) else None
+    proven = set(map(id, undoing.proven))
+    left = (finding for finding in case.report.findings if id(finding) not in proven)
+    return replace(case.report, findings=tuple(left))
+
+
+def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closing | None:
     """What an undoing closes; None: nothing, or it opens something else."""
     known = _alarming(case.report, undoing.renames)
     left = _alarming(after)
-    if left - known or (left and undoing.exact):
+    opened = {key for key in left - known if not (case.unnamed and key[0] == Unexpected.kind)}
+    if opened or (left and undoing.exact):
         return None
     if undoing.exact and any(isinstance(one, NewlyInitialized | Unused) for one in after.findings):
         return None
     return _Closing(undoing, after, known - left, len(left)) if known - left else None
 
 
-def _alarming(report: Report, renames: Mapping[str, str] = _UNCHANGED) -> frozenset[_Key]:
-    """HeldKind and name of all that alarms, by the names after an undoing."""
-    alarms = (finding for finding in report.findings if finding.severity is not Severity.INFO)
+def _alarming(
+    report: Report | Unaudited, renames: Mapping[str, str] = _UNCHANGED
+) -> frozenset[_Key]:
+    """Kind and name of all that alarms, by the names after an undoing."""
+    alarms = (
+        finding
+        for finding in report.findings
+        if finding.severity is not Severity.INFO and not is_of_repository(finding)
+    )
     return frozenset(key for finding in alarms for key in _keys(finding, renames))
 
 
@@ -194,7 +259,9 @@ def _composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str,
     return {**then, **{name: then.get(other, other) for name, other in first.items()}}
 
 
-def _diagnosis(closing: _Closing, report: Report, renames: Mapping[str, str]) -> Diagnosis:
+def _diagnosis(
+    closing: _Closing, report: Report | Unaudited, renames: Mapping[str, str]
+) -> Diagnosis:
     undoing, names = closing.undoing, len(closing.closed)
     whole = "this explains all" if not closing.left else "this explains"
     of = f" of {names + closing.left:,}" if closing.left else ""
@@ -202,7 +269,9 @@ def _diagnosis(closing: _Closing, report: Report, renames: Mapping[str, str]) ->
     claimed = tuple(
         at
         for at, finding in enumerate(report.findings)
-        if finding.severity is not Severity.INFO and _keys(finding, renames) & closing.closed
+        if finding.severity is not Severity.INFO
+        and not is_of_repository(finding)
+        and _keys(finding, renames) & closing.closed
     )
     severities = {report.findings[at].severity for at in claimed}
     return Diagnosis(

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
+from auditor.diagnosis.causes import custom_code
 from auditor.diagnosis.engine import CAUSES
 
 _NAME = r"[a-z]+(?:-[a-z]+)*"
@@ -16,7 +17,8 @@ _NAMES = re.compile(rf"{_NAME}(?:, {_NAME})*(?: and {_NAME})?(?=: )")
 
 def described_causes() -> Mapping[str, str]:
     """What the docstrings say of each cause, in the order in which causes are looked for."""
-    modules = dict.fromkeys(sys.modules[undoings.__module__] for undoings in CAUSES)
+    tested = dict.fromkeys(sys.modules[undoings.__module__] for undoings in CAUSES)
+    modules = (*tested, custom_code)
     return {name: said for module in modules for name, said in _described(module.__doc__ or "")}
 
 

@@ -11,11 +11,19 @@ from auditor.checkpoint.named_files import based_weights, named_weights
 from auditor.checkpoint.selection import FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Component, RepoFile, TextFile, WeightHeader
 from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
+from auditor.companions.companion_files import (
+    CompanionBounds,
+    CompanionFile,
+    PlannedRead,
+    planned,
+    read_companion,
+)
 from auditor.containers.index import MAX_INDEX, parse_index
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
 from auditor.downloader.parallel import as_they_end, own_pool, share_of_pool
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.tensors import Span
 
 # Bytes of config.json. Those of the corpus and of the Hub's usual models have a few kB; a map
 # of 22,000 class names (ImageNet) has 1.5 MB.
@@ -25,9 +33,13 @@ MAX_CONFIG = 16 * 1024 * 1024
 class FileReader(Protocol):
     """What a source can do with one file of its listing; called from several threads."""
 
+    bounds: CompanionBounds | None  # of what stands beside the weights; None: it costs nothing
+
     def text(self, file: RepoFile, limit: int) -> TextFile: ...
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader: ...
+
+    def part(self, file: RepoFile, span: Span) -> bytes: ...
 
     def stop(self) -> None:
         """Another read has failed for good: end the waits of those under way."""
@@ -46,6 +58,7 @@ class ReadFiles:
     settings: TextFile | None = None
     manifest: TextFile | None = None
     components: tuple[Component, ...] = ()
+    companions: tuple[CompanionFile, ...] | None = None
 
 
 def assemble(
@@ -64,6 +77,7 @@ def assemble(
     """
     listing = {file.name: file for file in files}
     with own_pool(reader) if pool is None else share_of_pool(pool, reader) as reads:
+        companions = _companions(reads, reader, listing, selection.companions)
         if selection.hints:
             reader = _Knowing(reader)
             selection = _as_hinted(reads, reader, listing, selection)
@@ -89,7 +103,34 @@ def assemble(
             packing=packing.result(),
             manifest=manifest,
             components=tuple(components),
+            companions=None if companions is None else _in_order(companions),
         )
+
+
+def _companions(
+    reads: Executor,
+    reader: FileReader,
+    listing: dict[str, RepoFile],
+    names: tuple[str, ...] | None,
+) -> list[Future[CompanionFile]] | None:
+    """What stands beside the weights, asked for beside them; None: it is not asked for."""
+    if names is None:
+        return None
+    sizes = {name: listing[name].size for name in names}
+    plans = planned(names, sizes, reader.bounds)
+    return [reads.submit(_companion, reader, listing[plan.name], plan) for plan in plans]
+
+
+def _companion(reader: FileReader, file: RepoFile, plan: PlannedRead) -> CompanionFile:
+    """The file, or why it was not read, which is no reason to end the audit."""
+    try:
+        return read_companion(plan, lambda span: reader.part(file, span))
+    except SourceError as error:
+        return CompanionFile(file.name, None, str(error))
+
+
+def _in_order(companions: list[Future[CompanionFile]]) -> tuple[CompanionFile, ...]:
+    return tuple(sorted(future.result() for future in as_they_end(companions)))
 
 
 def _meant(
@@ -220,7 +261,8 @@ class _Knowing:
     def __init__(self, reader: FileReader) -> None:
         self._reader = reader
         self._texts: dict[str, TextFile] = {}
-        self.header, self.stop = reader.header, reader.stop
+        self.bounds = reader.bounds
+        self.header, self.part, self.stop = reader.header, reader.part, reader.stop
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.name not in self._texts:

@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from auditor.checkpoint.selecting import name_fault, select
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
+from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.containers.bounded_json import parse_object
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.assemble import assemble
@@ -23,6 +24,7 @@ from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel, id_fault
 from auditor.downloader.parallel import threads
 from auditor.downloader.reading_progress import ReadingProgress
+from auditor.downloader.response_body import Answer
 from auditor.downloader.waits import Talk
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
@@ -120,6 +122,8 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
 class _HubFiles:
     """Reads the files of one model at one commit."""
 
+    bounds: CompanionBounds | None = OF_HUB
+
     def __init__(self, session: Session, listing: Listing, early: EarlyReads) -> None:
         self._session = session
         self._commit = listing.commit
@@ -148,6 +152,19 @@ class _HubFiles:
             )
 
         return read_header(file.name, file.size, self._long.bounded(read), first)
+
+    def part(self, file: RepoFile, span: Span) -> bytes:
+        """Of one attempt: what stands beside the weights is worth no wait."""
+        take = part_of_file(file, span, lambda _data, _size: span.stop)
+        ranged = span if file.size != span.length else None
+
+        def taken(answer: Answer) -> tuple[str | None, bytes]:
+            return answer.commit, take(answer).data
+
+        commit, data = self._session.try_once(self._url(file), taken, span=ranged)
+        if commit != self._commit:
+            raise SourceError(Reason.COMMIT_MOVED, f"{quoted(file.name)} is of another commit")
+        return data
 
     def stop(self) -> None:
         self._session.stop()

@@ -1,5 +1,6 @@
 """A Hub model in the Hugging Face cache of this machine: whatever other programs left there."""
 
+import os
 from pathlib import Path
 
 from auditor.checkpoint.selecting import (
@@ -46,6 +47,15 @@ def read(model: HubModel, choose: Chooser = select) -> Snapshot:
             raise
         detail = f"{model.id} is in the cache without its weights: {error}"
         raise SourceError(Reason.NOT_CACHED, detail) from None
+
+
+def is_in_cache(folder: Path) -> bool:
+    """Whether the folder is one of the cache's own, links followed."""
+    from huggingface_hub import constants  # noqa: PLC0415 - as above
+
+    caches = {constants.HF_HUB_CACHE, os.path.join(constants.HF_HOME, "hub")}  # noqa: PTH118 - text
+    place = Path(os.path.realpath(folder))
+    return any(place.is_relative_to(os.path.realpath(cache)) for cache in caches)
 
 
 def _snapshot_folder(model: HubModel) -> Path | None:

@@ -35,6 +35,10 @@ class RegularFile:
     def size(self) -> int:
         return self._before.st_size
 
+    @property
+    def descriptor(self) -> int:
+        return self._file.fileno()
+
     def read(self, span: Span) -> Received:
         """The span's bytes; the span ends at the file's end where it would pass it."""
         self._file.seek(span.start)

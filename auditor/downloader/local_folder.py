@@ -23,6 +23,7 @@ from auditor.checkpoint.selecting import (
 from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
+from auditor.companions.companion_files import CompanionBounds
 from auditor.containers.manifest import MANIFESTS
 from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
@@ -31,6 +32,11 @@ from auditor.downloader.local_file import open_regular_file, read_all, unreadabl
 from auditor.downloader.model_argument import id_fault
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
+from auditor.tensors import Span
+
+# Where `audit fix` stages what is new, and keeps the journal of what it does. No part of the model.
+FIX_FOLDER = ".audit-fix"
+FIX_JOURNAL = "journal.json"
 
 # Files of one folder: a training run leaves a few thousand, and a home folder has more.
 _MOST_FILES = 100_000
@@ -80,11 +86,19 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         model=model or str(folder),
         commit=commit,
         source=Source.CACHE if model else Source.FOLDER,
-        origin=f"read from {place}, {quoted(str(folder))}",
+        origin=f"read from {place}, {quoted(str(folder))}{_interrupted(folder)}",
         files=files,
+        folder=folder,
         partial=True,
         **vars(contents),
     )
+
+
+def _interrupted(folder: Path) -> str:
+    """A clause for a folder in which some files may be new and others old."""
+    if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
+        return ""
+    return ", in which an audit fix was interrupted: audit fix FOLDER --apply brings it to its end"
 
 
 def _file(path: Path) -> Snapshot:
@@ -143,12 +157,15 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
         source=Source.FILE,
         origin=f"read from the file {quoted(str(path))}",
         files=files,
+        folder=path.parent,
         **vars(assemble(_Files(path.parent), files, selection)),
     )
 
 
 class _Files:
     """Reads the files of one folder."""
+
+    bounds: CompanionBounds | None = None
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -159,6 +176,10 @@ class _Files:
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with open_regular_file(self._folder / file.name) as part:
             return read_header(file.name, part.size, lambda span, _: part.read(span), first)
+
+    def part(self, file: RepoFile, span: Span) -> bytes:
+        with open_regular_file(self._folder / file.name) as part:
+            return part.read(span).data
 
     def stop(self) -> None:
         """Reads of a disk end by themselves."""

@@ -33,3 +33,31 @@ class ReadingProgress:
             left = (now - self._since) / done * (of - done)
             size = f"{self._received() / 1e6:,.1f} MB"
             self._show(f"{done:,} of {of:,} headers read, {size}; {left:.0f} s left")
+
+
+class Pace:
+    """Tells how many of how many bytes are read and how fast, once that takes over a second."""
+
+    def __init__(
+        self,
+        show: Callable[[str | None], None],
+        of: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._show = show
+        self._of = of
+        self._clock = clock
+        self._since = clock()
+        self._told = self._since + _SOON - _STEP
+
+    def __call__(self, done: int) -> None:
+        now = self._clock()
+        if not done or now - self._told < _STEP:
+            return
+        self._told = now
+        speed = done / (now - self._since)
+        left = (self._of - done) / speed
+        self._show(
+            f"{done / 1e9:,.1f} of {self._of / 1e9:,.1f} GB of numbers read, "
+            f"{speed / 1e9:.1f} GB/s; {left:.0f} s left"
+        )

@@ -1,4 +1,4 @@
-"""The CSV tables of outcomes: models.csv, modules.csv, findings.csv and diagnosis.csv.
+"""The CSV tables: models.csv, modules.csv, findings.csv, diagnosis.csv and values.csv.
 
 RFC 4180 but for the line ends, which are LF: the tables are committed and compared by git. UTF-8.
 Nothing known is an empty cell. Columns are only ever added, at the end.
@@ -14,7 +14,7 @@ from auditor.formats.text import printable
 from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
-from auditor.report import Report, Unaudited
+from auditor.report import VALUES, Report, Unaudited
 
 _Cell = str | int | float | None
 
@@ -95,6 +95,7 @@ DIAGNOSIS = (
     "evidence",
     "component",
 )
+VALUE_COLUMNS = ("model", "commit_sha", *VALUES, "component")
 
 # With these a spreadsheet takes a cell for a formula; the last four are the wide forms of the first
 # four, which East Asian versions take for the same.
@@ -102,17 +103,32 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> dict[str, str]:
-    """The tables by file name; to be written as UTF-8, without translating line ends.
+    """The tables by file name, values.csv where numbers were read.
+
+    To be written as UTF-8, without translating line ends.
 
     After the rows of a repository of several models come those of each, which add up to them.
     """
     outcomes = [one for outcome in outcomes for one in outcome.every]
-    return {
+    tables = {
         "models.csv": _table(MODELS, (_model(outcome) for outcome in outcomes)),
         "modules.csv": _table(MODULES, (row for one in outcomes for row in _modules(one))),
         "findings.csv": _table(FINDINGS, (row for one in outcomes for row in _findings(one))),
         "diagnosis.csv": _table(DIAGNOSIS, (row for one in outcomes for row in _diagnosis(one))),
     }
+    if any(one.values for one in outcomes):
+        rows = (row for one in outcomes for row in _values(one))
+        tables["values.csv"] = _table(VALUE_COLUMNS, rows)
+    return tables
+
+
+def _values(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+    for one in outcome.values.tensors if outcome.values else ():
+        known = {"model": outcome.model, "commit_sha": outcome.commit}
+        cells = {key: getattr(one, key) for key in VALUES}
+        for key in ("nonzero", "fits_bf16"):
+            cells[key] = cells[key] if cells[key] is None else "yes" if cells[key] else "no"
+        yield known | cells | {"component": outcome.component}
 
 
 def table_of(

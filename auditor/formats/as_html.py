@@ -42,7 +42,9 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
         element("title", {}, f"Audit of {names[:200]}"),
         verbatim("style", style),
     )
-    made_by = element("footer", {}, "Made by hf-audit from headers alone; no weight was read.")
+    read = any(one.values for outcome in outcomes for one in outcome.every)
+    what = "headers and numbers." if read else "headers alone; no weight was read."
+    made_by = element("footer", {}, f"Made by hf-audit from {what}")
     page = element("html", {"lang": "en"}, head, element("body", {}, body, made_by))
     return {"report.html": html(page)}
 
@@ -188,13 +190,14 @@ def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False
         ),
         element("p", {}, finding.reason),
         names if folded else None,
-        element("p", {"class": "sub"}, *_to_do(finding.kind)),
+        element("p", {"class": "sub"}, *_to_do(finding)),
     )
 
 
-def _to_do(kind: str) -> Iterator[Child]:
+def _to_do(finding: Finding) -> Iterator[Child]:
     """What to do, with what stands in backticks as code."""
-    (said,) = (one.to_do for one in kind_meanings() if one.name == kind)
+    place = (finding.kind, finding.severity)
+    (said,) = (one.to_do for one in kind_meanings() if (one.name, one.severity) == place)
     for at, part in enumerate(said.split("`")):
         yield code(part) if at % 2 else part
 

@@ -6,28 +6,48 @@ from typing import Any, NamedTuple, assert_never
 
 from auditor.formats.view import View
 from auditor.reconciler.findings import (
+    AddedBiasNotZero,
+    AddedBiasZero,
+    AllZero,
     BadConfig,
     BadHeader,
     BadIndex,
     BadQuantization,
     BadSize,
+    ChatTemplateBroken,
+    CodeNotThere,
+    ConfigContradiction,
     CopyDiffers,
     DisputedTensor,
     Duplicate,
+    EosDisagrees,
     Finding,
     FormulaDisputed,
+    FreshHead,
+    GenerationConfigInvalid,
     MatchedPair,
     Mismatched,
     Missing,
     MissingComponent,
     NewlyInitialized,
+    NoOpAdapter,
+    NotFinite,
+    OfKeys,
     OtherWeights,
+    PaddedDtype,
+    ProcessorMissing,
     QuantizationData,
     Renamed,
+    RepeatedLayers,
+    SpecialIdBeyondVocabulary,
     StoredBuffer,
+    TiedCopyDiffers,
     TiedWeight,
+    TokenBeyondEmbedding,
     Unexpected,
+    UnknownConfigKey,
     Unsafe,
+    UntrainedRows,
     Unused,
     WrongDtype,
     WrongTotal,
@@ -36,7 +56,8 @@ from auditor.reconciler.findings import (
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
-from auditor.report import Diagnosis, Expected, KVCache, Observed, Report, Unaudited
+from auditor.reconciler.tensor_values import ValuesRead
+from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 
 SCHEMA = 1
 
@@ -88,6 +109,17 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
         "parts": [as_object(part) for part in outcome.parts],
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
+        "values": _values(outcome.values),
+    }
+
+
+def _values(values: ValuesRead | None) -> dict[str, Any] | None:
+    if values is None:
+        return None
+    return {
+        "bytes": values.bytes,
+        "of": values.of,
+        "tensors": [{key: getattr(one, key) for key in VALUES} for one in values.tensors],
     }
 
 
@@ -239,7 +271,7 @@ def _looked_for(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
     return {"in_memory": in_memory, "silent": silent}
 
 
-def _evidence(  # noqa: C901 - one case for each kind of evidence
+def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
     finding: Finding,
 ) -> dict[str, Any]:
     """What a finding of this kind carries beyond what all of them do."""
@@ -253,8 +285,15 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
             evidence = {"pairs": [_pair(pair) for pair in finding.pairs]}
         case WrongDtype():
             evidence = {"declared": finding.declared}
-        case Duplicate():
+        case Duplicate() | TiedCopyDiffers():
             evidence = {"of": finding.of}
+        case NotFinite():
+            evidence = {"nan": sum(nan for nan, _ in finding.counts)}
+            evidence["inf"] = sum(inf for _, inf in finding.counts)
+        case UntrainedRows():
+            evidence = {"rows": finding.rows}
+        case RepeatedLayers():
+            evidence = {"layers": finding.layers}
         case FormulaDisputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
         case MissingComponent():
@@ -264,6 +303,19 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
         case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | CopyDiffers():
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
+        case TokenBeyondEmbedding() | SpecialIdBeyondVocabulary():
+            ids = {"ids": finding.ids, "rows": finding.rows, "rows_of": finding.rows_of}
+            evidence = {**_said(finding), **ids}
+        case (
+            EosDisagrees()
+            | ChatTemplateBroken()
+            | ConfigContradiction()
+            | GenerationConfigInvalid()
+            | UnknownConfigKey()
+            | CodeNotThere()
+            | ProcessorMissing()
+        ):
+            evidence = _said(finding)
         case (
             Missing()
             | NewlyInitialized()
@@ -272,11 +324,23 @@ def _evidence(  # noqa: C901 - one case for each kind of evidence
             | QuantizationData()
             | BadQuantization()
             | OtherWeights()
+            | AllZero()
+            | NoOpAdapter()
+            | FreshHead()
+            | PaddedDtype()
+            | AddedBiasZero()
+            | AddedBiasNotZero()
         ):
             pass  # its names say it all
         case _:
             assert_never(finding)
     return evidence
+
+
+def _said(finding: OfKeys) -> dict[str, Any]:
+    """Which file says what under which key."""
+    says = [{"file": file, "key": key, "value": value} for file, key, value in finding.says]
+    return {"file": finding.file, "says": says, "fix": finding.fix}
 
 
 def _dispute(dispute: DisputedTensor) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def latex(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
     if expected is None:
         return ""
     rows = [
-        f"\\texttt{{{_escaped(_shown(line))}}} &= {_math(_times(line))}"
+        f"\\texttt{{{escaped_latex(_shown(line))}}} &= {_math(_times(line))}"
         for line in lines(outcome.modules, _ALL_THE_WAY if depth is None else depth)
     ]
     legend = (f"% {line}\n" for line in _legend(expected.legend, symbolic=False))
@@ -135,13 +135,13 @@ def _math(formula: str) -> str:
             return " "
         letter, _, rest = name.partition("_")
         if rest:
-            return f"{letter}_{{\\text{{{_escaped(rest)}}}}}"
+            return f"{letter}_{{\\text{{{escaped_latex(rest)}}}}}"
         return "\\times" if name == "x" else name if len(name) == 1 else f"\\text{{{name}}}"
 
     return _NAME.sub(part, formula)
 
 
-def _escaped(text: str) -> str:
+def escaped_latex(text: str) -> str:
     """Text that TeX prints as it is."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(special.get(c, f"\\{c}" if c in "{}_%&#$" else c) for c in text)

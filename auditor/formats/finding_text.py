@@ -19,6 +19,7 @@ from auditor.reconciler.findings import (
     Duplicate,
     Finding,
     NewlyInitialized,
+    OfKeys,
     Severity,
     TiedWeight,
     Unsafe,
@@ -98,7 +99,8 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
 def file_of(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
     if isinstance(
-        finding, BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers
+        finding,
+        BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers | OfKeys,
     ):
         return finding.file
     return None

@@ -55,6 +55,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "svg": Format(
             module="as_svg", endings=(".svg",), meaning="a drawing of where the parameters are"
         ),
+        "sarif": Format(
+            module="as_sarif", endings=(".sarif",), meaning="for pages of code-scanning results"
+        ),
         "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from auditor.formats.text import counted
+from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Expected, Observed, Report, Unaudited
 
 
@@ -20,6 +21,8 @@ def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
         yield "fetched", f"{took}, {fetched.seconds:.2f} s"
     if outcome.observed:
         yield "stored", _stored(outcome.observed)
+    if outcome.values:
+        yield "values", _values(outcome.values)
     if outcome.expected:
         yield "expected", _expected(outcome.expected)
 
@@ -31,6 +34,11 @@ def _stored(observed: Observed) -> str:
     numbers = f"{counted(observed.elements, 'element')} in {counted(observed.bytes, 'byte')}"
     trainable = "" if observed.trainable is None else f", {observed.trainable:,} of them trainable"
     return f"{tensors}, {numbers}{trainable}"
+
+
+def _values(values: ValuesRead) -> str:
+    tensors = counted(len(values.tensors), "tensor")
+    return f"{counted(values.bytes, 'byte')} of numbers read, in {tensors}"
 
 
 def _expected(expected: Expected) -> str:

@@ -8,32 +8,52 @@ from typing import NamedTuple, assert_never, get_args
 from auditor.errors import UsageError
 from auditor.messages import meant, quoted
 from auditor.reconciler.findings import (
+    AddedBiasNotZero,
+    AddedBiasZero,
+    AllZero,
     BadConfig,
     BadHeader,
     BadIndex,
     BadQuantization,
     BadSize,
+    ChatTemplateBroken,
+    CodeNotThere,
+    ConfigContradiction,
     CopyDiffers,
     Duplicate,
+    EosDisagrees,
     Finding,
     FormulaDisputed,
+    FreshHead,
+    GenerationConfigInvalid,
     Mismatched,
     Missing,
     MissingComponent,
     NewlyInitialized,
+    NoOpAdapter,
+    NotFinite,
     OtherWeights,
+    PaddedDtype,
+    ProcessorMissing,
     QuantizationData,
     Renamed,
+    RepeatedLayers,
+    SpecialIdBeyondVocabulary,
     StoredBuffer,
+    TiedCopyDiffers,
     TiedWeight,
+    TokenBeyondEmbedding,
     Unexpected,
+    UnknownConfigKey,
     Unsafe,
+    UntrainedRows,
     Unused,
     WrongDtype,
     WrongTotal,
 )
+from auditor.reconciler.findings.of_repository import name_of_key
 
-KINDS: tuple[str, ...] = tuple(sorted(kind.kind for kind in get_args(Finding)))
+KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in get_args(Finding)}))
 
 
 class Ignore(NamedTuple):
@@ -85,7 +105,7 @@ def _named(finding: Finding) -> Finding:
     return finding
 
 
-def _only(  # noqa: PLR0911 - one return for each shape of evidence
+def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
     finding: Finding, wanted: Callable[[str], bool]
 ) -> Finding:
     """The part of a finding that is about the wanted names."""
@@ -100,10 +120,29 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
             | QuantizationData()
             | BadQuantization()
             | WrongDtype()
+            | AllZero()
+            | NoOpAdapter()
+            | FreshHead()
+            | UntrainedRows()
+            | PaddedDtype()
+            | RepeatedLayers()
+            | AddedBiasZero()
+            | AddedBiasNotZero()
         ):
             stored = tuple(item for item in finding.tensors if wanted(item.name))
             return replace(finding, tensors=stored)
-        case Duplicate():
+        case NotFinite():
+            counted = [
+                (item, count)
+                for item, count in zip(finding.tensors, finding.counts, strict=True)
+                if wanted(item.name)
+            ]
+            return replace(
+                finding,
+                tensors=tuple(item for item, _ in counted),
+                counts=tuple(count for _, count in counted),
+            )
+        case Duplicate() | TiedCopyDiffers():
             both = [
                 (item, of)
                 for item, of in zip(finding.tensors, finding.of, strict=True)
@@ -143,5 +182,18 @@ def _only(  # noqa: PLR0911 - one return for each shape of evidence
             names = tuple(filter(wanted, finding.tensors))
             hidden = tuple(item for item in finding.hidden if wanted(item.name))
             return replace(finding, tensors=names, hidden=hidden)
+        case (
+            TokenBeyondEmbedding()
+            | SpecialIdBeyondVocabulary()
+            | EosDisagrees()
+            | ChatTemplateBroken()
+            | ConfigContradiction()
+            | GenerationConfigInvalid()
+            | UnknownConfigKey()
+            | CodeNotThere()
+            | ProcessorMissing()
+        ):
+            said = tuple(one for one in finding.says if wanted(name_of_key(one)))
+            return replace(finding, says=said)
         case _:
             assert_never(finding)

@@ -6,8 +6,10 @@ from contextlib import ExitStack
 from dataclasses import astuple, replace
 from functools import reduce
 
-from auditor.checkpoint.selecting import ADAPTER_CONFIG, select
+from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, with_companions
+from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.selection import FileSelection as Files
+from auditor.companions.companion_files import OF_HUB, TOKENIZER
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE
 from auditor.downloader.waits import Waits
@@ -24,6 +26,7 @@ from auditor.sweep.workers.budget import Budget
 _INDEX = re.compile(r"(?P<start>.+)\.(?P<ending>safetensors|bin)\.index(\.[^.]+)?\.json")
 _SHARD = re.compile(r"-\d{1,6}-of-\d{1,6}[.\w]*$")
 _AS_ONE_FILE = "Counted as one config.json and one weight file a model: none was listed."
+_BESIDE = f"Companions were counted as {OF_HUB.requests} requests a model, which is the most."
 _LISTED = f"A list is read to its end, or to {MAX_PAGES:,} pages of {PAGE:,} models at most."
 _BY_ID = "Ids: known ones are free if they have not moved; an author's many are asked for in pages."
 
@@ -69,39 +72,52 @@ def expected_load(
         waits = Waits(shown.waiting)
         selector = Selector(settings.policy, usable_token(token), budget, waits)
         stack.enter_context(selector)
-        loads = [_load(one, known, selector, shown) for one in settings.selections]
+        beside = settings.policy.companions
+        loads = [_load(one, known, selector, shown, beside=beside) for one in settings.selections]
         return reduce(_added, loads)
 
 
 def _load(
-    selection: ModelSelection, known: _Known | None, selector: Selector, shown: Progress
+    selection: ModelSelection,
+    known: _Known | None,
+    selector: Selector,
+    shown: Progress,
+    *,
+    beside: bool,  # what stands beside the weights is read, too
 ) -> SweepLoad:
+    choose = with_companions if beside else select
+    each = 1 + (OF_HUB.requests if beside else 0)  # texts of a model that is not listed
+    one_file = (_AS_ONE_FILE, _BESIDE) if beside else (_AS_ONE_FILE,)
     if selection.ids:
         ids = tuple(dict.fromkeys(selection.ids))
         now = current_versions()
         there = sum(known.outcome(name, None, now) for name in ids) if known else 0
         new = len(ids) - there
-        notes = (_AS_ONE_FILE, _BY_ID)
         return SweepLoad(
-            models=len(ids), known=there, listing=len(ids), texts=new, headers=new, notes=notes
+            models=len(ids),
+            known=there,
+            listing=len(ids),
+            texts=new * each,
+            headers=new,
+            notes=(*one_file, _BY_ID),
         )
     whole_hub = not (selection.author or selection.filters or selection.search)
     if whole_hub and selection.top and known is None:
         top = selection.top
         pages = -(-top // PAGE)
         return SweepLoad(
-            models=top, listing=pages, texts=top, headers=top, notes=(_AS_ONE_FILE, _LISTED)
+            models=top, listing=pages, texts=top * each, headers=top, notes=(*one_file, _LISTED)
         )
     load = SweepLoad(models=0, notes=(_LISTED,))
     for page in selector.pages(selection):
-        found = [_of_model(one, known) for one in page.found]
+        found = [_of_model(one, known, choose) for one in page.found]
         page_load = reduce(_added, found, SweepLoad(models=len(page.refused), listing=1))
         load = _added(load, page_load)
         shown.selected(load.models)
     return load
 
 
-def _of_model(found: FoundModel, known: _Known | None) -> SweepLoad:
+def _of_model(found: FoundModel, known: _Known | None, choose: Chooser) -> SweepLoad:
     model, commit, _ = found.planned
     if known and known.outcome(model, commit, current_versions()):
         return SweepLoad(models=1, known=1)
@@ -109,7 +125,7 @@ def _of_model(found: FoundModel, known: _Known | None) -> SweepLoad:
         return SweepLoad(models=1, stored=1)
     try:
         names = _names(found.siblings)
-        files = select(names, model)
+        files = choose(names, model)
     except SourceError:  # it has no weights: that is known from its list of files
         return SweepLoad(models=1)
     return _reads(files, names)
@@ -135,7 +151,10 @@ def _reads(files: Files, names: Collection[str]) -> SweepLoad:
         bool(one.weights) + len(one.shards) + _indexed(one.index, names) for one in models
     )
     bases = int(files.config == ADAPTER_CONFIG)
-    return SweepLoad(models=1, listing=bases, texts=texts + bases, headers=headers)
+    companions = files.companions or ()
+    parts = len(companions) + (TOKENIZER in companions)  # of which the end is read, too
+    beside = min(parts, OF_HUB.requests)
+    return SweepLoad(models=1, listing=bases, texts=texts + bases + beside, headers=headers)
 
 
 def _indexed(index: str | None, names: Collection[str]) -> int:

@@ -47,6 +47,9 @@ class Policy:
     # Bytes of one model. The headers of DeepSeek-V3, the longest known, have 11 MB.
     max_bytes: int = 64 * 1024 * 1024
 
+    # Read what stands beside the weights, too: up to three requests a model more.
+    companions: bool = False
+
     @property
     def hopeless(self) -> float:
         """Seconds without any outcome after which what is under way is given up.

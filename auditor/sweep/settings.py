@@ -153,6 +153,10 @@ _SELECTION = ("author", "filter", "ids", "library", "search", "sort", "top")
 def _policy(path: Path, table: Mapping[str, Any]) -> Policy:
     _known(path, table, ("fail_on", *(one.name for one in fields(Policy))), "[policy]")
     for name, value in table.items():
+        if name == "companions":
+            if not isinstance(value, bool):
+                raise _wrong(path, f"policy.{name}", "true or false", value)
+            continue
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             raise _wrong(path, f"policy.{name}", "a number above 0", value)
         if isinstance(value, float) and name != "deadline":

@@ -25,11 +25,13 @@ NIGHTLY = (DOCS / "nightly.md").read_text()
 SWEEPS = (DOCS / "sweeps.md").read_text()
 BLOCK = re.compile(r"```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<text>.*?)```", re.DOTALL)
 NAMED = {block["name"]: block["text"] for block in BLOCK.finditer(NIGHTLY) if block["name"]}
-CONSOLE = [
-    (block[2], block[3])
-    for path in sorted(DOCS.glob("*.md"))
-    for block in SHOWN.finditer(path.read_text())
-]
+CONSOLE = sorted(
+    {  # a document in two languages shows the same
+        (block[2], block[3])
+        for path in DOCS.glob("*.md")
+        for block in SHOWN.finditer(path.read_text())
+    }
+)
 
 
 @pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])

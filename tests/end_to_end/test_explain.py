@@ -100,3 +100,91 @@ def test_architectures_lists_every_class_of_the_catalogue() -> None:
         assert f" {model_type} " in f" {text}"
         for name in catalogue.siblings(model_type):
             assert name in text
+
+
+# --- the tables of those who count by hand ------------------------------------------------------
+
+
+def _tables(*args: str) -> dict[str, list[dict]]:
+    done = run("explain", *args, "--source", "bundled", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_model_type_alone_is_the_defaults_of_its_config_class() -> None:
+    done = run("explain", "gpt2", env={"PATH": "", "HF_HUB_OFFLINE": "1"})
+    assert done.returncode == 0
+    assert "124,439,808 parameters in 148 tensors" in done.stdout
+    large = run("explain", "bert", "--set", "vocab_size=21128", "--as", "AutoModelForMaskedLM")
+    assert "102,290,312 parameters" in large.stdout
+
+
+def test_another_value_is_another_model() -> None:
+    """A published count of a large Chinese BERT: 324,472,832 and the pooler's 1,049,600."""
+    large = {"vocab_size": 21128, "hidden_size": 1024, "num_hidden_layers": 24}
+    large |= {"num_attention_heads": 16, "intermediate_size": 4096}
+    given = [word for key, value in large.items() for word in ("--set", f"{key}={value}")]
+    (*tensors, total) = _tables("bert", *given, "--tensors")["tensors"]
+    assert total["parameters"] == 324_472_832 + 1_049_600
+    assert sum(row["parameters"] for row in tensors) == total["parameters"]
+    first = tensors[0]
+    assert (first["tensor"], first["shape"]) == (
+        "embeddings.word_embeddings.weight",
+        "21128 x 1024",
+    )
+    names = [row["tensor"] for row in tensors]
+    attention = "encoder.layer.0.attention"
+    assert names.index(f"{attention}.self.query.weight") < names.index(
+        f"{attention}.output.dense.weight"
+    )
+
+
+def test_kinds_are_those_of_a_hand_count_and_add_up() -> None:
+    rows = {row["kind"]: row for row in _tables("bert-base-chinese", "--kinds")["kinds"]}
+    assert rows["embeddings"]["all"] == 16_621_056
+    assert rows["attention"] == {"kind": "attention", "one layer": 2_359_296, "all": 28_311_552}
+    assert rows["feed forward"]["all"] == 56_623_104
+    assert rows["normalisation"]["all"] == 38_400
+    assert rows["head"]["all"] == 613_256
+    assert rows["biases"]["all"] == 36_864 + 46_080
+    assert rows["total"]["one layer"] == 7_087_872
+    parts = [row["all"] for kind, row in rows.items() if kind not in {"total", "trainable"}]
+    assert sum(parts) == rows["total"]["all"] == rows["trainable"]["all"] == 102_290_312
+
+
+def test_classes_stand_side_by_side() -> None:
+    rows = _tables("bert-base-chinese", "--classes")["classes"]
+    counts = {row["class"]: row["parameters"] for row in rows}
+    assert counts["BertForMaskedLM"] == 102_290_312
+    assert counts["BertModel"] == 102_267_648
+    assert rows[0]["beside BertForMaskedLM"] == 0
+
+
+def test_keys_say_whether_they_change_the_count() -> None:
+    effects = {row["key"]: row["effect"] for row in _tables("bert-base-chinese", "--keys")["keys"]}
+    assert effects["hidden_size"] == effects["vocab_size"] == "changes the count"
+    assert effects["num_attention_heads"] == effects["hidden_act"] == "changes no count"
+    assert effects["pooler_fc_size"] == effects["directionality"] == "is not read"
+
+
+@pytest.mark.parametrize(
+    ("form", "beginning"),
+    [
+        ("markdown", "| class | parameters | beside BertModel |\n| --- | ---: | ---: |\n"),
+        ("csv", "class,parameters,beside BertModel\nBertModel,109482240,0\n"),
+        ("latex", "\\begin{tabular}{lrr}\nclass & parameters & beside BertModel \\\\\n"),
+        ("terminal", "class "),
+    ],
+)
+def test_a_table_has_several_forms(form: str, beginning: str, tmp_path: Path) -> None:
+    file = tmp_path / "table"
+    args = ("explain", "bert", "--classes", "--format", form)
+    printed = run(*args).stdout
+    assert printed.startswith(beginning)
+    assert run(*args, "-o", str(file)).stdout == ""
+    assert file.read_text() == printed
+
+
+@pytest.mark.parametrize("wrong", [("--set", "hidden_size"), ("--format", "docx"), ("--set", "=1")])
+def test_what_cannot_be_asked_for_is_a_usage_error(wrong: tuple[str, str]) -> None:
+    assert run("explain", "bert", "--tensors", *wrong).returncode == 2

@@ -3,10 +3,13 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from support.faults.families import MORE
+from support.faults.fault import Fault
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.changes import value_at, with_names, with_values
@@ -137,16 +140,6 @@ _LAYER = re.compile(r"(\b(?:layers?|h|block)\.)(\d+)\.")
 WRAPPERS = ("_orig_mod.", "module.", "student.", "ema_model.model.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One planted fault, and what a diagnosis has to say of it."""
-
-    name: str
-    snapshot: Snapshot
-    cause: str
-    fields: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-
-
 @cache
 def written(name: str, place: Path) -> Snapshot:
     """What transformers writes of a small model of the class."""
@@ -155,7 +148,7 @@ def written(name: str, place: Path) -> Snapshot:
 
     kind = getattr(transformers, name)
     torch.manual_seed(0)
-    model = kind(kind.config_class(**FAMILIES[name]))
+    model = kind(kind.config_class(**{**FAMILIES, **MORE}[name]))
     model.save_pretrained(place / name)
     return local_folder.read(place / name, name)
 

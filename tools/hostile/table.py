@@ -20,6 +20,7 @@ from fuzz.hostile_files import around
 from support.bad_input.making import Row, sharded, whole
 from support.torch_files import lengths, state
 
+from hostile.beside import beside
 from hostile.large import large
 
 
@@ -50,6 +51,8 @@ def table() -> Iterator[Hostile]:
     storages = [bytes(length) for length in lengths(test_torch.TENSORS)]
     for name, content in around(state(test_torch.TENSORS), storages).items():
         yield Hostile(f"bypass: {name}", partial(_made, test_torch.weights(content)))
+    for name, make in beside():
+        yield Hostile(f"beside: {name}", make)
     for name, make in large().items():
         yield Hostile(f"large: {name}", partial(_large, make), _tensors(name))
 

@@ -16,7 +16,7 @@ from auditor.diagnosis.causes import _asked_values
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.keys import Key, config_with
-from auditor.diagnosis.solving.search import Search, Solution
+from auditor.diagnosis.solving.search import KeySearch, Solution
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 
 CAUSE = "config-field"
@@ -55,7 +55,7 @@ def _untied(case: Case) -> Iterator[Undoing]:
         yield _undoing(case, (KeyChange(tied, value=False),), ())
 
 
-def search(case: Case) -> Search:
+def search(case: Case) -> KeySearch:
     def trees(values: Mapping[str, Any]) -> ClassTree | None:
         try:
             return case.tree(with_values(case.snapshot, values))
@@ -67,7 +67,7 @@ def search(case: Case) -> Search:
         pairs = (pair.expected.name for pair in case.mismatched)
         alarming = {*case.missing, *case.unexpected, *pairs}
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
-    return Search(case.config, trees, Trials(case.holdings, alarming), faults)
+    return KeySearch(case.config, trees, Trials(case.holdings, alarming), faults)
 
 
 def _undoing(case: Case, changes: tuple[KeyChange, ...], others: tuple[Solution, ...]) -> Undoing:

@@ -3,66 +3,128 @@
 To do: Number the layers from 0, one after the other, and set their number in the config.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_names
+from auditor.diagnosis.changes import value_at, with_names, with_values
+from auditor.diagnosis.lists import members, numbers, runs
 
 CAUSE = "layers-renumbered"
-_NUMBERED = re.compile(r"(.*?\.)(\d{1,6})(\..*)", re.DOTALL)
-
-
-def undoings(case: Case) -> Iterator[Undoing]:
-    """All lists of layers that are not numbered from 0 to n - 1, numbered so; then each alone."""
-    if not (case.unexpected or case.missing):
-        return
-    lists: dict[str, dict[int, list[re.Match[str]]]] = {}
-    for tensor in case.stored:
-        if found := _NUMBERED.fullmatch(tensor.name):
-            lists.setdefault(found[1], {}).setdefault(int(found[2]), []).append(found)
-    renumbered = [
-        _Layers(prefix, tuple(sorted(layers)), renames)
-        for prefix, layers in lists.items()
-        if (renames := _renames(layers))
-    ]
-    if len(renumbered) > 1:
-        yield _undoing(case, renumbered)
-    for one in renumbered:
-        yield _undoing(case, [one])
+_DEEPEST = 2  # lists in lists: layers, and their experts
+_COUNTED = ("layer", "expert")  # in the key of the config that says how many
+_OF_STAGES = ("stage_names", "out_features", "out_indices")  # which follow from the layers
+_MOST_ALONE, _MOST_KEYS = 4, 2
+_SHOWN = 2  # lists in a sentence
 
 
 class _Layers(NamedTuple):
-    """A list of layers, and what its names would be from 0 on."""
+    """A list of layers of which some name differs, and the numbers that are stored of it."""
 
-    prefix: str
-    numbers: tuple[int, ...]
-    renames: dict[str, str]
+    before: str
+    stored: tuple[int, ...]
+    due: int  # how many there should be, as far as names that differ tell
+    beyond: bool  # some of them have numbers that nothing expects
 
     @property
     def said(self) -> str:
-        first, last, count = self.numbers[0], self.numbers[-1], len(self.numbers)
+        first, last, count = self.stored[0], self.stored[-1], len(self.stored)
         how = f"from {first}" if last - first + 1 == count else f"with gaps, up to {last}"
-        return f"the {count} layers of {self.prefix.removesuffix('.')} are numbered {how}"
+        return f"the {count} layers of {self.before.removesuffix('.')} are numbered {how}"
 
 
-def _renames(layers: dict[int, list[re.Match[str]]]) -> dict[str, str]:
-    return {
-        name[0]: f"{name[1]}{place}{name[3]}"
-        for place, number in enumerate(sorted(layers))
-        for name in layers[number]
-        if place != number
+def undoings(case: Case) -> Iterator[Undoing]:
+    """All lists that are not numbered from 0 to n - 1, numbered so; then each alone."""
+    if not case.missing:
+        return
+    for depth in range(_DEEPEST):
+        lists = tuple(_lists(case, depth))
+        if lists:
+            yield from _undoings(case, lists, depth)
+            return
+
+
+def _lists(case: Case, depth: int) -> Iterator[_Layers]:
+    missing, unexpected = numbers(case.missing, depth), numbers(case.unexpected, depth)
+    if not missing:
+        return
+    for before, stored in numbers(case.shapes, depth).items():
+        lacking = missing.get(before, set())
+        whole = stored == set(range(len(stored)))
+        if not whole and lacking and (before in unexpected or not lacking & stored):
+            due = max(lacking | (stored - unexpected.get(before, set()))) + 1
+            yield _Layers(before, tuple(sorted(stored)), due, before in unexpected)
+
+
+def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Undoing]:
+    for some in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
+        renames = _renames(case, some, depth)
+        if all(one.beyond for one in some):
+            yield _undoing(case, some, renames, {})
+        counts = {(one.due, len(one.stored)) for one in some if one.due != len(one.stored)}
+        if len(counts) == 1:
+            ((due, held),) = counts
+            for key in _counting(case, due, _COUNTED[depth]):
+                yield _undoing(case, some, renames, {key: (due, held)})
+
+
+def _counting(case: Case, due: int, word: str) -> list[str]:
+    """The keys of the config that say how many of them there are, nested ones by their path."""
+    found = []
+    within = [("", case.config)]
+    within += [(f"{key}.", one) for key, one in case.config.items() if isinstance(one, Mapping)]
+    for path, values in within:
+        for key, value in values.items():
+            if word in key and value == due and type(value) is int:
+                found.append(f"{path}{key}")
+    return sorted(found, key=lambda key: "hidden" not in key)[:_MOST_KEYS]
+
+
+def _shortened(case: Case, key: str, kept: tuple[int, ...], due: int) -> Mapping[str, object]:
+    """Lists beside the key that have an entry a layer, without those of layers that are gone."""
+    path, _, _ = key.rpartition(".")
+    values = value_at(case.config, path) if path else case.config
+    inside = f"{path}." if path else ""
+    lists = {
+        f"{inside}{name}": [one[at] for at in kept]
+        for name, one in values.items()
+        if isinstance(one, list) and len(one) == due and max(kept) < due
     }
+    return {**lists, **{f"{inside}{name}": None for name in _OF_STAGES if name in values}}
 
 
-def _undoing(case: Case, lists: list[_Layers]) -> Undoing:
-    renames = {name: other for one in lists for name, other in one.renames.items()}
+def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str, str]:
+    places = {one.before: {number: at for at, number in enumerate(one.stored)} for one in lists}
+    renames = {}
+    for name in case.shapes:
+        inside = list(members(name))
+        found = inside[depth] if len(inside) > depth else None
+        place = places.get(found.before, {}).get(found.number) if found else None
+        if found and place is not None and place != found.number:
+            renames[name] = f"{found.before}{place}{found.behind}"
+    return renames
+
+
+def _undoing(
+    case: Case,
+    lists: tuple[_Layers, ...],
+    renames: Mapping[str, str],
+    fields: Mapping[str, tuple[int, int]],
+) -> Undoing:
+    changed = with_names(case.snapshot, renames)
+    values: dict[str, object] = {key: held for key, (_, held) in fields.items()}
+    also = "".join(f", and set {key} to {held}" for key, held in values.items())
+    for key, (due, _) in fields.items():
+        values |= _shortened(case, key, lists[0].stored, due)
+    said = " and ".join(one.said for one in lists[:_SHOWN])
+    more = f" and {len(lists) - _SHOWN} more lists too" if len(lists) > _SHOWN else ""
+    of = "".join(f", and {key} is still {due}" for key, (due, _) in fields.items())
     return Undoing(
         cause=CAUSE,
-        snapshot=with_names(case.snapshot, renames),
+        snapshot=with_values(changed, values) if values else changed,
         renames=renames,
-        summary=" and ".join(one.said for one in lists),
-        fix="number them from 0, one after the other",
-        evidence=(f"{len(renames):,} names get another number",),
+        fields=tuple((key, due, held) for key, (due, held) in fields.items()),
+        summary=f"{said}{more}{of}",
+        fix=f"number them from 0, one after the other{also}",
+        evidence=(f"{lists[0].before}: {runs(lists[0].stored)} of {lists[0].due}",),
     )

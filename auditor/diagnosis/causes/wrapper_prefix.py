@@ -3,8 +3,11 @@
 To do: Strip the prefix from the names, or save the model that is inside the wrapper.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_names
@@ -15,48 +18,113 @@ _SAVED_FROM = {
     "_orig_mod": "the state dict of a compiled model was saved",
     "module": "the state dict of a DistributedDataParallel model was saved",
     "_fsdp_wrapped_module": "the state dict of an FSDP model was saved",
+    "_fpw_module": "the state dict of a FairScale FSDP model was saved",
     "_checkpoint_wrapped_module": "checkpointed modules were saved with their wrappers",
+    "_forward_module": "the state dict of a Lightning model was saved",
+    "base_model.model": "the state dict of a PEFT model was saved",
 }
-_LONGEST = 4  # parts of a prefix
+_LONGEST = 4  # parts of a prefix that all names share
+_ASKED = 24  # missing names whose ends are looked for, from both ends of the list
+_PROPOSED = 4
+_RARE = 20  # a way that serves fewer than one in so many names is none
+_MOST_ASKED = 2_000  # unexpected names by which a way is judged before it is tried
+
+
+Rename = Callable[[str], str]
+
+
+class _Way(NamedTuple):
+    """A way to rename, and how many of the names that it makes are missing ones."""
+
+    prefix: str
+    rename: Rename
+    found: int
+    added: bool = False
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """A part that all unexpected names have and no missing one; a prefix that they all lack."""
+    """Prefixes that are too much, wrappers inside names, prefixes that lack; the most apt first."""
     if not (case.unexpected and case.missing):
         return
-    for part in _foreign_parts(case):
-        renames = _renames(case, partial(_without_part, part=part))
-        if renames:
-            yield _stripped(case, f"{part}.", renames, everywhere=True)
-    for prefix in _leading(case.unexpected):
-        renames = _renames(case, partial(_without_prefix, prefix=prefix))
-        if renames:
-            yield _stripped(case, prefix, renames, everywhere=False)
-    for prefix in _leading(case.missing):
-        unexpected = frozenset(case.unexpected)
-        renames = {name: f"{prefix}{name}" for name in unexpected}
-        if _collides(case, renames):
-            continue
-        yield Undoing(
-            cause=CAUSE,
-            snapshot=with_names(case.snapshot, renames),
-            renames=renames,
-            summary=f"{len(renames):,} names lack the prefix {quoted(prefix)}, that of a part of "
-            "the model that was saved alone",
-            fix=f"put {prefix} before the {len(renames):,} names",
-            evidence=(f"{len(renames):,} of {len(case.stored):,} names",),
+    near = _near(case)
+    asked = case.unexpected[:: 1 + len(case.unexpected) // _MOST_ASKED]
+    ways = [
+        _Way(prefix, rename, _found(asked, rename, near), added)
+        for added, some in ((False, _stripped(case)), (True, _added(case)))
+        for prefix, rename in some
+    ]
+    least = len(asked) // _RARE
+    apt = sorted((way for way in ways if way.found > least), key=lambda way: -way.found)
+    for way in islice(apt, _PROPOSED):
+        if renames := _renames(case, way):
+            yield _undoing(case, way, renames)
+
+
+def _near(case: Case) -> frozenset[str]:
+    """Missing names, with and without their first part, which loading may add or remove."""
+    return frozenset((*case.missing, *(name.partition(".")[2] for name in case.missing)))
+
+
+def _found(names: Iterable[str], rename: Rename, near: frozenset[str]) -> int:
+    renamed = ((name, rename(name)) for name in names)
+    made = (other for name, other in renamed if name != other)
+    return sum(other in near or other.partition(".")[2] in near for other in made)
+
+
+def _renames(case: Case, way: _Way) -> Mapping[str, str]:
+    """Of all stored names, or else of the unexpected; nothing where two would become one."""
+    unexpected = frozenset(case.unexpected)
+    names = unexpected.union(case.shapes)
+    for some in (unexpected,) if way.added else (case.shapes, unexpected):
+        renames = {name: other for name in some if (other := way.rename(name)) != name}
+        after = {renames.get(name, name) for name in names}
+        if len(after) == len(names) and all(after):
+            return renames
+    return {}
+
+
+# --- too much ----------------------------------------------------------------------------------
+
+
+def _stripped(case: Case) -> Iterator[tuple[str, Rename]]:
+    shared = tuple(_shared(case.unexpected))
+    for prefix in dict.fromkeys((*shared, *_before(case.missing, case.unexpected))):
+        yield prefix, partial(_without_prefix, prefix)
+    wrappers = _wrappers(case)
+    for part in wrappers:
+        yield f"{part}.", partial(_without_parts, frozenset((part,)))
+    if len(wrappers) > 1:
+        yield (
+            " and ".join(f"{part}." for part in wrappers),
+            partial(_without_parts, frozenset(wrappers)),
         )
 
 
-def _foreign_parts(case: Case) -> list[str]:
-    """Parts of every unexpected name that are in no missing one, outermost first."""
-    first, *others = (name.split(".") for name in case.unexpected)
+def _without_prefix(prefix: str, name: str) -> str:
+    return name.removeprefix(prefix)
+
+
+def _without_parts(parts: frozenset[str], name: str) -> str:
+    return ".".join(part for part in name.split(".") if part not in parts)
+
+
+def _with_prefix(prefix: str, name: str) -> str:
+    return f"{prefix}{name}"
+
+
+def _wrappers(case: Case) -> list[str]:
+    """Parts that wrappers are known by, and those of all unexpected names; of no missing one."""
     wanted = {part for name in case.missing for part in name.split(".")}
-    common = set(first).intersection(*others) - wanted
-    return [part for part in dict.fromkeys(first) if part in common]
+    first, *others = (name.split(".") for name in case.unexpected)
+    common, every = set(first), set(first)
+    for parts in others:
+        common.intersection_update(parts)
+        every.update(parts)
+    known = [part for part in _SAVED_FROM if part in every and part not in wanted]
+    return [*known, *(p for p in dict.fromkeys(first) if p in common - wanted and p not in known)]
 
 
-def _leading(names: tuple[str, ...]) -> Iterator[str]:
+def _shared(names: tuple[str, ...]) -> Iterator[str]:
     """The prefixes that all of the names have, longest last."""
     shared = [name.split(".")[:-1] for name in (min(names), max(names))]
     common: list[str] = []
@@ -68,40 +136,48 @@ def _leading(names: tuple[str, ...]) -> Iterator[str]:
         yield ".".join(common[:length]) + "."
 
 
-def _without_part(name: str, part: str) -> str:
-    return ".".join(one for one in name.split(".") if one != part)
+def _before(ends: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
+    """What stands before some of the ends in some of the names, the most frequent first."""
+    asked = dict.fromkeys((*ends[: _ASKED // 2], *ends[-_ASKED // 2 :]))
+    found = Counter(
+        name[: -len(end)] for end in asked for name in names if name.endswith(end) and name != end
+    )
+    return [prefix for prefix, _ in found.most_common(_PROPOSED)]
 
 
-def _without_prefix(name: str, prefix: str) -> str:
-    return name.removeprefix(prefix)
+# --- too little --------------------------------------------------------------------------------
 
 
-def _renames(case: Case, rename: Callable[[str], str]) -> dict[str, str]:
-    """The names that become others; none where two would become one."""
-    renames = {one.name: rename(one.name) for one in case.stored}
-    if _collides(case, renames) or not all(renames.values()):
-        return {}
-    return {name: other for name, other in renames.items() if name != other}
+def _added(case: Case) -> Iterator[tuple[str, Rename]]:
+    for prefix in dict.fromkeys((*_shared(case.missing), *_before(case.unexpected, case.missing))):
+        yield prefix, partial(_with_prefix, prefix)
 
 
-def _collides(case: Case, renames: dict[str, str]) -> bool:
-    after = [renames.get(one.name, one.name) for one in case.stored]
-    return len(set(after)) < len({one.name for one in case.stored})
+# --- what it means -----------------------------------------------------------------------------
 
 
-def _stripped(case: Case, prefix: str, renames: dict[str, str], *, everywhere: bool) -> Undoing:
-    part = prefix.removesuffix(".")
-    why = _SAVED_FROM.get(part, "the model was saved from within a wrapper")
-    every = len(renames) == len(case.stored)
-    whose = "every name" if every else f"{len(renames):,} of {len(case.stored):,} names"
-    inside = everywhere and not all(name.startswith(prefix) for name in renames)
-    one, many = ("contains", "contain") if inside else ("begins with", "begin with")
-    verb = one if every else many
+def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
+    count, every = len(renames), len(case.shapes)
+    prefix = way.prefix
+    if way.added:
+        summary = f"{count:,} names lack the prefix {quoted(prefix)}, that of a part of the model "
+        summary += "that was saved alone"
+        fix = f"put {prefix} before the {count:,} names"
+    else:
+        why = _SAVED_FROM.get(prefix.partition(" ")[0].removesuffix("."), _WRAPPED)
+        inside = not all(name.startswith(prefix) for name in renames)
+        one, many = ("contains", "contain") if inside else ("begins with", "begin with")
+        whose = f"every name {one}" if count == every else f"{count:,} of {every:,} names {many}"
+        summary = f"{whose} {prefix} ({why})"
+        fix = f"strip {prefix} from the {count:,} names, or save the model that is inside"
     return Undoing(
         cause=CAUSE,
         snapshot=with_names(case.snapshot, renames),
         renames=renames,
-        summary=f"{whose} {verb} {prefix} ({why})",
-        fix=f"strip {prefix} from the {len(renames):,} names, or save the model that is inside",
-        evidence=(f"{len(renames):,} of {len(case.stored):,} names",),
+        summary=summary,
+        fix=fix,
+        evidence=(f"{count:,} of {every:,} names",),
     )
+
+
+_WRAPPED = "the model was saved from within a wrapper"

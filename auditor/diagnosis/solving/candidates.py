@@ -8,7 +8,7 @@ from auditor.analytic.expectation import Symbol
 from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.solving.formulas import solutions
 from auditor.diagnosis.solving.keys import Key, indexed, key_at
-from auditor.diagnosis.solving.trials import Comparison, Equation
+from auditor.diagnosis.solving.trials import Equation, TreeComparison
 
 _MOST_SOLUTIONS = 24  # of one equation for one key: a number of heads may be any divisor
 _MOST_ITEMS = 128  # of a list in a config
@@ -27,7 +27,7 @@ class KeyChange(NamedTuple):
         return self.key.path, str(self.value)
 
 
-def solved(values: Mapping[str, Any], found: Comparison) -> Iterator[KeyChange]:
+def solved(values: Mapping[str, Any], found: TreeComparison) -> Iterator[KeyChange]:
     """The formulas of what differs, solved for each of their keys; what most ask for first."""
     by_votes = sorted(found.equations.items(), key=lambda item: -item[1])
     for equation, _ in by_votes:
@@ -81,7 +81,7 @@ def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
             yield KeyChange(key, not key.value)
 
 
-def numbers(keys: Iterable[Key], found: Comparison) -> Iterator[KeyChange]:
+def other_numbers(keys: Iterable[Key], found: TreeComparison) -> Iterator[KeyChange]:
     """Keys that no formula shows: in proportion to a length, a number of names, a step away."""
     ratios = {(due, have) for due, have in found.lengths if due}
     for key in keys:
@@ -99,7 +99,7 @@ def numbers(keys: Iterable[Key], found: Comparison) -> Iterator[KeyChange]:
                 yield KeyChange(key, type(value)(one))
 
 
-def lists(keys: Iterable[Key], found: Comparison) -> Iterator[KeyChange]:
+def lists(keys: Iterable[Key], found: TreeComparison) -> Iterator[KeyChange]:
     """Lists of numbers with another item, lists of words with the word of another item."""
     counts = {equation.wanted for equation in found.equations}
     for key in keys:
@@ -114,7 +114,7 @@ def lists(keys: Iterable[Key], found: Comparison) -> Iterator[KeyChange]:
 
 
 def _numbers_of(
-    key: Key, items: list[int], found: Comparison, counts: set[int]
+    key: Key, items: list[int], found: TreeComparison, counts: set[int]
 ) -> Iterator[KeyChange]:
     for index, item in enumerate(items):
         several = [have for due, have in found.lengths if due == item]
@@ -126,7 +126,7 @@ def _numbers_of(
                 yield KeyChange(key, _with_item(items, index, one))
 
 
-def _words_of(key: Key, items: list[str], found: Comparison) -> Iterator[KeyChange]:
+def _words_of(key: Key, items: list[str], found: TreeComparison) -> Iterator[KeyChange]:
     """Of layers whose numbers are in the names, each alone and all together."""
     words = sorted(set(items))
     layers = [number for number in sorted(found.numbers) if number < len(items)]

@@ -9,7 +9,7 @@ from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.solving.candidates import KeyChange, of_key
 from auditor.diagnosis.solving.formulas import solutions
 from auditor.diagnosis.solving.keys import config_with
-from auditor.diagnosis.solving.trials import ClassTree, Comparison, Trials
+from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 
 _ROUNDS = 5  # widths first, what is in proportion to them after
 
@@ -38,7 +38,7 @@ def determined(
 
 
 def _changes(
-    config: Mapping[str, Any], values: Mapping[str, Any], found: Comparison
+    config: Mapping[str, Any], values: Mapping[str, Any], found: TreeComparison
 ) -> dict[str, Any]:
     """The keys that a length shows by themselves; else one that a formula can be solved for."""
     votes: dict[str, dict[str, tuple[int, KeyChange]]] = {}

@@ -13,7 +13,7 @@ _ENUMERATED = 1024  # values that are tried one by one where a formula is neithe
 Values = Mapping[Symbol, int]
 
 
-def evaluate(size: Dim, values: Values) -> Fraction | int | None:
+def size_with(size: Dim, values: Values) -> Fraction | int | None:
     """The Dim with other values of its symbols; None: there is a division by zero."""
     total: Fraction | int = 0
     for monomial, coefficient in size.terms:
@@ -34,7 +34,7 @@ def _atom(atom: Symbol | Count | Rounded, values: Values) -> Fraction | int | No
         case Count(value):
             return value
         case Rounded(how, over, by):
-            above, below = evaluate(over, values), evaluate(by, values)
+            above, below = size_with(over, values), size_with(by, values)
             if above is None or not below:
                 return None
             quotient = Fraction(above) / below
@@ -67,7 +67,7 @@ def solutions(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
 
 
 def _at(size: Dim, symbol: Symbol, value: int) -> Fraction | int | None:
-    return evaluate(size, {symbol: value})
+    return size_with(size, {symbol: value})
 
 
 def _course(size: Dim, symbol: Symbol) -> tuple[bool, bool]:

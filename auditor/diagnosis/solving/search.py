@@ -13,13 +13,13 @@ from auditor.diagnosis.solving.candidates import (
     KeyChange,
     flags,
     lists,
-    numbers,
     of_key,
+    other_numbers,
     solved,
 )
 from auditor.diagnosis.solving.formulas import solutions
 from auditor.diagnosis.solving.keys import Key, config_with, every_key, key_at
-from auditor.diagnosis.solving.trials import ClassTree, Comparison, Trials
+from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError
 
 # Trees of one search, and seconds of processor time for each of its steps, of which there are
@@ -40,17 +40,17 @@ class Solution(NamedTuple):
     """Keys with other values, and what differs all the same."""
 
     changes: tuple[KeyChange, ...]
-    found: Comparison
+    found: TreeComparison
 
     @property
     def differ(self) -> int:
         return self.found.differ
 
 
-_Stages = Callable[[Comparison], Iterator[Iterable[KeyChange]]]
+_Stages = Callable[[TreeComparison], Iterator[Iterable[KeyChange]]]
 
 
-class Search:
+class KeySearch:
     """What a config would have to say; nothing is tried twice.
 
     `faults` is what is wrong with the config though its shapes follow: keys that it names may be
@@ -115,17 +115,19 @@ class Search:
                 return whole
         return []
 
-    def _by_formula(self, found: Comparison) -> Iterator[Iterable[KeyChange]]:
+    def _by_formula(self, found: TreeComparison) -> Iterator[Iterable[KeyChange]]:
         yield solved(self._values, found)
         yield flags(self._keys)
 
-    def _by_trial(self, found: Comparison) -> Iterator[Iterable[KeyChange]]:
+    def _by_trial(self, found: TreeComparison) -> Iterator[Iterable[KeyChange]]:
         yield self._unset(found)
         shown = [key for key in self._keys if key.path in self._shown]
         hidden = [key for key in self._keys if key.path not in self._shown]
-        yield chain(numbers(hidden, found), lists(self._keys, found), numbers(shown, found))
+        yield chain(
+            other_numbers(hidden, found), lists(self._keys, found), other_numbers(shown, found)
+        )
 
-    def _unset(self, found: Comparison) -> Iterator[KeyChange]:
+    def _unset(self, found: TreeComparison) -> Iterator[KeyChange]:
         """Keys that are null or left out, with the values that would then fit."""
         if not found.differ:
             return
@@ -203,7 +205,7 @@ class Search:
         return self._trees(values)
 
 
-_NOTHING = Comparison(1, 0, {}, frozenset(), frozenset(), frozenset())
+_NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
 
 
 # Keys in a sentence, with the path to them.

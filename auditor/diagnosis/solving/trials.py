@@ -24,7 +24,7 @@ class Equation(NamedTuple):
     wanted: int
 
 
-class Comparison(NamedTuple):
+class TreeComparison(NamedTuple):
     """What differs between a tree and what is stored."""
 
     differ: int  # tensors, each kind counted with its like
@@ -61,7 +61,7 @@ class Trials:
         if self._alarming is not None:
             self._excused = self.compare(as_it_is).names - self._alarming
 
-    def compare(self, expected: ClassTree) -> Comparison:
+    def compare(self, expected: ClassTree) -> TreeComparison:
         found = _Differences(self._excused)
         for leaf in leaves(expected.tree):
             self._expected(leaf, expected.prefix, found)
@@ -116,8 +116,8 @@ class _Differences:
         self._numbers: set[int] = set()
         self._names: set[str] = set()
 
-    def as_comparison(self) -> Comparison:
-        return Comparison(
+    def as_comparison(self) -> TreeComparison:
+        return TreeComparison(
             self._differ,
             self._strange,
             self._equations,

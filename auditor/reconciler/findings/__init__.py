@@ -28,6 +28,19 @@ from auditor.reconciler.findings.of_files import (
     Unsafe,
     WrongTotal,
 )
+from auditor.reconciler.findings.of_repository import (
+    ChatTemplateBroken,
+    CodeNotThere,
+    ConfigContradiction,
+    EosDisagrees,
+    GenerationConfigInvalid,
+    OfIds,
+    OfKeys,
+    ProcessorMissing,
+    SpecialIdBeyondVocabulary,
+    TokenBeyondEmbedding,
+    UnknownConfigKey,
+)
 from auditor.reconciler.findings.of_tensors import (
     BadQuantization,
     DisputedTensor,
@@ -44,37 +57,73 @@ from auditor.reconciler.findings.of_tensors import (
     Unused,
     WrongDtype,
 )
+from auditor.reconciler.findings.of_values import (
+    AddedBiasNotZero,
+    AddedBiasZero,
+    AllZero,
+    EqualDuplicate,
+    FreshHead,
+    NoOpAdapter,
+    NotFinite,
+    PaddedDtype,
+    RepeatedLayers,
+    TiedCopyDiffers,
+    UntrainedRows,
+)
 
 __all__ = [
     "MOST_NAMED",
+    "AddedBiasNotZero",
+    "AddedBiasZero",
+    "AllZero",
     "BadConfig",
     "BadHeader",
     "BadIndex",
     "BadQuantization",
     "BadSize",
+    "ChatTemplateBroken",
+    "CodeNotThere",
+    "ConfigContradiction",
     "CopyDiffers",
     "DisputedTensor",
     "Duplicate",
+    "EosDisagrees",
+    "EqualDuplicate",
     "Finding",
     "FormulaDisputed",
+    "FreshHead",
+    "GenerationConfigInvalid",
     "MatchedPair",
     "Mismatched",
     "Missing",
     "MissingComponent",
     "NewlyInitialized",
+    "NoOpAdapter",
+    "NotFinite",
+    "OfIds",
+    "OfKeys",
     "OtherWeights",
+    "PaddedDtype",
+    "ProcessorMissing",
     "QuantizationData",
     "Renamed",
+    "RepeatedLayers",
     "Severity",
+    "SpecialIdBeyondVocabulary",
     "StoredBuffer",
+    "TiedCopyDiffers",
     "TiedWeight",
+    "TokenBeyondEmbedding",
     "Unexpected",
+    "UnknownConfigKey",
     "Unsafe",
+    "UntrainedRows",
     "Unused",
     "WrongDtype",
     "WrongTotal",
     "by_name",
     "count_of",
+    "is_of_repository",
     "is_of_tensors",
 ]
 
@@ -87,6 +136,7 @@ Finding = (
     | QuantizationData
     | BadQuantization
     | Duplicate
+    | EqualDuplicate
     | WrongDtype
     | Mismatched
     | Renamed
@@ -101,12 +151,36 @@ Finding = (
     | Unsafe
     | CopyDiffers
     | MissingComponent
+    | ChatTemplateBroken
+    | CodeNotThere
+    | ConfigContradiction
+    | EosDisagrees
+    | GenerationConfigInvalid
+    | ProcessorMissing
+    | SpecialIdBeyondVocabulary
+    | TokenBeyondEmbedding
+    | UnknownConfigKey
+    | NotFinite
+    | AllZero
+    | NoOpAdapter
+    | TiedCopyDiffers
+    | FreshHead
+    | UntrainedRows
+    | PaddedDtype
+    | RepeatedLayers
+    | AddedBiasNotZero
+    | AddedBiasZero
 )
 
 
 def is_of_tensors(finding: Finding) -> bool:
     """Whether its names are tensors', stored or expected, of one checkpoint and one class."""
     return isinstance(finding, OfExpected | OfStored | OfPairs)
+
+
+def is_of_repository(finding: Finding) -> bool:
+    """Whether it is about what stands beside the weights, or what the config's keys say."""
+    return isinstance(finding, OfKeys)
 
 
 def count_of(finding: Finding) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from auditor.formats.finding_identity import identity
 from auditor.sweep.reporting.tables import Outcome, Row, causes_of, object_at, with_components
 
 Finding = Mapping[str, Any]  # one of an outcome's findings, as JSON
@@ -67,12 +68,6 @@ class Matched(NamedTuple):
         """Tonight's; what was known of it where tonight has none."""
         found = self.tonight if self.tonight is not None else self.before
         return found if found is not None else {}
-
-
-def identity(finding: Finding) -> tuple[str, ...]:
-    """What stays of a finding from night to night, within its model; independent of order."""
-    place = (finding.get("component") or "", finding.get("file") or "")
-    return (finding["kind"], *place, *sorted(finding["folded"]))
 
 
 def findings(outcome: Outcome) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from huggingface_hub import constants
 
 from auditor.audit.guard import outcome_of
-from auditor.checkpoint.selecting import INDEX, WEIGHTS, select_config
+from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprint
@@ -139,7 +139,8 @@ class Auditor:
         names = {file.name for file in listing.files}
         sharded = INDEX in names and WEIGHTS not in names
         pool = self._shards if sharded else _Here()
-        found = hub.read_from_listing(model, listing, session, pool=pool)
+        choose = with_companions if self._policy.companions else select
+        found = hub.read_from_listing(model, listing, session, choose, pool=pool)
         return with_base_model(
             found, local_folder.read, partial(self._config_of, allowance=allowance)
         )

@@ -115,8 +115,8 @@ def _own(requested: str, model: str | None, commit: str | None, fetched: Fetched
 
 
 def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
-    """The same for models that are alike; None: the config cannot be compared."""
-    if snapshot.config is None:
+    """The same for models that are alike; None: the config, or what is beside it, is their own."""
+    if snapshot.config is None or snapshot.companions is not None:
         return None
     try:
         values = json.loads(snapshot.config.content)

@@ -120,7 +120,7 @@ PLACES = (
         make=files(config__json=GOOD_CONFIG),
         path="m",
         code=UNAUDITED,
-        says="no-weights: .*m' holds no weights .*'config.json'",
+        says="no-weights: .*m is a config alone: there are no weights to compare it with",
     ),
     Place(
         name="a config alone",

@@ -16,7 +16,7 @@ SENTENCE = r"[A-Z`][^\n|]*[^\s.|]\."
 EVERY = (*kind_meanings(), *cause_meanings())
 
 
-@pytest.mark.parametrize("meaning", EVERY, ids=lambda meaning: meaning.name)
+@pytest.mark.parametrize("meaning", EVERY, ids=lambda one: f"{one.name}, {one.severity}")
 def test_every_kind_and_cause_says_what_it_means_and_what_to_do(meaning):
     for said in (meaning.said, meaning.to_do):
         assert re.fullmatch(SENTENCE, said), said
@@ -39,14 +39,15 @@ def test_every_name_of_a_cause_that_a_module_can_say_is_described():
 
 
 def test_a_finding_and_a_cause_never_have_one_name():
-    names = [one.name for one in EVERY]
-    assert len({*names}) == len(names)
+    kinds, causes = ([one.name for one in each] for each in (kind_meanings(), cause_meanings()))
+    assert set(kinds).isdisjoint(causes)
+    assert len({*causes}) == len(causes)
 
 
 # --- the command ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("meaning", EVERY, ids=lambda meaning: meaning.name)
+@pytest.mark.parametrize("meaning", EVERY, ids=lambda one: f"{one.name}, {one.severity}")
 def test_the_overview_names_it(meaning, overview):
     assert re.search(rf"^  {meaning.name} ", overview, re.MULTILINE)
 

@@ -4,8 +4,10 @@ import base64
 import hashlib
 import json
 import re
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -423,6 +425,48 @@ def test_nothing_but_the_table_of_models_is_wider_than_the_screen(page, tmp_path
     assert page.do("document.scrollingElement.scrollWidth") == width
     inside = "document.querySelector('.news').parentElement"
     assert page.do(f"{inside}.scrollWidth - {inside}.clientWidth") == 0
+
+
+@pytest.mark.slow
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_no_fault_at_any_width(page, tmp_path, dark):
+    axe = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.exists():
+        pytest.skip("axe-core is not installed: npm")
+    models = [outcome_of(example()) for example in (every_kind, diagnosed, pipeline)]
+    path = written(tmp_path, {THIRD: [*models, plain("o/clean"), unaudited("o/gated")]})
+    for width in (390, 1280, 1920):
+        page.open(path, dark=dark, width=width)
+        page.do("document.querySelectorAll('.row button').forEach((one) => one.click())")
+        page.do("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        page.do("new Promise(requestAnimationFrame)")
+        page.do(axe.read_text())
+        found = page.do(
+            "axe.run(document, {resultTypes: ['violations']}).then((said) => said.violations"
+            ".map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' | ')))"
+        )
+        assert found == [], width
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_columns_stand_below_their_headers(several):
+    click(several, ".row button", "org/pipeline")
+    several.do("document.querySelector('.detail details').open = true")
+    several.do("new Promise(requestAnimationFrame)")
+    for table in ("#table", ".detail details table"):
+        ends = several.do(
+            f"(() => {{ const table = document.querySelector({json.dumps(table)});"
+            "const inner = (cell) => { const range = document.createRange();"
+            "range.selectNodeContents(cell.querySelector('button') ?? cell);"
+            "return Math.round(range.getBoundingClientRect().right); };"
+            "const right = (cell) => getComputedStyle(cell).textAlign === 'right';"
+            "return [...table.tHead.rows[0].cells].map((head, at) => [right(head),"
+            "inner(head), inner(table.tBodies[0].rows[0].cells[at])]); })()"
+        )
+        assert any(figure for figure, *_ in ends)
+        assert all(abs(head - cell) <= 1 for figure, head, cell in ends if figure and cell), ends
 
 
 @pytest.mark.slow

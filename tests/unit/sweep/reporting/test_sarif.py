@@ -10,98 +10,12 @@ from jsonschema import Draft202012Validator
 from support.nightly_stores import finding, outcome_of, plain, store_of
 from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import HOSTILE, diagnosed
+from support.sarif_schema import LOG
 
+from auditor.formats.sarif_parts import message
 from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.reporting.sarif import message
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"
-GUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
-
-
-def every(**properties):
-    """An object that has these and no other."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
-
-
-def some(schema, *optional):
-    return {**schema, "required": [name for name in schema["required"] if name not in optional]}
-
-
-TEXT = every(text={"type": "string", "minLength": 1})
-LEVEL = {"enum": ["none", "note", "warning", "error"]}
-RULE = every(
-    id={"type": "string"},
-    name={"type": "string", "pattern": "^([A-Z][a-z]+)+$"},
-    shortDescription=TEXT,
-    fullDescription=TEXT,
-    help=TEXT,
-    defaultConfiguration=every(level=LEVEL),
-)
-PLACE = every(
-    physicalLocation=every(
-        artifactLocation=every(
-            # A relative path of RFC 3986, which climbs nowhere.
-            uri={
-                "type": "string",
-                "pattern": r"^(?!/)([A-Za-z0-9._~-]|%[0-9A-F]{2}|/)+$",
-                "not": {"pattern": r"(^|/)\.{1,2}(/|$)"},
-            }
-        ),
-        region=every(startLine={"type": "integer", "minimum": 1}),
-    ),
-    logicalLocations={
-        "type": "array",
-        "items": every(fullyQualifiedName={"type": "string"}, kind={"type": "string"}),
-    },
-)
-RESULT = some(
-    every(
-        ruleId={"type": "string"},
-        level=LEVEL,
-        message=TEXT,
-        locations={"type": "array", "minItems": 1, "maxItems": 1, "items": PLACE},
-        partialFingerprints=every(
-            primaryLocationLineHash={"type": "string", "pattern": "^[0-9a-f]{32}:[0-9]+$"}
-        ),
-        baselineState={"enum": ["new", "unchanged", "updated", "absent"]},
-        suppressions={
-            "type": "array",
-            "items": every(
-                kind={"enum": ["inSource", "external"]},
-                status={"enum": ["accepted", "underReview", "rejected"]},
-                justification={"type": "string"},
-            ),
-        },
-        properties={"type": "object"},
-    ),
-    "baselineState",
-)
-RUN = some(
-    every(
-        tool=every(
-            driver=every(
-                name={"type": "string"},
-                version={"type": "string"},
-                rules={"type": "array", "items": RULE, "uniqueItems": True},
-                properties={"type": "object"},
-            )
-        ),
-        automationDetails=every(id={"type": "string"}, guid={"type": "string", "pattern": GUID}),
-        baselineGuid={"type": "string", "pattern": GUID},
-        results={"type": "array", "items": RESULT},
-    ),
-    "baselineGuid",
-)
-LOG = every(
-    **{"$schema": {"type": "string", "format": "uri"}},
-    version={"const": "2.1.0"},
-    runs={"type": "array", "minItems": 1, "maxItems": 1, "items": RUN},
-)
 
 
 @pytest.fixture

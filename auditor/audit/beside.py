@@ -1,0 +1,82 @@
+"""What the rules about a repository have to say of one model under audit."""
+
+from typing import TYPE_CHECKING
+
+from auditor.analytic import Config, Expectation
+from auditor.analytic.config_classes import of_model_type
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.bounded_json import parse_object
+from auditor.errors import CheckpointError
+from auditor.messages import listed
+from auditor.reconciler.repository_rules import config_keys, contradictions
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase
+
+if TYPE_CHECKING:
+    from auditor.audit.outcome import ModelAudit
+
+# Files that show a folder to be a repository, and not weights alone that were fetched from one.
+_SHOW = ("README.md", "tokenizer", "vocab", "preprocessor_config", "processor_config")
+
+
+def add_findings_beside(
+    case: "ModelAudit", config: Config, expectation: Expectation | None, custom: str | None
+) -> None:
+    """Add what the config says twice, and what the files beside the weights say."""
+    snapshot = case.snapshot
+    companions = snapshot.companions
+    of = RepositoryCase(
+        names=frozenset(file.name for file in snapshot.files),
+        whole=companions is not None and _is_whole(snapshot),
+        config_file=snapshot.config.name if snapshot.config else "config.json",
+        config=config.values,
+        kind=of_model_type(config.model_type) if config.model_type else None,
+        custom=custom is not None,
+        target=expectation.target if expectation else next(iter(config.architectures), None),
+        stored={tensor.name: tensor.shape for tensor in case.found.tensors},
+        expected={one.name: one.shape for one in expectation.tensors} if expectation else {},
+        companions={file.name: file for file in companions or ()},
+        settings=_settings(snapshot),
+    )
+    case.add_findings((*contradictions.contradiction_findings(of), *config_keys.key_findings(of)))
+    if companions is None:
+        return
+    from auditor.reconciler.repository_rules.of_files import (  # noqa: PLC0415 - where there are any
+        file_findings,
+    )
+
+    case.add_findings(tuple(file_findings(of)))
+    case.beside = tuple(_unchecked(of))
+
+
+def _settings(snapshot: Snapshot) -> dict[str, object]:
+    if snapshot.settings is None:
+        return {}
+    try:
+        return parse_object(snapshot.settings.content, snapshot.settings.name)
+    except CheckpointError:
+        return {}  # which is a finding of its own
+
+
+def _is_whole(snapshot: Snapshot) -> bool:
+    """Whether what is not listed is not there: of the Hub, and of a folder that is a repository."""
+    if not snapshot.partial:
+        return True
+    if snapshot.commit is not None:
+        return False  # the Hugging Face cache is filled file by file
+    return any(file.name.startswith(_SHOW) or file.name.endswith(".py") for file in snapshot.files)
+
+
+def _unchecked(of: RepositoryCase) -> list[str]:
+    """What was not read, or only in part, of what stands beside the weights."""
+    others = [name for name, file in of.companions.items() if file.content is None]
+    why = {of.companions[name].unread for name in others}
+    found = []
+    if others:
+        only = f": {next(iter(why))}" if len(why) == 1 else ""
+        found.append(f"{listed(others)}: not read{only}")
+    found += [
+        f"{name}: not read: {vocabulary.unread}"
+        for name, vocabulary in of.vocabularies.items()
+        if vocabulary.unread
+    ]
+    return [*found, *(f"{name}: {why}" for name, why in sorted(of.unread.items()))]

@@ -1,0 +1,107 @@
+"""Claims about a model as it was fetched: its config's count, and what its files hold."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from auditor.analytic import Config, Expectation
+from auditor.analytic.target import Refusal, TargetChoice
+from auditor.audit.declaration import declared_by_config, is_gguf
+from auditor.audit.expected import expectation_of, require_known_class
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.claims.judge import judge_all
+from auditor.claims.subject import StoredNumbers, Subject, subject_of
+from auditor.claims.verdict import Verdict
+from auditor.downloader import fetch
+from auditor.downloader.default_configs import is_model_type, snapshot_of_type
+from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.report import Report, Unaudited
+
+
+class Claim(NamedTuple):
+    """A number as it was written, and the part of the model that it is about."""
+
+    text: str
+    part: str = ""
+
+
+def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
+    model: str,
+    claims: Sequence[Claim],
+    *,
+    target: str | None = None,
+    source: str = "hub",
+    token: str | None = None,
+    say: Callable[[str], None] = lambda _line: None,
+) -> tuple[Verdict, ...]:
+    """What claims about a model are worth; arguments as those of `audit`.
+
+    Raises SourceError where nothing can be compared with, UsageError for what cannot be asked.
+    """
+    if target is not None:
+        require_known_class(target)
+    if is_model_type(model):
+        snapshot = snapshot_of_type(model)
+    else:
+        snapshot = fetch(model, source=source, token=token, say=say)
+    return judge_all(
+        subject_of_snapshot(snapshot, target), [(one.text, one.part) for one in claims]
+    )
+
+
+def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
+    """The model that a snapshot is of; SourceError where nothing says what it should hold."""
+    expectation, config = implied_by(snapshot, target)
+    return subject_of(snapshot.model, expectation, config, _stored(snapshot, target))
+
+
+def implied_by(
+    snapshot: Snapshot, target: str | None, *, checked: bool = False
+) -> tuple[Expectation, Config | None]:
+    """What a config implies, and the config where there is a closed form; SourceError as above.
+
+    `checked`: what transformers refuses of the config is among the expectation's faults.
+    """
+    chosen: list[TargetChoice] = []
+    try:
+        declared = None if is_gguf(snapshot) else declared_by_config(snapshot, None)
+        if is_gguf(snapshot):
+            from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are
+
+            declared = declared_by_gguf(snapshot)
+        if declared is None:
+            raise SourceError(Reason.NO_CONFIG, f"{snapshot.model} has no config.json to count by")
+        config = replace(declared.config, checked=checked)
+        found = expectation_of(
+            config,
+            target or declared.target,
+            chosen.append,
+            loader=declared.loader,
+            stored=lambda: None,
+        )
+    except CheckpointError as error:
+        raise SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {error}") from None
+    if isinstance(found, Refusal):
+        raise SourceError(found.reason, found.detail)
+    closed = found.expectation.by == "closed-form" and chosen
+    return found.expectation, chosen[-1].kind.config if closed else None
+
+
+def _stored(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
+    """What the files hold, in numbers; None: there are none, or they could not be read."""
+    if not snapshot.headers:
+        return None
+    outcome: Report | Unaudited = examine(
+        snapshot, Options(requested=snapshot.model, target=target, depth=0)
+    )
+    observed = outcome.observed
+    if observed is None or observed.elements is None:
+        return None
+    return StoredNumbers(
+        elements=observed.elements,
+        parameters=observed.parameters,
+        packed=observed.layout is not None,
+        bytes=observed.bytes,
+    )

@@ -1,0 +1,420 @@
+"""Candidates: the slips that can be made in counting these cells, the commoner ones first."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+
+from auditor.analytic import Role
+from auditor.claims.cells import ACTIVE, COUNTED, LEFT_OUT, ONE_HEAD, CellKind, FoldedTensor
+from auditor.claims.parts import (
+    has_bias_name,
+    is_attention,
+    is_embedding,
+    is_feed_forward,
+    is_head,
+    is_pooler,
+)
+
+Masks = tuple[tuple[int, int], ...]  # (number of a cell, its mask), in order
+
+# The slips in the order in which their differences are taken: what is left out as a whole first.
+_ORDER = (
+    "part-in-another",
+    "tied-twice",
+    "buffers-counted",
+    "part-left-out",
+    "untied-once",
+    "no-norm",
+    "no-bias",
+    "one-of-n",
+    "active-only",
+    "all-experts",
+)
+_MOST = 600  # candidates; DETR has the most cells (356), and pairs are looked at
+_ALL = "all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PossibleSlip:
+    """One slip in counting certain cells."""
+
+    slip: str
+    fields: tuple[tuple[str, object], ...]
+    masks: Masks
+    rarity: float  # the less, the commoner
+    difference: int  # that it makes alone
+
+    @property
+    def order(self) -> int:
+        return _ORDER.index(self.slip)
+
+    @cached_property
+    def mask_of(self) -> Mapping[int, int]:
+        return dict(self.masks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedCells:
+    """The cells of a count: those of the part, and behind them those of the rest of the model."""
+
+    cells: tuple[FoldedTensor, ...]
+    inside: int  # how many of them are the part's
+    prefix: str  # of the base model
+    part: str = ""
+
+    @cached_property
+    def total(self) -> int:
+        return sum(cell.count() for cell in self.cells)
+
+    def value(self, chosen: Iterable[PossibleSlip]) -> int:
+        """What is counted under these slips together."""
+        masks: dict[int, int] = defaultdict(int)
+        for one in chosen:
+            for number, mask in one.masks:
+                masks[number] |= mask
+        cells = self.cells
+        return self.total + sum(
+            cells[number].count(mask) - cells[number].count() for number, mask in masks.items()
+        )
+
+
+def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
+    """Every slip that changes the count, each way of it once."""
+    found: dict[tuple[str, Masks], PossibleSlip] = {}
+    for one in _all(counted):
+        if not one.difference:
+            continue
+        key = (one.slip, one.masks)
+        if key not in found or one.rarity < found[key].rarity:
+            found[key] = one
+    return tuple(sorted(found.values(), key=lambda one: one.rarity)[:_MOST])
+
+
+class _Scopes:
+    """The modules of some cells, and the groups that people have names for."""
+
+    def __init__(self, counted: CountedCells) -> None:
+        self.cells = counted.cells
+        self.prefix = counted.prefix
+        self.modules: dict[str, list[int]] = defaultdict(list)
+        for number, cell in enumerate(counted.cells[: counted.inside]):
+            for module in _scopes_of(cell):
+                self.modules[module].append(number)
+        self.inside = range(counted.inside)
+        self._learned = frozenset(n for n in self.inside if not counted.cells[n].optional)
+
+    def named(self, numbers: Iterable[int]) -> str:
+        """The narrowest module around cells."""
+        names = [self.cells[number].module.split(".") for number in numbers]
+        shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*names, strict=False))
+        return ".".join(parts[0] for parts in shared)
+
+    def module(self, scope: str, numbers: Sequence[int]) -> str:
+        """The scope, or the narrowest module in it where not all of it belongs to the part."""
+        begin = f"{scope}."
+        rest = self.cells[self.inside.stop :]
+        outside = any(cell.name.startswith(begin) for cell in rest)
+        return self.named(numbers) or scope if outside else scope
+
+    def learned(self, numbers: Iterable[int]) -> tuple[int, ...]:
+        return tuple(number for number in numbers if number in self._learned)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        return tuple(self._groups())
+
+    def _groups(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """What people count together though it is not one module."""
+        tests: Mapping[str, Callable[[FoldedTensor], bool]] = {
+            "embeddings": is_embedding,
+            "attention": is_attention,
+            "ffn": is_feed_forward,
+            "head": lambda cell: is_head(cell, self.prefix),
+            "layers": lambda cell: bool(cell.axes),
+        }
+        for name, test in tests.items():
+            numbers = self.learned(self.inside)
+            chosen = tuple(number for number in numbers if test(self.cells[number]))
+            if chosen and len(chosen) < len(numbers):
+                yield name, chosen
+
+
+def _scopes_of(cell: FoldedTensor) -> Iterator[str]:
+    parts = cell.name.split(".")
+    last = len(parts) if parts[-1] not in {"weight", "bias"} else len(parts) - 1
+    for length in range(last + 1):
+        yield ".".join(parts[:length])
+
+
+def _all(counted: CountedCells) -> Iterator[PossibleSlip]:
+    scopes = _Scopes(counted)
+    make = _Maker(counted)
+    yield from _left_out(scopes, make)
+    yield from _left_out_of_kind(scopes, make)
+    yield from _one_of_n(scopes, make)
+    yield from _ties(scopes, make)
+    yield from _buffers(scopes, make)
+    yield from _experts(scopes, make)
+    yield from _in_another(counted, make)
+
+
+class _Maker:
+    def __init__(self, counted: CountedCells) -> None:
+        self._counted = counted
+
+    def __call__(
+        self,
+        slip: str,
+        masks: Mapping[int, int] | Iterable[int],
+        rarity: float,
+        mask: int = LEFT_OUT,
+        **fields: object,
+    ) -> PossibleSlip:
+        cells = self._counted.cells
+        each = dict(masks) if isinstance(masks, Mapping) else dict.fromkeys(masks, mask)
+        kept = tuple(
+            (number, bits)
+            for number, bits in sorted(each.items())
+            if cells[number].count(bits) != cells[number].count()
+        )
+        difference = sum(cells[number].count(bits) - cells[number].count() for number, bits in kept)
+        return PossibleSlip(
+            slip=slip,
+            fields=tuple(fields.items()),
+            masks=kept,
+            rarity=rarity,
+            difference=difference,
+        )
+
+
+# --- what is left out ---------------------------------------------------------------------------
+
+
+def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    whole = set(scopes.learned(scopes.inside))
+    for module, numbers in scopes.modules.items():
+        learned = scopes.learned(numbers)
+        if not module or not learned:
+            continue
+        rarity = _rarity_of_part(module, scopes, learned)
+        if len(learned) == len(whole):  # nothing of the part is left
+            rarity += 3.0
+        yield make("part-left-out", learned, rarity, module=scopes.module(module, learned))
+    for name, chosen in scopes.groups:
+        yield make("part-left-out", chosen, 2.05, module=name)
+
+
+def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> float:
+    """The pooler is left out most, then heads and what stands on top; single matrices seldom."""
+    below = module.removeprefix(scopes.prefix).strip(".")
+    depth = below.count(".")
+    cells = [scopes.cells[number] for number in learned]
+    if all(is_pooler(cell) for cell in cells):
+        return 1.0 + 0.2 * depth
+    if all(is_head(cell, scopes.prefix) for cell in cells):
+        return 1.8 + 0.2 * depth
+    in_layers = "*" in module
+    return (2.6 if in_layers else 2.0) + 0.1 * depth
+
+
+def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    """Biases and norms that are not counted: of all, or of a module."""
+    cells = scopes.cells
+    tests: tuple[tuple[str, Callable[[FoldedTensor], bool], float], ...] = (
+        ("no-bias", lambda cell: cell.kind is CellKind.BIAS, 1.0),
+        ("no-bias", has_bias_name, 1.7),
+        ("no-norm", lambda cell: cell.kind is CellKind.NORM, 1.9),
+        ("no-norm", lambda cell: cell.kind is CellKind.NORM and not has_bias_name(cell), 2.6),
+    )
+    places = (*scopes.modules.items(), *scopes.groups)
+    for slip, test, common in tests:
+        everywhere = [n for n in scopes.learned(scopes.inside) if test(cells[n])]
+        fitting, seen = set(everywhere), set()
+        for module, numbers in places:
+            chosen = [number for number in numbers if number in fitting]
+            if not chosen or tuple(chosen) in seen:
+                continue
+            seen.add(tuple(chosen))
+            more = 0.0 if len(chosen) == len(everywhere) else _rarity_of_scope(scopes, chosen)
+            narrow = scopes.named(chosen)
+            around = [n for n in everywhere if f"{cells[n].module}.".startswith(f"{narrow}.")]
+            exactly = not narrow or len(around) == len(chosen)
+            named = (narrow or _ALL) if exactly else module
+            yield make(slip, chosen, common + more, module=named)
+
+
+def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
+    """The layers as a whole come next to everything; a single matrix's bias is seldom forgotten."""
+    cells = [scopes.cells[number] for number in chosen]
+    if len(cells) == 1:
+        return 2.0
+    layers = {number for number in scopes.learned(scopes.inside) if scopes.cells[number].axes}
+    in_layers = [number for number in layers if scopes.cells[number].kind is cells[0].kind]
+    return 0.3 if set(chosen) == set(in_layers) else 1.0
+
+
+# --- one of several -----------------------------------------------------------------------------
+
+
+def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    lists = {axis.module for cell in scopes.cells for axis in cell.axes}
+    for module in sorted(lists):
+        below = f"{module}."
+        for scope, numbers in scopes.modules.items():
+            if scope == module or scope.startswith(below):
+                learned = scopes.learned(numbers)
+                depth = scope.removeprefix(module).count(".")
+                attention = all(is_attention(scopes.cells[n]) for n in learned[:1])
+                rarity = 1.0 + 0.4 * depth - (0.1 if depth and attention else 0.0)
+                named = scopes.module(scope, learned)
+                yield from _one(scopes, make, module, learned, named, rarity)
+                plain = [n for n in learned if scopes.cells[n].kind is not CellKind.NORM]
+                if depth and 0 < len(plain) < len(learned):
+                    named = scopes.named(plain) or scope
+                    yield from _one(scopes, make, module, plain, named, rarity + 0.05)
+        for group, chosen in scopes.groups:
+            within = [n for n in chosen if _position(scopes.cells[n], module) is not None]
+            if within and group in {"attention", "ffn"}:
+                yield from _one(scopes, make, module, within, f"{module} {group}", 1.5)
+    yield from _one_of_numbered(scopes, make)
+    yield from _one_head(scopes, make)
+
+
+def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    """One of modules that have numbers and are of several shapes: a stage, a convolution."""
+    lists: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number in scopes.learned(scopes.inside):
+        parts = scopes.cells[number].name.split(".")
+        for at, part in enumerate(parts):
+            if part.isdecimal():
+                lists[".".join(parts[:at])][part].append(number)
+    for module, numbered in lists.items():
+        for kept in numbered:
+            others = [n for each, numbers in numbered.items() if each != kept for n in numbers]
+            named = f"{module}.*" if module else "*"
+            rarity = 1.6 + 0.2 * (kept != next(iter(numbered))) + 0.2 * module.count(".")
+            yield make("one-of-n", others, rarity, module=named, n=len(numbered))
+
+
+def _position(cell: FoldedTensor, module: str) -> int | None:
+    return next((at for at, axis in enumerate(cell.axes) if axis.module == module), None)
+
+
+def _one(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to say of them
+    scopes: _Scopes,
+    make: _Maker,
+    module: str,
+    numbers: Sequence[int],
+    scope: str,
+    rarity: float,
+) -> Iterator[PossibleSlip]:
+    """One module of the list stands for all: of a list of several kinds, one of any."""
+    axes = {}
+    for number in numbers:
+        at = _position(scopes.cells[number], module)
+        if at is not None:
+            axes[number] = (at, scopes.cells[number].axes[at])
+    kinds = {axis.kind: axis.size for _, axis in axes.values()}
+    n = sum(kinds.values())
+    if n < 2:  # noqa: PLR2004 - there is only one
+        return
+    for kind in kinds:
+        masks = {
+            number: 1 << at if axis.kind == kind else LEFT_OUT
+            for number, (at, axis) in axes.items()
+        }
+        yield make("one-of-n", masks, rarity, module=scope, n=n)
+
+
+def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    """The projection of one attention head for all of them."""
+    within: dict[str, list[int]] = defaultdict(list)
+    for number in scopes.learned(scopes.inside):
+        cell = scopes.cells[number]
+        if cell.heads:
+            within[cell.module].append(number)
+            within[cell.module.rpartition(".")[0]].append(number)
+    for module, numbers in within.items():
+        n = max(scopes.cells[number].heads or 0 for number in numbers)
+        yield make("one-of-n", numbers, 2.6, ONE_HEAD, module=module, n=n)
+
+
+# --- ties, buffers, experts ---------------------------------------------------------------------
+
+
+def _ties(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    cells = scopes.cells
+    tied = [n for n in scopes.inside if cells[n].role is Role.TIED]
+    matrices = [n for n in tied if cells[n].kind is not CellKind.BIAS]
+    if matrices:
+        yield make("tied-twice", matrices, 1.2, COUNTED, module=scopes.named(matrices) or _ALL)
+    if tied and len(tied) > len(matrices):
+        yield make("tied-twice", tied, 1.4, COUNTED, module=scopes.named(tied) or _ALL)
+    if len(matrices) > 1:
+        for number in matrices:
+            yield make("tied-twice", (number,), 1.3, COUNTED, module=cells[number].module)
+    tables = {
+        cells[n].shape: cells[n].module
+        for n in scopes.learned(scopes.inside)
+        if cells[n].embedding and not cells[n].axes
+    }
+    for number in scopes.learned(scopes.inside):
+        cell = cells[number]
+        same = tables.get(cell.shape)
+        if same and not cell.axes and cell.module != same:
+            rarity = 1.2 if is_head(cell, scopes.prefix) else 2.2
+            yield make("untied-once", (number,), rarity, module=cell.module)
+
+
+def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    cells = scopes.cells
+    kept = {Role.BUFFER, Role.LEGACY}
+    every = [n for n in scopes.inside if cells[n].role in kept]
+    if not every:
+        return
+    yield make("buffers-counted", every, 2.1, COUNTED, module=scopes.named(every) or _ALL)
+    by_leaf: dict[str, list[int]] = defaultdict(list)
+    for number in every:
+        by_leaf[cells[number].name.rpartition(".")[2]].append(number)
+    for leaf, numbers in by_leaf.items():
+        place = scopes.named(numbers)
+        yield make("buffers-counted", numbers, 2.4, COUNTED, module=f"{place}.{leaf}".strip("."))
+    stored = [n for n in every if cells[n].role is Role.BUFFER]
+    if stored and len(stored) < len(every):
+        yield make("buffers-counted", stored, 2.3, COUNTED, module=scopes.named(stored) or _ALL)
+
+
+def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    numbers = [
+        n
+        for n in scopes.learned(scopes.inside)
+        if any(axis.active is not None for axis in scopes.cells[n].axes)
+    ]
+    if numbers:
+        yield make("active-only", numbers, 1.9, ACTIVE, module=scopes.named(numbers) or _ALL)
+
+
+def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
+    """A module of the rest of the model that is counted with this part."""
+    if not counted.part:
+        return
+    modules: dict[str, list[int]] = defaultdict(list)
+    for number in range(counted.inside, len(counted.cells)):
+        for module in _scopes_of(counted.cells[number]):
+            modules[module].append(number)
+    for module, numbers in modules.items():
+        if not module or module == counted.prefix:
+            continue
+        pooler = all(is_pooler(counted.cells[number]) for number in numbers)
+        depth = module.removeprefix(counted.prefix).strip(".").count(".")
+        rarity = 1.1 if pooler else (2.2 if "*" not in module else 2.9)
+        yield make(
+            "part-in-another",
+            numbers,
+            rarity + 0.1 * depth,
+            COUNTED,
+            module=module,
+            into=counted.part,
+        )

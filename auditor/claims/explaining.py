@@ -1,0 +1,337 @@
+"""Explanations of a claim that is wrong: the shortest slips that make the number come out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from auditor.claims.candidates import CountedCells, PossibleSlip, candidates
+from auditor.claims.curves import Curve
+from auditor.claims.figures import Figure
+from auditor.claims.likely_values import likely_values
+from auditor.claims.parts import PartReading, readings
+from auditor.claims.search import Search
+from auditor.claims.subject import Counterpart, Subject
+from auditor.claims.verdict import Explanation, Slip
+from auditor.claims.ways import Way, ways
+
+SHOWN = 3  # explanations of one claim
+# Cells of models of other values that are built where nothing else explains a claim: 69 of BERT,
+# which has 29. A cell takes 60 microseconds.
+_BUILT = 2000
+_LONGEST = 5  # slips: those of the count (three) and of how the number is read
+_COMMON = 2.3  # the rarest slip that may explain a rounded figure, which hundreds would hit
+_COMMON_OF_SEVERAL = 1.85  # and each of several
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A claim that is wrong."""
+
+    subject: Subject
+    figure: Figure
+    part: str
+    whose: Counterpart
+    reading: PartReading
+    actual: int  # in the figure's unit
+
+    def counted(self, of: Counterpart, reading: PartReading) -> CountedCells:
+        return CountedCells(
+            cells=(*reading.cells, *reading.rest),
+            inside=len(reading.cells),
+            prefix=of.prefix,
+            part=self.part,
+        )
+
+    def counted_in(self, of: Counterpart) -> CountedCells | None:
+        """The same part of another class or config; None: there is none."""
+        found = readings(self.part, of.cells, of.prefix)
+        return self.counted(of, found[0]) if found else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Base:
+    """A count to begin with, and the slips that led to it."""
+
+    counted: CountedCells
+    steps: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+    rarity: float = 0.0
+
+    @cached_property
+    def candidates(self) -> tuple[PossibleSlip, ...]:
+        return candidates(self.counted)
+
+    @cached_property
+    def search(self) -> Search:
+        return Search(self.counted, self.candidates)
+
+
+_Found = tuple[_Base, tuple[PossibleSlip, ...]]
+
+
+def explanations(
+    question: Question,
+) -> tuple[Explanation, ...]:
+    """The shortest combinations of slips, the commonest first; () where none comes out."""
+    bases = _Bases(question)
+    found: dict[tuple[Slip, ...], tuple[int, float]] = {}
+    figure = question.figure
+    found.update((stored, (len(stored), 1.5)) for stored in _of_stored(question))
+    read = tuple(ways(figure, question.subject.dtype))
+    for length in range(1, _LONGEST + 1):
+        for way in (way for way in read if len(way.slips) <= length):
+            slips = length - len(way.slips)
+            for base, chosen in bases.of_length(slips, way, alone=not found):
+                _note(found, question, base, way, chosen, length)
+        if found and (length > 1 or not figure.exact):
+            break
+    if not found and figure.exact:
+        for base, chosen in bases.built_values(figure.value):
+            _note(found, question, base, read[0], chosen, 1 + len(chosen))
+    if not found and figure.exact:
+        for base, chosen in bases.odd_values(figure.value):
+            _note(found, question, base, read[0], chosen, _LONGEST)
+    ranked = sorted(found, key=lambda slips: (*found[slips], str(slips)))
+    return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(ranked))
+
+
+def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
+    """The first of all, and then those that tell something else: matrices of one size are many."""
+    first: dict[tuple[str, ...], tuple[Slip, ...]] = {}
+    for slips in ranked:
+        first.setdefault(tuple(slip.slip for slip in slips), slips)
+    kinds = list(first.values())[:SHOWN]
+    more = [slips for slips in ranked if slips not in kinds]
+    return sorted([*kinds, *more][:SHOWN], key=ranked.index)
+
+
+def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
+    """The elements of packed tensors, which hold several parameters each."""
+    stored, figure = question.subject.stored, question.figure
+    if stored is None or not stored.packed or question.part or figure.unit == "bytes":
+        return
+    if figure.low <= stored.elements <= figure.high and stored.elements != question.actual:
+        packed = Slip(slip="elements-for-parameters", difference=stored.elements - question.actual)
+        rest = figure.value - stored.elements
+        yield (packed, *((Slip(slip="rounding", difference=rest),) if rest else ()))
+
+
+def _note(  # noqa: PLR0913, PLR0917 - a way that was found, and where it is noted
+    found: dict[tuple[Slip, ...], tuple[int, float]],
+    question: Question,
+    base: _Base,
+    way: Way,
+    chosen: tuple[PossibleSlip, ...],
+    length: int,
+) -> None:
+    slips = _told(question, base, way, chosen)
+    if slips is None:
+        return
+    rank = (length, base.rarity + way.rarity + sum(one.rarity for one in chosen))
+    key = tuple(sorted(slips, key=str))
+    if key not in found or rank < found[key]:
+        found[key] = rank
+
+
+def _ordered(slips: Sequence[Slip], total: int) -> Explanation:
+    order = sorted(slips, key=lambda slip: (slip.slip == "rounding", -abs(slip.difference)))
+    return Explanation(slips=tuple(order), total=total)
+
+
+# --- where a count may begin --------------------------------------------------------------------
+
+
+class _Bases:
+    """The counts that a wrong one may be right for, and the slips on top of them."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._subject = question.subject
+        self._exact = question.figure.exact
+        self._own = _Base(counted=question.counted(question.whose, question.reading))
+
+    def of_length(self, slips: int, way: Way, *, alone: bool) -> Iterator[_Found]:
+        """The combinations of so many slips; `alone`: nothing shorter was found."""
+        low, high = way.low, way.high
+        if slips == 0:
+            if way.slips and low <= self._own.counted.total <= high:
+                yield self._own, ()
+            return
+        yield from self._on(self._own, low, high, slips)
+        for base in self._siblings:
+            yield from self._on(base, low, high, slips - 1)
+        plain = alone and self._exact and not way.slips
+        if slips == 1 or (slips == 2 and plain):  # noqa: PLR2004
+            yield from self._other_configs(low, high, slips=slips == 2)  # noqa: PLR2004
+        if slips == 2 and plain:  # noqa: PLR2004
+            budget = _BUILT
+            for base in self._siblings:
+                budget -= 2 * len(base.counted.cells) * len(self._subject.sizes)
+                if budget >= 0:
+                    yield from self._configs_of(base, low, high)
+
+    def _on(self, base: _Base, low: int, high: int, slips: int) -> Iterator[_Found]:
+        """The slips of cells on top of a base."""
+        if slips > 3 or (base.steps and slips > 2):  # noqa: PLR2004 - then anything comes out
+            return
+        if not slips:
+            if base.steps and low <= base.counted.total <= high:
+                yield base, ()
+            return
+        common = _COMMON if slips == 1 else _COMMON_OF_SEVERAL
+        search = base.search
+        if not self._exact:
+            kept = [one for one in base.candidates if one.rarity <= common]
+            search = Search(base.counted, kept)
+        for chosen in search.combinations(low, high, slips):
+            yield base, chosen
+
+    @cached_property
+    def _siblings(self) -> tuple[_Base, ...]:
+        found = []
+        for sibling in self._subject.siblings:
+            counted = self._question.counted_in(sibling)
+            if counted is not None:
+                steps = (("other-class", (("class", sibling.target),)),)
+                found.append(_Base(counted=counted, steps=steps, rarity=2.5))
+        return tuple(found)
+
+    def _other_configs(self, low: int, high: int, *, slips: bool) -> Iterator[_Found]:
+        for key, curve in self._curves.items():
+            if self._exact or "vocab" in key:
+                values = self._likely(key)
+                for hit in curve.hits(low, high, values, slips=slips):
+                    yield self._of_value(key, hit.value, hit.counted), hit.chosen
+        for base in self._flags:
+            yield from self._on(base, low, high, 1 if slips else 0)
+
+    def _configs_of(self, sibling: _Base, low: int, high: int) -> Iterator[_Found]:
+        """Of another class and another config."""
+        target = str(dict(sibling.steps[0][1])["class"])
+        for key in self._subject.sizes:
+            curve = self._curve(key, sibling.counted, (), target)
+            if curve is None:
+                continue
+            for hit in curve.hits(low, high, self._likely(key), slips=False):
+                base = self._of_value(key, hit.value, hit.counted)
+                steps = (*sibling.steps, *base.steps)
+                yield _Base(counted=hit.counted, steps=steps, rarity=5.3), ()
+
+    def built_values(self, target: int) -> Iterator[_Found]:
+        """The values of keys in which the count is no polynomial, each built and looked at."""
+        own = self._own.counted
+        budget = _BUILT
+        for key in sorted(self._subject.sizes, key=lambda key: key in self._curves):
+            alone = () if key in self._curves else tuple((one,) for one in self._own.candidates)
+            for value in self._likely(key):
+                budget -= len(own.cells)
+                if budget < 0:
+                    return
+                made = self._subject.with_value(key, value, self._question.whose.target)
+                counted = self._question.counted_in(made) if made else None
+                if counted is None or len(counted.cells) != len(own.cells):
+                    continue
+                for chosen in ((), *alone):
+                    if counted.value(chosen) == target:
+                        yield self._of_value(key, value, counted), chosen
+
+    def odd_values(self, target: int) -> Iterator[_Found]:
+        """A value that no published model has."""
+        for key, curve in self._curves.items():
+            for hit in curve.roots(target):
+                yield self._of_value(key, hit.value, hit.counted), hit.chosen
+
+    @cached_property
+    def _curves(self) -> dict[str, Curve]:
+        own = self._own
+        found = {}
+        for key in self._subject.sizes:
+            target = self._question.whose.target
+            curve = self._curve(key, own.counted, own.candidates, target)
+            if curve is not None:
+                found[key] = curve
+        return found
+
+    def _curve(
+        self, key: str, counted: CountedCells, found: Sequence[PossibleSlip], target: str
+    ) -> Curve | None:
+        def build(value: int) -> CountedCells | None:
+            made = self._subject.with_value(key, value, target)
+            return self._question.counted_in(made) if made else None
+
+        curve = Curve(counted, found, self._subject.sizes[key], build)
+        return curve if curve.measure(self._likely(key)) else None
+
+    def _likely(self, key: str) -> tuple[int, ...]:
+        return likely_values(key, self._subject.sizes[key], self._subject.sizes)
+
+    @cached_property
+    def _flags(self) -> tuple[_Base, ...]:
+        found = []
+        for key, value in self._subject.flags():
+            made = self._subject.with_value(key, not value)
+            counted = self._question.counted_in(made) if made else None
+            if counted is not None and counted.total != self._own.counted.total:
+                steps = (("other-config", (("key", key), ("value", not value))),)
+                found.append(_Base(counted=counted, steps=steps, rarity=2.7))
+        return tuple(found)
+
+    def _of_value(self, key: str, value: int, counted: CountedCells) -> _Base:
+        fields = (("key", key), ("value", value))
+        rarity = 2.5 if "vocab" in key else 2.8
+        return _Base(counted=counted, steps=(("other-config", fields),), rarity=rarity)
+
+
+# --- how it is told -----------------------------------------------------------------------------
+
+
+def _told(
+    question: Question, base: _Base, way: Way, chosen: Sequence[PossibleSlip]
+) -> tuple[Slip, ...] | None:
+    """Each slip with what it adds to the count before it; None where one adds nothing."""
+    figure, subject = question.figure, question.subject
+    slips: list[Slip] = []
+    before = question.actual
+
+    def add(slip: str, fields: tuple[tuple[str, Any], ...], after: int) -> None:
+        nonlocal before
+        slips.append(Slip(slip=slip, difference=after - before, fields=fields))
+        before = after
+
+    bits, reads = 8, way.slips
+    if figure.unit == "bytes":
+        bits = subject.bits if not reads else 8
+        if reads:  # the count begins in parameters
+            add(*reads[0], question.actual * 8 // subject.bits)
+            reads = reads[1:]
+    for slip, fields in base.steps:
+        # Of a class and a config, the class is said with what both make together.
+        add(slip, fields, _after(question, base, slip) * bits // 8)
+    taken: list[PossibleSlip] = []
+    for one in sorted(chosen, key=lambda one: one.order):
+        taken.append(one)
+        name = (
+            "all-experts"
+            if question.reading.label == "active" and one.slip == "active-only"
+            else one.slip
+        )
+        add(name, one.fields, base.counted.value(taken) * bits // 8)
+    for slip, fields in reads:
+        add(slip, fields, way.read(slip, before))
+    if not all(slip.difference for slip in slips):
+        return None
+    if before != figure.value:
+        if figure.exact and abs(before - figure.value) > 1:
+            return None
+        add("rounding", (), figure.value)
+    return tuple(slips)
+
+
+def _after(question: Question, base: _Base, slip: str) -> int:
+    """The count after a step of a base of one step or two."""
+    if slip == base.steps[-1][0]:
+        return base.counted.total
+    name = dict(base.steps[0][1])["class"]
+    sibling = next(one for one in question.subject.siblings if one.target == name)
+    counted = question.counted_in(sibling)
+    return counted.total if counted else base.counted.total

@@ -1,0 +1,129 @@
+"""Figures as people write them: 109,482,240, 110M, 8x7B, 72.1 MB, 3.8亿, 30B-A3B."""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+_SCALES = {
+    "": 1,
+    "k": 10**3,
+    "thousand": 10**3,
+    "千": 10**3,
+    "万": 10**4,
+    "萬": 10**4,
+    "m": 10**6,
+    "mn": 10**6,
+    "mio": 10**6,
+    "million": 10**6,
+    "百万": 10**6,
+    "百萬": 10**6,
+    "千万": 10**7,
+    "千萬": 10**7,
+    "亿": 10**8,
+    "億": 10**8,
+    "b": 10**9,
+    "bn": 10**9,
+    "g": 10**9,
+    "billion": 10**9,
+    "十亿": 10**9,
+    "十億": 10**9,
+    "百亿": 10**10,
+    "千亿": 10**11,
+    "t": 10**12,
+    "trillion": 10**12,
+    "万亿": 10**12,
+    "兆": 10**12,
+}
+_BYTES = {
+    "bytes": 1,
+    "byte": 1,
+    "字节": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_FIGURE = re.compile(
+    r"""(?:[~≈<>]|about|around|approx\.?|some|约|大约)?\s*
+        (?:(?P<experts>[1-9]\d{0,3})\s*[x\u00d7]\s*)?
+        (?P<number>\d{1,3}(?:[,_' ]\d{3})+|\d{1,30})(?P<fraction>\.\d{1,12})?
+        \s*(?P<unit>[a-z]{0,8}|[百千十万萬亿億兆字节]{0,3})
+        \s*(?:-?a(?P<active>\d{1,4}(?:\.\d{1,3})?)b)?
+        \s*(?:params?|parameters?|elements?|个?参数)?\.?""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_WIDEST = 10  # of a figure that ends in zeros a tenth is its rounding: 100M is 90 to 110
+_ROUND = 6  # zeros at the end of a number that nobody counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A number as somebody wrote it, and what rounds to it."""
+
+    text: str
+    value: int
+    low: int  # the least number that rounds to it
+    high: int  # and the greatest
+    scale: int = 1  # a million for 110M
+    unit: Literal["parameters", "bytes"] = "parameters"
+    experts: int | None = None  # of 8x7B: 8, of which each counts by itself
+    active: "Figure | None" = None  # of 30B-A3B
+
+    @property
+    def exact(self) -> bool:
+        return self.low == self.high
+
+    def binary(self, base: int) -> tuple[int, int]:
+        """What rounds to it where 2^20 or 2^30 stands for its million or billion."""
+        more = Fraction(base, 10**6 if base == 2**20 else 10**9)
+        if self.exact:
+            half = Fraction(1, 2)
+            low, high = (self.value - half) * more, (self.value + half) * more
+            return -int(-low // 1), int(high // 1)
+        return -int(-(self.low * more) // 1), int(self.high * more // 1)
+
+
+def parse_figure(text: str) -> Figure | None:
+    """The figure in a text; None: it is not one."""
+    found = _FIGURE.fullmatch(text.strip())
+    if found is None:
+        return None
+    unit = found["unit"].lower()
+    in_bytes = unit in _BYTES
+    if not in_bytes and unit not in _SCALES:
+        return None
+    scale = _BYTES[unit] if in_bytes else _SCALES[unit]
+    digits = re.sub(r"[,_' ]", "", found["number"])
+    fraction = found["fraction"] or ""
+    value = Fraction(digits + fraction) * scale
+    low, high = _rounding(value, digits, fraction, scale)
+    active = found["active"]
+    return Figure(
+        text=text.strip(),
+        value=round(value),
+        low=low,
+        high=high,
+        scale=scale,
+        unit="bytes" if in_bytes else "parameters",
+        experts=int(found["experts"]) if found["experts"] else None,
+        active=parse_figure(f"{active}B") if active else None,
+    )
+
+
+def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[int, int]:
+    """The numbers that round to a value: half a unit of the last digit that says anything."""
+    zeros = 0 if fraction else len(digits) - len(digits.rstrip("0"))
+    if scale == 1 and not fraction and zeros < _ROUND:
+        return int(value), int(value)
+    unit = Fraction(scale, 10 ** len(fraction[1:])) if fraction else Fraction(scale)
+    if scale == 1:
+        unit = Fraction(10**zeros)
+    half = unit / 2
+    if zeros and scale > 1:
+        half = max(half, min(half * 10**zeros, value / _WIDEST))
+    return -int(-(value - half) // 1), int((value + half) // 1)

@@ -1,0 +1,241 @@
+"""judge: a claim about a subject, confirmed, or refuted with the shortest slips that explain it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from auditor.claims.cells import Axis, FoldedTensor, changed, total_of
+from auditor.claims.explaining import Question, explanations
+from auditor.claims.figures import Figure, parse_figure
+from auditor.claims.formulas import FormulaError, evaluate
+from auditor.claims.parts import PartReading, readings
+from auditor.claims.subject import Counterpart, Subject
+from auditor.claims.verdict import Explanation, Nearest, Slip, Verdict
+
+
+def judge(subject: Subject, text: str, part: str = "") -> Verdict:
+    """What a claim is worth."""
+    figure = parse_figure(text)
+    note = ""
+    if figure is None:
+        try:
+            value = evaluate(text, subject.letters)
+        except FormulaError as error:
+            return _nothing(text, None, part, f"{text!r} is neither a count nor a formula: {error}")
+        figure, note = Figure(text=text, value=value, low=value, high=value), f"{text} = {value:,}"
+    found = _readings(subject, part)
+    if not found:
+        return _by_value(subject, figure, part)
+    return replace(_judged(subject, figure, part, found), note=note)
+
+
+def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
+    """Claims of one write-up: a part that one of them counts elsewhere is missing in another."""
+    verdicts = [judge(subject, text, part) for text, part in claims]
+    moved = {
+        dict(slip.fields).get("module"): slip
+        for verdict in verdicts
+        for explanation in verdict.explanations[:1]
+        for slip in explanation.slips
+        if slip.slip == "part-in-another"
+    }
+    return tuple(_moved(verdict, moved) for verdict in verdicts)
+
+
+def _moved(verdict: Verdict, moved: Mapping[object, Slip]) -> Verdict:
+    """A part that was left out of its own sum because it is in that of another."""
+    if len(verdict.explanations[:1]) != 1 or len(verdict.explanations[0].slips) != 1:
+        return verdict
+    (slip,) = verdict.explanations[0].slips
+    other = moved.get(dict(slip.fields).get("module"))
+    if slip.slip != "part-left-out" or other is None or other.difference != -slip.difference:
+        return verdict
+    there = replace(other, difference=slip.difference)
+    first = Explanation(slips=(there,), total=verdict.explanations[0].total)
+    return replace(verdict, explanations=(first, *verdict.explanations[:2]))
+
+
+def _nothing(text: str, claim: int | None, part: str, note: str) -> Verdict:
+    return Verdict(
+        text=text,
+        claim=claim,
+        part=part,
+        verdict="nothing to compare with",
+        actual=None,
+        note=note,
+    )
+
+
+# --- the parts ----------------------------------------------------------------------------------
+
+
+def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReading], ...]:
+    """What the part may stand for: of the class itself, else of a class that has such a part."""
+    if part.strip().lower() in {"active", "activated"}:
+        active = tuple(_active(cell) for cell in subject.own.cells)
+        return ((subject.own, PartReading("active", active, ())),)
+    found = readings(part, subject.own.cells, subject.own.prefix)
+    if any(total_of(reading.cells) or not reading.label for reading in found):
+        return tuple((subject.own, reading) for reading in found)
+    for sibling in subject.siblings:
+        found = readings(part, sibling.cells, sibling.prefix)
+        if any(total_of(reading.cells) for reading in found):
+            return tuple((sibling, reading) for reading in found)
+    return ()
+
+
+def _active(cell: FoldedTensor) -> FoldedTensor:
+    """The cell as one token uses it; all experts are then the slip."""
+    axes = tuple(axis if axis.active is None else _swapped(axis) for axis in cell.axes)
+    return changed(cell, axes=axes)
+
+
+def _swapped(axis: Axis) -> Axis:
+    return axis._replace(size=axis.active or 0, active=axis.size)
+
+
+# --- the verdict --------------------------------------------------------------------------------
+
+
+def _judged(
+    subject: Subject,
+    figure: Figure,
+    part: str,
+    found: Sequence[tuple[Counterpart, PartReading]],
+) -> Verdict:
+    actuals = [_actual(subject, figure, total_of(reading.cells)) for _, reading in found]
+    for (whose, reading), actual in zip(found, actuals, strict=True):
+        if actual is not None and figure.low <= actual <= figure.high and not figure.experts:
+            return _confirmed(subject, figure, part, whose, reading, actual)
+    whose, first = found[0]
+    actual = actuals[0]
+    if actual is None:
+        return _nothing(figure.text, figure.value, part, "the config declares no dtype")
+    verdict = Verdict(
+        text=figure.text,
+        claim=figure.value,
+        part=part,
+        verdict="refuted",
+        actual=actual,
+        unit=figure.unit,
+        reading=_reading(subject, whose, first),
+    )
+    if figure.experts:
+        return _of_experts(figure, verdict, first)
+    question = Question(
+        subject=subject, figure=figure, part=part, whose=whose, reading=first, actual=actual
+    )
+    explained = explanations(question)
+    nearest = None if explained else _nearest(subject, figure, part, whose, first)
+    return replace(verdict, explanations=explained, nearest=nearest)
+
+
+def _actual(subject: Subject, figure: Figure, parameters: int) -> int | None:
+    """The true count in the figure's unit."""
+    if figure.unit == "parameters":
+        return parameters
+    return parameters * subject.bits // 8
+
+
+def _reading(subject: Subject, whose: Counterpart, reading: PartReading) -> str:
+    of = "" if whose is subject.own else f" of {whose.target}"
+    return f"{reading.label}{of}"
+
+
+def _confirmed(  # noqa: PLR0913, PLR0917 - all that a verdict says
+    subject: Subject,
+    figure: Figure,
+    part: str,
+    whose: Counterpart,
+    reading: PartReading,
+    actual: int,
+) -> Verdict:
+    rounded = not figure.exact
+    return Verdict(
+        text=figure.text,
+        claim=figure.value,
+        part=part,
+        verdict="confirmed to its rounding" if rounded else "confirmed",
+        actual=actual,
+        unit=figure.unit,
+        reading=_reading(subject, whose, reading),
+        explanations=_rounding_alone(figure, actual) if rounded else (),
+    )
+
+
+def _rounding_alone(figure: Figure, actual: int) -> tuple[Explanation, ...]:
+    if figure.value == actual:
+        return ()
+    slip = Slip(slip="rounding", difference=figure.value - actual)
+    return (Explanation(slips=(slip,), total=figure.value),)
+
+
+def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdict:
+    """8x7B: so many experts, of which one alone makes a model of so many parameters."""
+    experts = {axis.size: axis for cell in reading.cells for axis in cell.axes if axis.active}
+    if not experts or figure.experts is None:
+        return replace(verdict, note="it is no mixture of experts")
+    n = max(experts)
+    single = sum(_of_one_expert(cell) for cell in reading.cells)
+    claim = figure.value * figure.experts
+    said = replace(verdict, claim=claim, note=f"{n} experts; with one alone {single:,} parameters")
+    if n == figure.experts and figure.low <= single <= figure.high:
+        return replace(said, verdict="confirmed to its rounding")
+    return said
+
+
+def _of_one_expert(cell: FoldedTensor) -> int:
+    mask = sum(1 << place for place, axis in enumerate(cell.axes) if axis.active is not None)
+    return cell.count(mask)
+
+
+# --- nothing explains it ------------------------------------------------------------------------
+
+
+def _modules(cells: Sequence[FoldedTensor]) -> Mapping[str, int]:
+    """What each module comes to, all of its layers together."""
+    counts: dict[str, int] = {}
+    for cell in cells:
+        parts = cell.module.split(".")
+        for length in range(len(parts) + 1):
+            name = ".".join(parts[:length])
+            counts[name] = counts.get(name, 0) + cell.count()
+    return counts
+
+
+def _nearest(
+    subject: Subject, figure: Figure, part: str, whose: Counterpart, reading: PartReading
+) -> Nearest | None:
+    """The nearest count that exists: of a class, or of a module where a part was claimed."""
+    counts = dict(_modules(reading.cells)) if part else {}
+    for each in (whose, *subject.siblings):
+        for found in readings(part, each.cells, each.prefix)[:1]:
+            counts[f"{part} of {each.target}" if part else each.target] = total_of(found.cells)
+    if not part:
+        counts[whose.target] = total_of(reading.cells)
+    held = {name: count for name, count in counts.items() if name and count}
+    if not held:
+        return None
+    name = min(held, key=lambda each: (abs(figure.value - held[each]), len(each), each))
+    return Nearest(module=name, count=held[name], difference=figure.value - held[name])
+
+
+def _by_value(subject: Subject, figure: Figure, part: str) -> Verdict:
+    """A part by a name that is not known here: what has just as many parameters."""
+    note = f"no part of {subject.own.target} is called {part!r}"
+    same = [
+        name
+        for name, count in _modules(subject.own.cells).items()
+        if count and figure.low <= count <= figure.high
+    ]
+    if not same or not figure.exact:
+        return _nothing(figure.text, figure.value, part, note)
+    first = min(same, key=lambda name: (name.count("*"), name.count(".") - 9 * (name == ""), name))
+    return Verdict(
+        text=figure.text,
+        claim=figure.value,
+        part=part,
+        verdict="confirmed",
+        actual=figure.value,
+        reading=first,
+        note=f"{note}; {first or 'the whole model'} has as many",
+    )

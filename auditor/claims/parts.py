@@ -1,0 +1,299 @@
+"""Parts of a model as people name them: by a module prefix, or attention, ffn, norm, head.
+
+A name may have a second reading: embeddings with their norm, or as the sum of the tables alone.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from auditor.analytic import Role
+from auditor.claims.cells import CellKind, FoldedTensor, changed
+
+Cells = tuple[FoldedTensor, ...]
+
+
+class PartReading(NamedTuple):
+    """What a name may stand for: the cells that it counts, and those of the rest of the model."""
+
+    label: str
+    cells: Cells
+    rest: Cells
+
+
+_ATTENTION = re.compile(r"attn|attention", re.IGNORECASE)
+_MIXER = re.compile(r"mixer|mamba|ssm|conv|rwkv|temporal|linear_attn", re.IGNORECASE)
+_EMBEDS = re.compile(
+    r"embed|^wte$|^wpe$|^shared$|(cls|mask|distillation)_token|position", re.IGNORECASE
+)
+
+
+def is_attention(cell: FoldedTensor) -> bool:
+    return cell.kind is not CellKind.NORM and _has(cell, _ATTENTION)
+
+
+def is_feed_forward(cell: FoldedTensor) -> bool:
+    """The rest of a layer, which is neither attention nor a norm nor another way to mix tokens."""
+    if "*" not in cell.name or cell.kind is CellKind.NORM or is_embedding(cell):
+        return False
+    return not (_has(cell, _ATTENTION) or _has(cell, _MIXER))
+
+
+def is_embedding(cell: FoldedTensor) -> bool:
+    return "*" not in cell.name and (cell.embedding or _has(cell, _EMBEDS))
+
+
+def is_pooler(cell: FoldedTensor) -> bool:
+    return "pooler" in cell.name.split(".")
+
+
+def is_head(cell: FoldedTensor, prefix: str) -> bool:
+    """Beside the base model, whose prefix this is."""
+    return bool(prefix) and not cell.name.startswith(f"{prefix}.")
+
+
+def _has(cell: FoldedTensor, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.search(part) for part in cell.name.split("."))
+
+
+# --- what a name stands for ---------------------------------------------------------------------
+
+_NAMES = {
+    "attention": "attention",
+    "selfattention": "attention",
+    "attn": "attention",
+    "注意力": "attention",
+    "ffn": "ffn",
+    "mlp": "ffn",
+    "feedforward": "ffn",
+    "前馈": "ffn",
+    "norm": "norm",
+    "norms": "norm",
+    "layernorm": "norm",
+    "layernorms": "norm",
+    "normalisation": "norm",
+    "normalization": "norm",
+    "归一化": "norm",
+    "bias": "bias",
+    "biases": "bias",
+    "偏置": "bias",
+    "weight": "weight",
+    "weights": "weight",
+    "embedding": "embeddings",
+    "embeddings": "embeddings",
+    "嵌入": "embeddings",
+    "head": "head",
+    "lmhead": "head",
+    "mlmhead": "head",
+    "pooler": "pooler",
+    "encoder": "encoder",
+    "编码器": "encoder",
+    "decoder": "decoder",
+    "解码器": "decoder",
+    "layers": "layers",
+    "blocks": "layers",
+    "onelayer": "layer",
+    "eachlayer": "layer",
+    "perlayer": "layer",
+    "oneexpert": "expert",
+    "withoutnorm": "no norm",
+    "withoutlayernorm": "no norm",
+    "withoutbias": "no bias",
+    "withoutbiases": "no bias",
+    "active": "active",
+    "activated": "active",
+    "total": "",
+    "trainable": "",
+    "all": "",
+    "model": "",
+}
+_WORDS = re.compile(r"(one|each|per|without|self|lm|mlm|feed)[\s_-]+(?=\w)", re.IGNORECASE)
+
+
+def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
+    """What a part's name may stand for, the likeliest first; () where it stands for nothing here.
+
+    Terms are added by `+`; the words of a term restrict each other: `encoder.layer.0 attention`.
+    """
+    if _plain(name) == "" or _NAMES.get(_plain(name)) == "":
+        return (PartReading("", cells, ()),)
+    sums: tuple[tuple[str, Cells], ...] = (("", ()),)
+    for term in name.split("+"):
+        found = tuple(_term(term.strip(), cells, prefix))
+        if not found:
+            return ()
+        sums = tuple(
+            (f"{label} + {more}" if label else more, _added(chosen, extra))
+            for label, chosen in sums
+            for more, extra in found
+        )
+    return tuple(PartReading(label, chosen, _rest(cells, chosen)) for label, chosen in sums)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name).lower()
+
+
+def _term(term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
+    """The readings of one term."""
+    if not term:
+        return
+    stored = at_prefix(term, cells)
+    meaning = _NAMES.get(_plain(term))
+    if stored and meaning not in {"embeddings", "attention", "norm", "bias"}:
+        yield term, stored
+        return
+    if meaning is not None:
+        yield from _people(meaning, term, cells, prefix, stored)
+        return
+    words = _WORDS.sub(r"\1", term).replace("/", " ").split()
+    if len(words) == 1:
+        if words[0] != term:
+            yield from _term(words[0], cells, prefix)
+        return
+    narrowed = cells
+    for word in words:
+        found = next(_term(word, narrowed, prefix), None)
+        if found is None:
+            return
+        narrowed = found[1]
+    yield term, narrowed
+
+
+def _people(
+    meaning: str, term: str, cells: Cells, prefix: str, stored: Cells
+) -> Iterator[tuple[str, Cells]]:
+    """What people call so: the readings that hold anything."""
+    learned = tuple(cell for cell in cells if not cell.optional)
+    for label, found in _people_choices(meaning, term, learned, prefix, stored):
+        if found:
+            yield label, found
+
+
+def _people_choices(  # noqa: C901 - one case for each name
+    meaning: str, term: str, cells: Cells, prefix: str, stored: Cells
+) -> Iterator[tuple[str, Cells]]:
+    match meaning:
+        case "attention":
+            yield term, cells_where(cells, is_attention)
+            yield f"{term}, with its norms", stored
+        case "ffn":
+            yield term, cells_where(cells, is_feed_forward)
+        case "norm":
+            norms = cells_where(cells, lambda cell: cell.kind is CellKind.NORM)
+            yield term, norms
+            yield (
+                f"{term}, without the head's",
+                cells_where(norms, lambda cell: not is_head(cell, prefix)),
+            )
+        case "bias":
+            yield term, cells_where(cells, lambda cell: cell.kind is CellKind.BIAS)
+            yield f"{term}, those of norms too", cells_where(cells, has_bias_name)
+        case "weight":
+            yield term, cells_where(cells, lambda cell: cell.kind is CellKind.WEIGHT)
+        case "embeddings":
+            whole = stored or cells_where(cells, is_embedding)
+            yield term, whole
+            tables = cells_where(
+                whole, lambda cell: cell.kind is not CellKind.NORM and not cell.optional
+            )
+            names = dict.fromkeys(cell.module.rpartition(".")[2] for cell in tables)
+            yield " + ".join(names), tables
+        case "head":
+            yield term, cells_where(cells, lambda cell: is_head(cell, prefix))
+        case "pooler":
+            yield term, cells_where(cells, is_pooler)
+        case "encoder" | "decoder" | "layers":
+            towers = cells_where(cells, lambda cell: meaning in cell.name.split("."))
+            yield term, towers or cells_where(cells, lambda cell: bool(cell.axes))
+        case "layer" | "expert":
+            yield term, _one(cells, last=meaning == "expert")
+        case "no norm":
+            yield term, cells_where(cells, lambda cell: cell.kind is not CellKind.NORM)
+        case "no bias":
+            yield term, cells_where(cells, lambda cell: cell.kind is not CellKind.BIAS)
+
+
+def cells_where(cells: Cells, test: Callable[[FoldedTensor], bool]) -> Cells:
+    return tuple(cell for cell in cells if test(cell))
+
+
+def has_bias_name(cell: FoldedTensor) -> bool:
+    return cell.name.rpartition(".")[2].endswith("bias")
+
+
+def _one(cells: Cells, *, last: bool) -> Cells:
+    """One layer, or one expert: of each list the first module."""
+    within = [cell for cell in cells if (len(cell.axes) > 1 if last else cell.axes)]
+    found: list[FoldedTensor] = []
+    for cell in within:
+        at = len(cell.axes) - 1 if last else 0
+        axis = cell.axes[at]
+        if axis.kind == 0:
+            found.append(changed(cell, axes=(*cell.axes[:at], *cell.axes[at + 1 :])))
+    return tuple(found)
+
+
+# --- module prefixes ----------------------------------------------------------------------------
+
+
+def at_prefix(name: str, cells: Cells) -> Cells:
+    """The cells below a prefix as it is stored, or below modules whose names end or begin so.
+
+    `encoder.layer.0` is one layer, `encoder.layer.*.attention` that of all.
+    """
+    asked = name.split(".")
+    matched = [(cell, at) for cell in cells if (at := _place(asked, cell.name)) is not None]
+    if not matched:
+        return ()
+    if any(at == 0 for _, at in matched):
+        matched = [(cell, at) for cell, at in matched if at == 0]
+    kept = (_numbered(cell, asked, at) for cell, at in matched)
+    return tuple(cell for cell in kept if cell is not None)
+
+
+def _place(asked: Sequence[str], name: str) -> int | None:
+    """Where in a cell's name the parts that were asked for stand; None: nowhere."""
+    parts = name.split(".")
+    for at in range(len(parts) - len(asked) + 1):
+        if all(
+            part == want or (part == "*" and want.isascii() and want.isdecimal())
+            for want, part in zip(asked, parts[at:], strict=False)
+        ):
+            return at
+    return None
+
+
+def _numbered(cell: FoldedTensor, asked: Sequence[str], at: int) -> FoldedTensor | None:
+    """The cell in the layer whose number was asked for; None: that layer has no such tensor."""
+    axes = list(cell.axes)
+    parts = cell.name.split(".")
+    for place, want in enumerate(asked, start=at):
+        if parts[place] != "*" or want == "*":
+            continue
+        module = ".".join(parts[: place + 1])
+        for axis in axes:
+            if axis.module == module:
+                numbers = axis.places if axis.places is not None else range(axis.of)
+                if len(want) > len(str(axis.of)) or int(want) not in numbers:
+                    return None
+                axes.remove(axis)
+                break
+    return changed(cell, axes=tuple(axes)) if len(axes) < len(cell.axes) else cell
+
+
+def _added(chosen: Cells, extra: Cells) -> Cells:
+    return (*chosen, *(cell for cell in extra if cell not in chosen))
+
+
+def _rest(cells: Cells, chosen: Cells) -> Cells:
+    """What the part leaves out, as cells that count where a slip says so."""
+    names = {(cell.name, cell.shape, cell.axes[:1]) for cell in chosen}
+    whole = {(cell.name, cell.shape) for cell in chosen}
+    return tuple(
+        changed(cell, role=Role.EXTRA)
+        for cell in cells
+        if (cell.name, cell.shape, cell.axes[:1]) not in names
+        and (cell.name, cell.shape) not in whole
+        and not cell.optional
+    )

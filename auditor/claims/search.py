@@ -1,0 +1,128 @@
+"""The search: which combinations of slips make a count come out exactly, the shortest first.
+
+Slips multiply what they leave of a cell, so that their order does not matter, and slips of
+different cells add up. A sum of two is one look into a table; only slips that share cells, a layer
+and something inside it, are tried one by one. How many slips are looked at is bounded.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from auditor.claims.candidates import CountedCells, PossibleSlip
+
+Combination = tuple[PossibleSlip, ...]
+
+_PAIRED = 200  # candidates that pairs are made of
+_TRIPLED = 140  # and triples
+_FOUND = 400  # combinations that are kept of one length: for ranking
+
+
+class Search:
+    """The combinations of a count's candidates, by what they come to."""
+
+    def __init__(self, counted: CountedCells, found: Sequence[PossibleSlip]) -> None:
+        self._counted = counted
+        self._candidates = tuple(found)
+        self._joint: dict[int, tuple[tuple[PossibleSlip, PossibleSlip, int], ...]] = {}
+
+    def combinations(self, low: int, high: int, length: int) -> Iterator[Combination]:
+        """Those of that length whose count is between low and high, none with an idle slip."""
+        target = (low - self._counted.total, high - self._counted.total)
+        match length:
+            case 0:
+                if target[0] <= 0 <= target[1]:
+                    yield ()
+            case 1:
+                for one in self._candidates:
+                    if target[0] <= one.difference <= target[1]:
+                        yield (one,)
+            case 2:
+                yield from self._effective(self._pairs(*target))
+            case _:
+                yield from self._effective(self._triples(*target))
+
+    def _effective(self, found: Iterator[Combination]) -> Iterator[Combination]:
+        """Those in which every slip changes the count."""
+        kept = 0
+        for chosen in found:
+            value = self._counted.value(chosen)
+            without = (tuple(one for one in chosen if one is not left) for left in chosen)
+            if all(self._counted.value(less) != value for less in without):
+                yield chosen
+                kept += 1
+                if kept >= _FOUND:
+                    return
+
+    def _pairs(self, low: int, high: int) -> Iterator[Combination]:
+        chosen = self._candidates[:_PAIRED]
+        table = _Table(chosen)
+        for place, one in enumerate(chosen):
+            for second in table.between(low - one.difference, high - one.difference):
+                if second > place and not _shared(one, chosen[second]):
+                    yield one, chosen[second]
+        for one, other, joint in self._overlapping(chosen):
+            if low <= joint <= high:
+                yield one, other
+
+    def _triples(self, low: int, high: int) -> Iterator[Combination]:
+        chosen = self._candidates[:_TRIPLED]
+        table = _Table(chosen)
+        pairs = [(a, b, a.difference + b.difference) for a, b in combinations(chosen, 2)]
+        joint = {(id(a), id(b)): value for a, b, value in self._overlapping(chosen)}
+        for a, b, apart in pairs:
+            value = joint.get((id(a), id(b)), apart)
+            for third in table.between(low - value, high - value):
+                c = chosen[third]
+                if c is a or c is b or _shared(a, c) or _shared(b, c):
+                    continue
+                if (id(a), id(b)) in joint or c.rarity >= b.rarity:
+                    yield a, b, c
+
+    def _overlapping(
+        self, chosen: Sequence[PossibleSlip]
+    ) -> tuple[tuple[PossibleSlip, PossibleSlip, int], ...]:
+        """The pairs that share cells, and what they come to together; worked out once."""
+        if len(chosen) not in self._joint:
+            self._joint[len(chosen)] = tuple(self._shared_pairs(chosen))
+        return self._joint[len(chosen)]
+
+    def _shared_pairs(
+        self, chosen: Sequence[PossibleSlip]
+    ) -> Iterator[tuple[PossibleSlip, PossibleSlip, int]]:
+        cells = self._counted.cells
+        at: dict[int, list[int]] = defaultdict(list)
+        for place, one in enumerate(chosen):
+            for number, _ in one.masks:
+                at[number].append(place)
+        seen: set[tuple[int, int]] = set()
+        for places in at.values():
+            for pair in combinations(places, 2):
+                if pair in seen:
+                    continue
+                seen.add(pair)
+                one, other = chosen[pair[0]], chosen[pair[1]]
+                joint = one.difference + other.difference
+                for number in one.mask_of.keys() & other.mask_of.keys():
+                    cell = cells[number]
+                    left, right = one.mask_of[number], other.mask_of[number]
+                    joint += cell.count(left | right) - cell.count(left)
+                    joint += cell.count() - cell.count(right)
+                yield one, other, joint
+
+
+def _shared(one: PossibleSlip, other: PossibleSlip) -> bool:
+    return not one.mask_of.keys().isdisjoint(other.mask_of)
+
+
+class _Table:
+    """Candidates by their differences."""
+
+    def __init__(self, chosen: Sequence[PossibleSlip]) -> None:
+        self._places = sorted(range(len(chosen)), key=lambda place: chosen[place].difference)
+        self._values = [chosen[place].difference for place in self._places]
+
+    def between(self, low: int, high: int) -> Sequence[int]:
+        values = self._values
+        return self._places[bisect_left(values, low) : bisect_right(values, high)]

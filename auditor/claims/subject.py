@@ -1,0 +1,193 @@
+"""Subject: the model that a claim is about, with what it would count as another class or config."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from auditor.analytic import Config, Expectation, ExpectedTensor, catalogue
+from auditor.analytic.config_classes.completed import WRONG
+from auditor.claims.cells import FoldedTensor, cells_of_tensors, cells_of_tree, total_of
+from auditor.errors import CheckpointError, SourceError
+from auditor.tensors import DTYPE_BITS
+
+Cells = tuple[FoldedTensor, ...]
+_FAULTS = (CheckpointError, SourceError, *WRONG)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counterpart:
+    """The cells of a class."""
+
+    target: str
+    cells: Cells
+    prefix: str  # of the base model in its names; "" of the base model itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredNumbers:
+    """What the files hold, in numbers: packed tensors have fewer elements than parameters."""
+
+    elements: int  # with those of scales and zero points
+    parameters: int | None = None
+    packed: bool = False  # several parameters in an element
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One model, and what a wrong count of it may be right for."""
+
+    model: str
+    own: Counterpart
+    letters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    dtype: str | None = None  # "BF16"; None: the config declares none
+    config: Config | None = None  # None: there is no closed form
+    stored: StoredNumbers | None = None
+
+    @property
+    def bits(self) -> int:
+        """The width of a number."""
+        return DTYPE_BITS[self.dtype or "F32"]
+
+    @cached_property
+    def siblings(self) -> tuple[Counterpart, ...]:
+        """The other classes of its family, as far as this config has them."""
+        if self.config is None:
+            return ()
+        family = _family(self.config, self.own.target)
+        config, own = self.config, self.own.target
+        made = (counterpart(config, name) for name in catalogue.siblings(family) if name != own)
+        return tuple(found for found in made if found is not None)
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The config keys that the count depends on, and their values."""
+        from auditor.analytic.blocks import symbols  # noqa: PLC0415 - beside its only use
+
+        if self.config is None:
+            return {}
+        found = symbols(catalogue.block_tree(self.config, self.own.target))
+        path = self.config.path
+        keys = {symbol.key.removeprefix(path): symbol.value for symbol in sorted(found)}
+        return {key: value for key, value in keys.items() if "[" not in key}
+
+    def flags(self) -> Iterator[tuple[str, bool]]:
+        """The switches that the count may depend on."""
+        if self.config is None:
+            return
+        family = catalogue.family(_family(self.config, self.own.target))
+        completed = self.config.of(family)
+        for key, default in family.defaults.items():
+            if isinstance(default, bool):
+                value = completed.attribute(key)
+                if isinstance(value, bool):
+                    yield key, value
+
+    def defaults(self) -> Mapping[str, int]:
+        """The numbers that the config class has where the config says nothing."""
+        if self.config is None:
+            return {}
+        family = catalogue.family(_family(self.config, self.own.target))
+        stated = self.config.of(family)
+        numbers = {key: value for key, value in family.defaults.items() if type(value) is int}
+        return {key: value for key, value in numbers.items() if not stated.states(key)}
+
+    def with_value(self, key: str, value: Any, target: str | None = None) -> Counterpart | None:
+        """The class of the config with another value; None: no model can be built of it."""
+        if self.config is None:
+            return None
+        target = target or self.own.target
+        return counterpart(changed_config(self.config, key, value, target), target)
+
+
+def subject_of(
+    model: str,
+    expectation: Expectation,
+    config: Config | None,
+    stored: StoredNumbers | None = None,
+) -> Subject:
+    """A subject by its closed form; where that counts something else, by its tensors alone."""
+    own = counterpart(config, expectation.target) if config is not None else None
+    if own is None or total_of(own.cells) != expectation.parameters:
+        config, own = None, of_tensors(expectation.target, expectation.prefix, expectation.tensors)
+    letters = {symbol.letter: symbol.value for symbol in expectation.legend}
+    keys = {symbol.key: symbol.value for symbol in expectation.legend}
+    dtype = None
+    if config is not None:
+        try:
+            dtype = config.dtype
+        except CheckpointError:
+            dtype = None
+    return Subject(
+        model=model,
+        own=own,
+        letters=MappingProxyType({**keys, **letters}),
+        dtype=dtype,
+        config=config,
+        stored=stored,
+    )
+
+
+def of_tensors(target: str, prefix: str, tensors: tuple[ExpectedTensor, ...]) -> Counterpart:
+    cells = cells_of_tensors(tensors)
+    return Counterpart(target=target, cells=cells, prefix=_beside(prefix, cells))
+
+
+def counterpart(config: Config, target: str) -> Counterpart | None:
+    """The cells of a class; None: it cannot be built of the config."""
+    try:
+        family = catalogue.family(_family(config, target))
+        tree = catalogue.block_tree(replace(config, checked=False), target)
+        cells = cells_of_tree(tree, _heads(config.of(family)))
+    except _FAULTS:
+        return None
+    return Counterpart(target=target, cells=cells, prefix=_beside(family.prefix, cells))
+
+
+def _beside(prefix: str, cells: Cells) -> str:
+    """The base model's prefix, where the names have it."""
+    return prefix if prefix and any(cell.name.startswith(f"{prefix}.") for cell in cells) else ""
+
+
+def _family(config: Config, target: str) -> str:
+    having = catalogue.types(target)
+    stated = catalogue.current_type(config.model_type or "")
+    return stated if stated in having else having[0]
+
+
+def _heads(config: Config) -> dict[str, int]:
+    """Attention heads, of queries and of keys and values."""
+    found = {}
+    for name, key in (("q", "num_attention_heads"), ("kv", "num_key_value_heads")):
+        value = config.attribute(key)
+        if type(value) is int and value > 1:
+            found[name] = value
+    if "q" in found:
+        found.setdefault("kv", found["q"])
+    return found
+
+
+def changed_config(config: Config, key: str, value: Any, target: str = "") -> Config:
+    """The config with another value of a key, which may be one of a config inside it."""
+    *path, last = key.split(".")
+    values = _changed(config.values, tuple(path), last, value, _aliases(config, last, target))
+    return replace(config, values=MappingProxyType(values), settled=None, _defaulted=set())
+
+
+def _aliases(config: Config, key: str, target: str) -> tuple[str, ...]:
+    if not target or not catalogue.types(target):
+        return ()
+    return catalogue.family(_family(config, target)).aliases(key)
+
+
+def _changed(
+    values: Mapping[str, Any], path: tuple[str, ...], key: str, value: Any, others: tuple[str, ...]
+) -> dict[str, Any]:
+    if path:
+        inner = values.get(path[0])
+        inside = inner if isinstance(inner, Mapping) else {}
+        return {**values, path[0]: _changed(inside, path[1:], key, value, others)}
+    kept = {name: each for name, each in values.items() if name not in others}
+    return {**kept, key: value}

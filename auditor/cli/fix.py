@@ -1,0 +1,129 @@
+"""The `audit fix` command."""
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditor.audit.expected import require_known_class
+from auditor.cli.console import (
+    CLEAN,
+    FINDINGS,
+    UNAUDITED,
+    FailOn,
+    QuietOption,
+    exit_code,
+    fail,
+    guarded,
+    say,
+    talk,
+)
+from auditor.errors import FixError, SourceError
+from auditor.fixing.carrying_out import finish_interrupted, is_interrupted
+from auditor.fixing.of_folder import FolderPlan, fix_folder, plan_for_folder
+from auditor.fixing.plan import Plan
+from auditor.formats import fix_plan
+from auditor.messages import quoted
+
+
+class PlanFormat(StrEnum):
+    """How the plan is printed."""
+
+    TERMINAL = "terminal"
+    JSON = "json"
+
+
+def fix(  # noqa: PLR0913 - one parameter for each option
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER", show_default=False, help="A checkpoint's folder on this machine."
+        ),
+    ],
+    *,
+    apply: Annotated[
+        bool,
+        typer.Option("--apply", help="Do it, and keep each old file as FILE.orig beside the new."),
+    ] = False,
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place",
+            help="Write a header over the old one where it fits, which needs no space: the old "
+            "header stays as FILE.header.orig. Cut short, the next audit fix finishes it.",
+        ),
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to fix it for."),
+    ] = None,
+    form: Annotated[
+        PlanFormat, typer.Option("--format", help="How to print the plan.")
+    ] = PlanFormat.TERMINAL,
+    quiet: QuietOption = False,
+) -> None:
+    """Mend what is wrong in names, config and index of a checkpoint, never in its weights.
+
+    Prints what it would do, and does it with --apply. Never writes to the Hugging Face cache, to a
+    link or to a file that has another name. Exit codes: 0 it is clean, or is now; 1 findings
+    remain; 2 usage; 3 it cannot be done, and nothing has changed.
+    """
+    with guarded():
+        if target is not None:
+            require_known_class(target)
+        place, tell = Path(folder), talk(quiet=quiet)
+        _finish_earlier(place, apply=apply)
+        try:
+            made = plan_for_folder(folder, target, tell)
+        except SourceError as error:
+            fail(UNAUDITED, f"{quoted(folder)}: {error.reason}: {error}")
+        except OSError as error:
+            fail(UNAUDITED, f"{quoted(folder)} cannot be read: {error.strerror or error}")
+        plan = made.plan
+        if form is PlanFormat.TERMINAL and not quiet:
+            sys.stdout.write(fix_plan.render(plan))
+            sys.stdout.flush()
+        todo = _is_to_do(made, apply=apply)
+        kept = fix_folder(made, in_place=in_place, say=tell) if todo else None
+        if form is PlanFormat.JSON and not quiet:
+            sys.stdout.write(f"{json.dumps(fix_plan.plan_as_json(plan, kept), indent=2)}\n")
+        elif kept is not None:
+            tell(f"done; the old files are kept: {', '.join(map(quoted, kept)) or 'none'}")
+    raise typer.Exit(_code(plan, made.refused, applied=kept is not None))
+
+
+def _finish_earlier(folder: Path, *, apply: bool) -> None:
+    """An interrupted run goes to its end first: until then some files are new and others old."""
+    if not apply:
+        if is_interrupted(folder):
+            fail(
+                FINDINGS,
+                f"an audit fix of {quoted(str(folder))} was interrupted: with --apply it goes on",
+            )
+        return
+    try:
+        if finish_interrupted(folder):
+            say("an earlier audit fix was interrupted, and is finished now")
+    except OSError as error:
+        raise FixError(
+            f"cannot write in {quoted(str(folder))}: {error.strerror or error}"
+        ) from None
+
+
+def _is_to_do(made: FolderPlan, *, apply: bool) -> bool:
+    if made.plan.changes and not apply:
+        say(f"nothing was changed: {made.refused or 'with --apply it is done'}")
+    return bool(made.plan.changes) and apply
+
+
+def _code(plan: Plan, refused: str | None, *, applied: bool) -> int:
+    if plan.changes and not applied:
+        return UNAUDITED if refused else FINDINGS
+    return (
+        exit_code(plan.after, FailOn.WARNING)
+        if plan.changes
+        else exit_code(plan.before, FailOn.WARNING) or CLEAN
+    )

@@ -1,0 +1,155 @@
+"""Which files stand beside the weights, how much of them is read, and what is kept of that.
+
+Small files are kept byte for byte; of a vocabulary, which may have 40 MB, what it says of its ids.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from auditor.messages import quoted
+from auditor.tensors import Span
+
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+GENERATION = "generation_config.json"
+TEMPLATE = "chat_template.jinja"
+OLDER_TEMPLATE = "chat_template.json"
+ADDED = "added_tokens.json"
+SPECIAL = "special_tokens_map.json"
+TEKKEN = "tekken.json"
+# The processor of images or audio: any of them will do.
+PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+
+# In the order in which they tell more; of a repository on the Hub the first few are read.
+_TEXTS = (GENERATION, TEMPLATE, TOKENIZER_CONFIG, ADDED, SPECIAL, OLDER_TEMPLATE, *PROCESSORS)
+_SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+_OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
+_POOLING = re.compile(r"[^/]*Pooling/config\.json")
+_TIKTOKEN = ".tiktoken"
+
+# Bytes of a text: tokenizer_config.json of Gemma 3, with 6,415 added tokens, has 1.2 MB.
+MAX_TEXT = 4 * 1024 * 1024
+# Bytes of a vocabulary of which all is read: tokenizer.json of Gemma 3 has 33 MB.
+MAX_VOCABULARY = 40 * 1024 * 1024
+# Bytes of what is read of a longer one.
+START, END = 192 * 1024, 4 * 1024
+# Bytes of a tekken.json at whose start the settings stand.
+_SETTINGS = 16 * 1024
+
+
+class CompanionFile(NamedTuple):
+    """One file beside the weights, as far as it was read."""
+
+    name: str
+    content: bytes | None  # of a vocabulary what it says, as JSON; None: it was not read
+    unread: str = ""  # why it was not
+
+
+class CompanionBounds(NamedTuple):
+    """What the companions of one model may cost."""
+
+    requests: int
+    bytes: int
+
+
+# What a single audit may ask of the Hub beside config, index and shards.
+OF_HUB = CompanionBounds(3, 512 * 1024)
+
+
+class PlannedRead(NamedTuple):
+    """The parts of one file that are read; none where it is too long to be read at all."""
+
+    name: str
+    spans: tuple[Span, ...]
+    whole: bool = True
+    unread: str = ""
+
+
+def companions_of(names: Collection[str]) -> tuple[str, ...]:
+    """Those of a listing, the most telling first; a second vocabulary is the same again."""
+    ranked = sorted(name for name in names if name.endswith(_TIKTOKEN) and "/" not in name)
+    every = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
+    vocabularies = [name for name in every if name in names]
+    pooling = sorted(name for name in names if _POOLING.fullmatch(name))
+    texts = (name for name in _TEXTS if name in names)
+    return (*vocabularies[:1], *texts, *pooling, *vocabularies[1:])
+
+
+def is_vocabulary(name: str) -> bool:
+    """Whether a summary of it is kept, and not its bytes."""
+    return name in {TOKENIZER, ADDED, *_OTHER_VOCABULARIES} or name.endswith(_TIKTOKEN)
+
+
+def planned(
+    names: Iterable[str], sizes: Mapping[str, int | None], bounds: CompanionBounds | None
+) -> Iterator[PlannedRead]:
+    """What is read of each file; `bounds` None: it costs nothing to read it all."""
+    left = bounds or CompanionBounds(10_000, 10_000 * MAX_VOCABULARY)
+    ends: list[PlannedRead] = []
+    for name in names:
+        size = sizes.get(name)
+        most = MAX_VOCABULARY if is_vocabulary(name) else MAX_TEXT
+        read = _of_one(name, size, min(most, left.bytes, START if bounds and size else most))
+        taken = sum(span.stop - span.start for span in read.spans)
+        if read.spans and (left.requests < 1 or taken > left.bytes):
+            read = PlannedRead(name, (), unread="other files were read instead of it")
+            taken = 0
+        left = CompanionBounds(left.requests - bool(taken), left.bytes - taken)
+        if name == TOKENIZER and not read.whole:
+            ends.append(read)
+        else:
+            yield read
+    for read in ends:  # its end, where a request is left
+        size = sizes.get(read.name) or 0
+        end = (Span(size - END, size),) if left.requests > 0 and left.bytes >= END else ()
+        yield read._replace(spans=(*read.spans, *end))
+
+
+def _of_one(name: str, size: int | None, most: int) -> PlannedRead:
+    if name == TEKKEN:
+        return PlannedRead(name, (Span(0, min(_SETTINGS, size or _SETTINGS)),))
+    if size is None or size == 0:
+        return PlannedRead(
+            name, (), unread="its size is not known" if size is None else "it is empty"
+        )
+    if size <= most:
+        return PlannedRead(name, (Span(0, size),))
+    if name == TOKENIZER and most >= START:
+        return PlannedRead(name, (Span(0, START),), whole=False)
+    return PlannedRead(
+        name, (), unread=f"it has {size:,} bytes; {most:,} are the most that are read"
+    )
+
+
+def read_companion(plan: PlannedRead, read: Callable[[Span], bytes]) -> CompanionFile:
+    """The file by its plan; `read` raises what its source raises."""
+    if not plan.spans:
+        return CompanionFile(plan.name, None, plan.unread)
+    first, *others = plan.spans
+    start, end = read(first), b"".join(map(read, others))
+    if not is_vocabulary(plan.name):
+        return CompanionFile(plan.name, start)
+    return summary(plan.name, start, end, whole=plan.whole)
+
+
+def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:
+    """What a vocabulary says of its ids, instead of its bytes."""
+    from auditor.companions import other_vocabularies, tokenizer_json  # noqa: PLC0415 - few have one
+    from auditor.companions.json_scan import ScanError  # noqa: PLC0415 - likewise
+    from auditor.companions.vocabulary import Vocabulary, as_json  # noqa: PLC0415 - likewise
+
+    readers: dict[str, Callable[[bytes], Vocabulary]] = {
+        TOKENIZER: partial(tokenizer_json.read, end=end, whole=whole),
+        ADDED: other_vocabularies.added_object,
+        TEKKEN: other_vocabularies.tekken,
+        "vocab.json": other_vocabularies.token_object,
+        "vocab.txt": other_vocabularies.token_lines,
+        **dict.fromkeys(_SENTENCEPIECE, other_vocabularies.sentencepiece),
+    }
+    try:
+        found = readers.get(name, other_vocabularies.tiktoken)(start)
+    except ScanError as error:
+        return CompanionFile(name, None, f"{quoted(name)} {error}")
+    return CompanionFile(name, as_json(found))

@@ -1,0 +1,148 @@
+"""generation_config.json: what transformers refuses to save of it, and warns of when it loads it.
+
+`GenerationConfig.validate(strict=True)` of transformers 5.23, imitated; a test holds this to it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+LIBRARY = "transformers 5.23"
+
+# Settings of sampling, and the value at which each says nothing.
+_SAMPLING = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "min_p": None,
+    "top_h": None,
+    "typical_p": 1.0,
+    "top_k": 50,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+}
+_OUTPUTS = ("output_attentions", "output_hidden_states", "output_scores", "output_logits")
+_CACHES = frozenset(
+    (
+        "static",
+        "offloaded_static",
+        "sliding_window",
+        "hybrid",
+        "hybrid_chunked",
+        "offloaded_hybrid",
+        "offloaded_hybrid_chunked",
+        "dynamic",
+        "offloaded",
+        "quantized",
+        "paged",
+    )
+)
+_ARGUMENTS = (
+    "logits_processor",
+    "stopping_criteria",
+    "prefix_allowed_tokens_fn",
+    "synced_gpus",
+    "assistant_model",
+    "streamer",
+    "negative_prompt_ids",
+    "negative_prompt_attention_mask",
+)
+
+
+class RefusedSetting(NamedTuple):
+    """One setting that is refused, and why."""
+
+    key: str
+    why: str
+
+
+def refusals(of: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
+    """What is refused, in the order of the checks."""
+    try:
+        return (*_alone(of), *_sampling(of), *_beams(of), *_several(of), *_others(of))
+    except TypeError:  # a value of a type that cannot be compared, as in transformers
+        return (RefusedSetting("", "a value is of a type that cannot be compared"),)
+
+
+def _alone(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    early = of.get("early_stopping")
+    if early not in (None, True, False, "never"):
+        yield RefusedSetting("early_stopping", 'true, false or "never" is needed')
+    most = of.get("max_new_tokens")
+    if most is not None and most <= 0:
+        yield RefusedSetting("max_new_tokens", "a number above 0 is needed")
+    weight = of.get("assistant_ensemble_weight")
+    if weight is not None and not 0.0 < weight < 1.0:
+        yield RefusedSetting("assistant_ensemble_weight", "a number between 0 and 1 is needed")
+    pad = of.get("pad_token_id")
+    if pad is not None and pad < 0:
+        yield RefusedSetting("pad_token_id", "an id from 0 on is needed")
+    cache = of.get("cache_implementation")
+    if cache is not None and cache not in _CACHES:
+        yield RefusedSetting(
+            "cache_implementation", f"one of {', '.join(sorted(_CACHES))} is needed"
+        )
+
+
+def _sampling(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    if of.get("do_sample") is True:
+        return
+    for key, silent in _SAMPLING.items():
+        value = of.get(key)
+        if value is not None and value != silent:
+            yield RefusedSetting(key, "only sampling reads it, and do_sample is not true")
+
+
+def _beams(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    if of.get("num_beams") not in (None, 1):
+        return
+    if of.get("early_stopping") not in (None, False):
+        yield RefusedSetting(
+            "early_stopping", "only a search with beams reads it, and num_beams is 1"
+        )
+    if of.get("length_penalty") not in (None, 1.0):
+        yield RefusedSetting(
+            "length_penalty", "only a search with beams reads it, and num_beams is 1"
+        )
+
+
+def _several(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    several, beams = of.get("num_return_sequences"), of.get("num_beams")
+    if several is None or several <= 1:
+        return
+    if beams in (None, 1):
+        if not of.get("do_sample"):
+            yield RefusedSetting(
+                "num_return_sequences", "greedy search has one, and do_sample is not true"
+            )
+    elif several > beams:
+        yield RefusedSetting("num_return_sequences", f"num_beams is {beams}, which is less")
+
+
+def _others(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    yield from _idle(of)
+    suppressed = of.get("suppress_tokens")
+    for key in ("forced_bos_token_id", "forced_eos_token_id"):
+        forced = of.get(key)
+        if suppressed is None or forced is None:
+            continue
+        ids = {forced} if isinstance(forced, int) else set(forced)
+        if ids and ids <= set(suppressed):
+            yield RefusedSetting(
+                key, "all of it is in suppress_tokens, too: no token would be left"
+            )
+    for key in _ARGUMENTS:
+        if key in of:
+            yield RefusedSetting(key, "it is an argument of generate(), and no setting")
+
+
+def _idle(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    """Settings that have no effect."""
+    if of.get("use_cache") is False:
+        for key in ("cache_implementation", "cache_config"):
+            if of.get(key) is not None:
+                yield RefusedSetting(key, "use_cache is false")
+    if of.get("return_dict_in_generate") is not True:
+        for key in _OUTPUTS:
+            if of.get(key) is True:
+                yield RefusedSetting(
+                    key, "it has no effect, for return_dict_in_generate is not true"
+                )

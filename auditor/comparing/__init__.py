@@ -1,0 +1,1 @@
+"""Two checkpoints beside each other: what one has that the other has not."""

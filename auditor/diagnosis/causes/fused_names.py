@@ -1,0 +1,140 @@
+"""fused-names: projections in one tensor where the class has them apart, or the reverse.
+
+To do: Split or concatenate the tensors when the weights are converted: a new name is not
+enough.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.changes import shaped, with_tensors
+from auditor.diagnosis.lists import members
+from auditor.tensors import StoredTensor
+
+CAUSE = "fused-names"
+
+# Modules that are fused in this order; by the last part of their names.
+_APART = (
+    ("q_proj", "k_proj", "v_proj"),
+    ("query", "key", "value"),
+    ("query_proj", "key_proj", "value_proj"),
+    ("q", "k", "v"),
+    ("q_lin", "k_lin", "v_lin"),
+    ("to_q", "to_k", "to_v"),
+    ("wq", "wk", "wv"),
+    ("k_proj", "v_proj"),
+    ("key", "value"),
+    ("k", "v"),
+    ("gate_proj", "up_proj"),
+    ("w1", "w3"),
+    ("wi_0", "wi_1"),
+)
+_JOINED = ("_weight", "_bias")  # of in_proj_weight
+
+_Shape = tuple[int, ...] | None
+
+
+class _Place(NamedTuple):
+    """Where modules stand that may be fused with each other."""
+
+    layer: str  # up to its number
+    kind: str  # weight, bias
+
+
+class _Found(NamedTuple):
+    """A tensor of one side."""
+
+    name: str
+    module: str  # the path to what holds it
+    leaf: str
+    shape: _Shape
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """What is fused cut up, and what is apart put together, wherever the sizes add up."""
+    if not (case.unexpected and case.missing):
+        return
+    stored = {one.name: one for one in case.strange}
+    have = _by_place((one.name, one.shape) for one in case.strange)
+    lack = _by_place((one.name, one.shape) for one in case.lacking)
+    instead: dict[str, tuple[StoredTensor, ...]] = {}
+    for place in have.keys() & lack.keys():
+        for whole, parts in _pairs(have[place], lack[place]):
+            made = [shaped(stored[whole.name], one.shape or (), one.name) for one in parts]
+            instead[whole.name] = tuple(made)
+    cut = len(instead)
+    for place in have.keys() & lack.keys():
+        for whole, parts in _pairs(lack[place], have[place]):
+            first, *rest = parts
+            made = [shaped(stored[first.name], whole.shape or (), whole.name)]
+            instead[first.name] = tuple(made)
+            instead.update(dict.fromkeys((one.name for one in rest), ()))
+    if not instead:
+        return
+    name, made_of = next(pair for pair in instead.items() if pair[1])
+    goal = ", ".join(one.name.rpartition(".")[0].rpartition(".")[2] for one in made_of)
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=with_tensors(case.snapshot, instead),
+        renames={one: made[0].name for one, made in instead.items() if len(made) == 1},
+        summary=f"{cut:,} tensors are fused that the class has apart ({name} for {goal})"
+        if cut
+        else f"{len(instead):,} tensors are apart that the class has fused (in {goal})",
+        fix="split them along their rows when the weights are converted"
+        if cut
+        else "concatenate their rows when the weights are converted",
+        evidence=("the rows add up",),
+    )
+
+
+def _by_place(tensors: Iterable[tuple[str, _Shape]]) -> Mapping[_Place, list[_Found]]:
+    found: dict[_Place, list[_Found]] = {}
+    for name, shape in tensors:
+        path, _, kind = name.rpartition(".")
+        for joined in _JOINED:
+            if kind.endswith(joined):
+                path, kind = f"{name.removesuffix(joined)}", joined[1:]
+        module, _, leaf = path.rpartition(".")
+        inside = next(members(name), None)
+        layer = f"{inside.before}{inside.number}" if inside else ""
+        found.setdefault(_Place(layer, kind), []).append(_Found(name, module, leaf, shape))
+    return found
+
+
+def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, tuple[_Found, ...]]]:
+    """Each fused tensor with those that it stands for; of the same module, or the only ones."""
+    used: set[str] = set()
+    by_module: dict[str, dict[str, _Found]] = {}
+    for one in apart:
+        by_module.setdefault(one.module, {})[one.leaf] = one
+    for module, leaves in by_module.items():
+        for names in _APART:
+            parts = tuple(leaves[name] for name in names if name in leaves)
+            if len(parts) < len(names) or used & {one.name for one in parts}:
+                continue
+            fit = [one for one in whole if one.name not in used and _is_sum(one, parts)]
+            near = [one for one in fit if one.module == module] or fit
+            if len(near) == 1:
+                used.update((near[0].name, *(one.name for one in parts)))
+                yield near[0], parts
+        left = [one for one in leaves.values() if one.name not in used]
+        rest = [one for one in whole if one.module == module and one.name not in used]
+        if len(left) > 1 and len(rest) == 1 and _is_sum(rest[0], left):
+            used.update((rest[0].name, *(one.name for one in left)))
+            yield rest[0], tuple(left)
+
+
+def _is_sum(whole: _Found, parts: Iterable[_Found]) -> bool:
+    """Whether rows, or columns, add up; names of an index alone have no shape to tell."""
+    shapes = [one.shape for one in parts]
+    if whole.shape is None or None in shapes:
+        return True
+    known = [shape for shape in shapes if shape]
+    if len(known) != len(shapes) or len({len(one) for one in (*known, whole.shape)}) != 1:
+        return False
+    rows = {one[1:] for one in (*known, whole.shape)}
+    columns = {one[:-1] for one in (*known, whole.shape)}
+    return (len(rows) == 1 and sum(one[0] for one in known) == whole.shape[0]) or (
+        len(columns) == 1 and sum(one[-1] for one in known) == whole.shape[-1]
+    )

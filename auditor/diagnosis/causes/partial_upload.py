@@ -1,0 +1,65 @@
+"""partial-upload: shards that the index names, or that their numbers call for, are not there.
+
+To do: Upload the files that are not there; without an index, upload that too.
+"""
+
+from collections.abc import Iterator
+
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.changes import as_indexed, holding, of_files
+from auditor.diagnosis.shards import split_of, splits
+from auditor.diagnosis.stand_ins import dtype_of_weights, read_index
+from auditor.messages import listed
+from auditor.reconciler.findings import Missing
+
+CAUSE = "partial-upload"
+_INDEX = "model.safetensors.index.json"
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """The checkpoint with the shards that it lacks, holding what the index says, or what lacks."""
+    snapshot, index = case.snapshot, read_index(case.snapshot)
+    if index is not None and snapshot.unopened:
+        absent = snapshot.unopened
+        yield Undoing(
+            cause=CAUSE,
+            snapshot=as_indexed(snapshot, frozenset(absent)),
+            summary=f"{len(absent):,} of the {len(index.shards):,} files that {index.file} names "
+            f"{'is' if len(absent) == 1 else 'are'} not there: {listed(absent)}",
+            fix=f"upload {listed(absent)}",
+            evidence=("with what the index places in them nothing is missing",),
+        )
+    if snapshot.index is None and len(splits(case)) == 1:
+        yield from _by_numbers(case)
+
+
+def _by_numbers(case: Case) -> Iterator[Undoing]:
+    """Shards without an index: those that are numbered and absent hold what is missing."""
+    ((split, heads),) = splits(case).items()
+    there = {found.number for head in heads if (found := split_of(head.name))}
+    absent = [number for number in range(1, split.total + 1) if number not in there]
+    if len(heads) != len(case.snapshot.headers) or (not absent and len(heads) == 1):
+        return
+    files = [split.named(number) for number in absent]
+    lacking = [
+        (tensor.name, tensor.shape)
+        for one in case.report.findings
+        if isinstance(one, Missing)
+        for tensor in one.tensors
+    ]
+    made = [holding(files[0], lacking, dtype_of_weights(case))] if files and lacking else []
+    if bool(files) != bool(lacking):
+        return
+    what = (
+        f"{len(there):,} of the {split.total:,} files are there: {listed(files)} "
+        f"{'is' if len(files) == 1 else 'are'} not, and neither is their index"
+        if files
+        else f"the {split.total:,} files are there, and their index is not"
+    )
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=of_files(case.snapshot, (*heads, *made)),
+        summary=what,
+        fix=f"upload {listed([*files, _INDEX])}",
+        evidence=(f"the files are numbered up to {split.total:,}",),
+    )

@@ -1,0 +1,47 @@
+"""stale-index: the index is of another save than the weight files beside it.
+
+To do: Make the index anew from the files that are there, or upload the files that it is of.
+"""
+
+from collections.abc import Iterator
+
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.changes import of_files
+from auditor.diagnosis.stand_ins import read_index
+from auditor.messages import named
+from auditor.reconciler.findings import BadIndex
+
+CAUSE = "stale-index"
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """The files that are there, under an index that is made of them."""
+    snapshot, index = case.snapshot, read_index(case.snapshot)
+    if index is None or not any(isinstance(one, BadIndex) for one in case.alarms):
+        return
+    folder = index.file[: index.file.rfind("/") + 1]
+    shards = {f"{folder}{shard}" for shard in index.shards}
+    there = {head.name for head in snapshot.headers}
+    if shards.difference(there, snapshot.unopened) or not there:
+        return  # files of which no header is at hand
+    if snapshot.unopened and there <= shards:
+        return  # nothing beside it could be the model
+    others = any(not isinstance(one, BadIndex) for one in case.alarms)
+    strange = len(index.weight_map.keys() - case.shapes.keys())
+    moved = sum(f"{folder}{index.weight_map.get(one.name)}" != one.file for one in case.stored)
+    if others and not (strange or moved or snapshot.unopened):
+        return  # a total that follows from what else is wrong
+    how = (
+        f"{len(snapshot.unopened):,} of its {len(shards):,} files are not there, and others are"
+        if snapshot.unopened
+        else f"{strange:,} of its names are in no file, {moved:,} tensors are where it does not say"
+        if strange or moved
+        else "its total_size is not theirs"
+    )
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=of_files(snapshot, snapshot.headers),
+        summary=f"{named(index.file)} is of another save than the files beside it: {how}",
+        fix=f"make {index.file} anew from the files (save_pretrained writes it), or upload its own",
+        evidence=("with an index of the files that are there, nothing differs",),
+    )

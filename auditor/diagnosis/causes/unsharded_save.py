@@ -1,0 +1,91 @@
+"""unsharded-save: what one rank of ZeRO-3 or FSDP holds was saved: empty or flattened parts.
+
+To do: Gather the weights before they are saved, or make them whole with the script of the
+software that saved them (`zero_to_fp32.py`, `torch.distributed.checkpoint`).
+"""
+
+import re
+from collections.abc import Iterator
+from math import prod
+
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.changes import with_shapes, with_tensors
+from auditor.reconciler.findings import MatchedPair, Missing
+from auditor.tensors import StoredTensor
+
+CAUSE = "unsharded-save"
+_FLAT = re.compile(r"(.*\.)?_?flat_param(_\d+)?")
+_MOST_RANKS = 4096
+_FIX = (
+    "gather the weights before they are saved: accelerator.save_model, "
+    "stage3_gather_16bit_weights_on_model_save of DeepSpeed, or FULL_STATE_DICT of FSDP; what "
+    "the ranks have saved is made whole by zero_to_fp32.py or torch.distributed.checkpoint"
+)
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """The tensors in their expected shapes, where none has more than a rank's part of one."""
+    if parts := [pair for pair in case.mismatched if _is_part(pair)]:
+        yield _of_parts(case, parts)
+    yield from _of_flat_parameters(case)
+
+
+def _is_part(pair: MatchedPair) -> bool:
+    """Whether a tensor is empty, or a stretch of a larger one laid flat."""
+    shape, expected = pair.stored.shape, pair.expected.shape
+    if shape is None:
+        return False
+    if 0 in shape:
+        return 0 not in expected
+    return len(shape) == 1 and len(expected) > 1 and shape[0] <= prod(expected)
+
+
+def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
+    empty = sum(0 in (pair.stored.shape or ()) for pair in parts)
+    flat = len(parts) - empty
+    said = [f"{empty:,} tensors have no elements"] if empty else []
+    said += [f"{flat:,} are flattened, whole or in part"] if flat else []
+    also = [pair for pair in case.mismatched if flat and pair not in parts and _is_stretch(pair)]
+    return Undoing(
+        cause=CAUSE,
+        snapshot=with_shapes(
+            case.snapshot, {pair.stored.name: pair.expected.shape for pair in (*parts, *also)}
+        ),
+        summary=f"{' and '.join(said)}: one rank saved its own part of a sharded model",
+        fix=_FIX,
+        evidence=(f"{len(parts):,} of {len(case.stored):,} tensors",),
+    )
+
+
+def _is_stretch(pair: MatchedPair) -> bool:
+    """Of a vector: a shorter one."""
+    shape, expected = pair.stored.shape, pair.expected.shape
+    return shape is not None and len(shape) == len(expected) == 1 and shape < expected
+
+
+def _of_flat_parameters(case: Case) -> Iterator[Undoing]:
+    """FSDP's own parameters, one a wrapped module, where a rank's share of them is all that is."""
+    flat = [one for one in case.stored if one.elements and _FLAT.fullmatch(one.name)]
+    missing = [
+        one for item in case.report.findings if isinstance(item, Missing) for one in item.tensors
+    ]
+    held, due = sum(one.elements or 0 for one in flat), sum(one.elements for one in missing)
+    ranks = -(-due // held) if held else 0
+    if not flat or not 0 < ranks <= _MOST_RANKS or held * ranks - due >= ranks * (len(flat) + 1):
+        return
+    whole = tuple(
+        StoredTensor(one.name, flat[0].dtype, one.shape, one.elements, "", flat[0].span)
+        for one in missing
+    )
+    instead: dict[str, tuple[StoredTensor, ...]] = {one.name: () for one in flat}
+    instead[flat[0].name] = whole
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=with_tensors(case.snapshot, instead),
+        summary=f"the weights are in {len(flat):,} flat parameters of FSDP, of {held:,} elements: "
+        f"{'all' if ranks == 1 else f'one rank of {ranks}'} of {due:,}",
+        fix=_FIX,
+        evidence=(
+            f"{held:,} x {ranks} elements are those of the {len(missing):,} missing tensors",
+        ),
+    )

@@ -1,0 +1,89 @@
+"""A model type alone, for `audit explain`: a config of which every key is its class's default."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from auditor.analytic import catalogue, read_config
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile
+from auditor.downloader.reference_configs import NAMES
+from auditor.errors import CheckpointError, UsageError
+from auditor.messages import quoted
+
+
+def is_model_type(requested: str) -> bool:
+    """Whether it names a model type, and neither a paper's model nor anything on this machine."""
+    known = requested in catalogue.model_types() and requested not in NAMES
+    return known and not Path(requested).exists()
+
+
+def snapshot_of_type(model_type: str) -> Snapshot:
+    """A config that says nothing but its model type and the class that the type stands for."""
+    values = {"architectures": [catalogue.base_class(model_type)], "model_type": model_type}
+    file = _written(values)
+    return Snapshot(
+        model=model_type,
+        commit=None,
+        source=Source.BUNDLED,
+        origin="the defaults of the config class",
+        files=(RepoFile(name=file.name, size=len(file.content)),),
+        config=file,
+    )
+
+
+def with_settings(snapshot: Snapshot, settings: Mapping[str, Any]) -> Snapshot:
+    """The snapshot with other values in its config; UsageError where it has none that is read."""
+    if not settings:
+        return snapshot
+    if snapshot.config is None:
+        raise UsageError(f"--set: {snapshot.model} has no config.json")
+    try:
+        values = dict(read_config(snapshot.config.name, snapshot.config.content).values)
+    except CheckpointError as error:
+        raise UsageError(f"--set: {error}") from None
+    family = _aliases(values)
+    for key, value in settings.items():
+        _set(values, key.split("."), value, family.get(key, ()))
+    return replace(snapshot, config=_written(values))
+
+
+def _aliases(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The other names under which a key may stand: n_embd is hidden_size."""
+    model_type = values.get("model_type")
+    if not isinstance(model_type, str) or not catalogue.siblings(model_type):
+        return {}
+    family = catalogue.family(model_type)
+    found = {key: family.aliases(key) for key in family.defaults}
+    for alias, own in family.synonyms.items():
+        found[alias] = (own, *(name for name in family.aliases(own) if name != alias))
+    return found
+
+
+def _set(values: dict[str, Any], path: list[str], value: Any, others: tuple[str, ...]) -> None:
+    key, *below = path
+    if below:
+        inner = values.get(key)
+        values[key] = dict(inner) if isinstance(inner, Mapping) else {}
+        _set(values[key], below, value, others)
+        return
+    for other in others:
+        values.pop(other, None)
+    values[key] = value
+
+
+def parsed_setting(text: str) -> tuple[str, Any]:
+    """`hidden_size=1024` as key and value; UsageError for anything else."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {quoted(text)}: say it as hidden_size=1024")
+    try:
+        return key.strip(), json.loads(value)
+    except ValueError:
+        return key.strip(), value.strip()
+
+
+def _written(values: Mapping[str, Any]) -> TextFile:
+    content = (json.dumps(values, indent=2) + "\n").encode()
+    return TextFile(name="config.json", content=content)

@@ -1,0 +1,109 @@
+"""Verdicts on claims, for people and as JSON: a line for each claim, and why it is wrong."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from auditor.claims.verdict import Explanation, Slip, Verdict
+from auditor.formats.text import printable
+
+_WORDS = {
+    "part-left-out": "without {module}",
+    "part-in-another": "with {module} counted in {into}",
+    "one-of-n": "one of the {n} {module}",
+    "no-bias": "without the biases of {module}",
+    "no-norm": "without the normalisation of {module}",
+    "tied-twice": "{module} counted again, though it is tied",
+    "untied-once": "{module} counted with what it is not tied to",
+    "buffers-counted": "with buffers, which are not learned: {module}",
+    "elements-for-parameters": "stored elements, which hold several parameters each",
+    "active-only": "the active experts alone: {module}",
+    "all-experts": "all experts, where one token uses some: {module}",
+    "other-class": "as {class}",
+    "other-config": "with {key} = {value}",
+    "binary-million": "{base} for a million or a billion",
+    "bytes-for-parameters": "bytes for parameters, in {dtype}",
+    "rounding": "rounding",
+}
+
+
+def slip_sentence(slip: Slip) -> str:
+    """The slip in words; names may come from strangers."""
+    words = {key: _value(value) for key, value in slip.fields}
+    if slip.slip == "binary-million":
+        words["base"] = "2^20" if words.get("base") == f"{2**20:,}" else "2^30"
+    if words.get("module") == "all":
+        words["module"] = "the model"
+    return _WORDS[slip.slip].format(**words)
+
+
+def _value(value: object) -> str:
+    return f"{value:,}" if type(value) is int else printable(str(value))
+
+
+def render(model: str, verdicts: Sequence[Verdict]) -> str:
+    """What became of each claim, as text."""
+    lines = [line for one in verdicts for line in _lines(printable(model), one)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(model: str, verdict: Verdict) -> Iterator[str]:
+    what = f"{printable(verdict.part)} of {model}" if verdict.part else model
+    yield f"{verdict.verdict}: {printable(verdict.text)} for {what}"
+    if verdict.actual is not None:
+        unit = verdict.unit
+        of = f" ({printable(verdict.reading)})" if verdict.reading not in {"", verdict.part} else ""
+        yield f"  {verdict.actual:,} {unit}{of}"
+    if verdict.note:
+        yield f"  {printable(verdict.note)}"
+    for number, one in enumerate(verdict.explanations):
+        short = len(one.slips) == len(verdict.explanations[0].slips)
+        if verdict.verdict == "refuted" and short:
+            yield "  it is what one counts" if not number else "  or"
+            yield from _table(verdict, one)
+    if verdict.nearest:
+        near = verdict.nearest
+        more = f"{abs(near.difference):,} {'less' if near.difference > 0 else 'more'}"
+        where = f"{printable(near.module)}: {near.count:,}, {more}"
+        yield f"  no slip explains it; the nearest is {where}"
+
+
+def _table(verdict: Verdict, explanation: Explanation) -> Iterator[str]:
+    figures = [f"{slip.difference:+,}" for slip in explanation.slips]
+    width = max(len(figure) for figure in (*figures, f"{explanation.total:,}"))
+    yield f"    {verdict.actual:>{width},}  truly"
+    for figure, slip in zip(figures, explanation.slips, strict=True):
+        yield f"    {figure:>{width}}  {slip_sentence(slip)} ({slip.slip})"
+    yield f"    {explanation.total:>{width},}  claimed"
+
+
+def as_json(model: str, verdicts: Sequence[Verdict]) -> str:
+    """One object a claim, each on a line."""
+    return "".join(f"{json.dumps(fields(model, one), ensure_ascii=False)}\n" for one in verdicts)
+
+
+def fields(model: str, verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON has it."""
+    near = verdict.nearest
+    return {
+        "model": model,
+        "claim": verdict.claim,
+        "text": verdict.text,
+        "part": verdict.part,
+        "verdict": verdict.verdict,
+        "actual": verdict.actual,
+        "unit": verdict.unit,
+        "reading": verdict.reading,
+        "explanations": [
+            {"slips": [_slip(slip) for slip in one.slips], "total": one.total}
+            for one in verdict.explanations
+        ],
+        "nearest": None
+        if near is None
+        else {"module": near.module, "count": near.count, "difference": near.difference},
+        "note": verdict.note,
+    }
+
+
+def _slip(slip: Slip) -> dict[str, Any]:
+    return {"slip": slip.slip, **dict(slip.fields), "difference": slip.difference}

@@ -1,0 +1,165 @@
+"""The plan of a fix, for people and as JSON: which files change, from what to what."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from auditor.fixing.json_edits import ABSENT, Edit
+from auditor.fixing.plan import FileChange, Plan
+from auditor.formats.text import printable
+from auditor.messages import described, named, quoted
+from auditor.reconciler.findings import Finding, Severity
+from auditor.report import Report, Unaudited
+
+_EXAMPLES = 3  # names of one file
+_SHOWN = 8  # values of one file, and findings that are left
+_DETAILED = 2  # weight files whose names are shown
+_FILES = 12
+_WORTH_SAYING = 1 << 30  # bytes of copies
+_MAP = "weight_map"
+
+
+def render(plan: Plan) -> str:
+    """A few lines for each cause and each file. Names and values may come from strangers."""
+    return "".join(f"{printable(line)}\n" for line in _lines(plan))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    model = plan.before.requested
+    yield f"{model} · {plan.before.target}" if plan.before.target else model
+    yield ""
+    for cause in plan.causes:
+        yield f"{cause.cause}: {cause.summary}"
+        yield f"  to do: {cause.fix}"
+    yield from _files(plan.changes)
+    for left in plan.left:
+        yield (
+            f"cannot be fixed here: {left.cause}: {left.summary} ({left.why}); do: {left.instead}"
+        )
+    if plan.causes or plan.changes or plan.left:
+        yield ""
+    yield from _verdict(plan)
+
+
+def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
+    """A line for each file, names and values of the first ones."""
+    weights = [change.file for change in changes if change.renames][_DETAILED:]
+    for change in changes[:_FILES]:
+        yield f"  {named(change.file)}: {_what(change)}"
+        if change.file not in weights:
+            yield from (f"      {line}" for line in _details(change))
+    if len(changes) > _FILES:
+        yield f"  and {len(changes) - _FILES:,} more files"
+    space = sum(change.size for change in changes if change.renames)
+    if space >= _WORTH_SAYING:
+        yield (
+            f"  The new weight files are copies, and take {space:,} bytes where the file system "
+            "does not share blocks; with --in-place they take none."
+        )
+
+
+def _verdict(plan: Plan) -> Iterator[str]:
+    then = "then " if plan.changes else ""
+    if isinstance(plan.after, Unaudited):
+        yield f"{then}it cannot be audited: {plan.after.reason}: {plan.after.detail}"
+        return
+    alarms = _alarms(plan.after)
+    if not alarms:
+        yield f"{then}it audits clean" if plan.changes else "nothing to fix: it audits clean"
+        return
+    count = f"{len(alarms):,} finding{'' if len(alarms) == 1 else 's'}"
+    yield f"{then}{count} would be left:" if plan.changes else f"nothing here mends {count}:"
+    for finding in alarms[:_SHOWN]:
+        yield f"  {finding.kind}: {finding.reason}"
+    if len(alarms) > _SHOWN:
+        yield f"  and {len(alarms) - _SHOWN:,} more"
+
+
+def _alarms(outcome: Report | Unaudited) -> list[Finding]:
+    return [one for one in outcome.findings if one.severity is not Severity.INFO]
+
+
+def _what(change: FileChange) -> str:
+    if change.renames:
+        same = len(change.before or b"") == len(change.after)
+        header = "a header of the same length" if same else "a longer header"
+        names = f"{len(change.renames):,} name{'' if len(change.renames) == 1 else 's'}"
+        return f"{names} in {header}; {change.size:,} bytes, whose data stays as it is"
+    if change.before is None:
+        return f"a new file, {len(change.after):,} bytes"
+    return f"{len(change.edits):,} value{'' if len(change.edits) == 1 else 's'}"
+
+
+def _details(change: FileChange) -> Iterator[str]:
+    for before, after in change.renames[:_EXAMPLES]:
+        yield f"{quoted(before)} -> {quoted(after)}"
+    if len(change.renames) > _EXAMPLES:
+        yield f"and {len(change.renames) - _EXAMPLES:,} more"
+    values = [edit for edit in change.edits if edit.path[0] != _MAP]
+    for edit in values[:_SHOWN]:
+        path = ".".join(map(named, edit.path))
+        yield f"{path}: {_value(edit.before)} -> {_value(edit.after)}"
+    if len(values) > _SHOWN:
+        yield f"and {len(values) - _SHOWN:,} more values"
+    placed = [edit for edit in change.edits if edit.path[0] == _MAP]
+    if placed:
+        yield f"{_MAP}: {', '.join(_counts(placed))}"
+
+
+def _counts(placed: list[Edit]) -> Iterator[str]:
+    added = sum(edit.before is ABSENT for edit in placed)
+    gone = sum(edit.after is ABSENT for edit in placed)
+    for count, what in ((added, "named"), (gone, "not named any more")):
+        if count:
+            yield f"{count:,} {what}"
+    if moved := len(placed) - added - gone:
+        yield f"{moved:,} in another file"
+
+
+def _value(value: Any) -> str:
+    if value is ABSENT:
+        return "absent"
+    if isinstance(value, list | dict):
+        return quoted(str(value))
+    return described(value).removeprefix("the string ")
+
+
+def plan_as_json(plan: Plan, kept: tuple[str, ...] | None) -> dict[str, Any]:
+    """The plan as one object; `kept` where it was carried out: the names of the old files."""
+    after = plan.after
+    return {
+        "model": plan.before.requested,
+        "applied": kept is not None,
+        "kept": list(kept or ()),
+        "causes": [
+            {"cause": one.cause, "summary": one.summary, "fix": one.fix} for one in plan.causes
+        ],
+        "left": [
+            {"cause": one.cause, "summary": one.summary, "why": one.why, "fix": one.instead}
+            for one in plan.left
+        ],
+        "files": [_file_as_json(change) for change in plan.changes],
+        "before": {"verdict": plan.before.verdict, "findings": len(_alarms(plan.before))},
+        "after": {"verdict": after.verdict, "findings": len(_alarms(after))},
+    }
+
+
+def _finite(value: Any) -> Any:
+    """The value, with "NaN" and "Infinity" for what JSON has no words for."""
+    return json.loads(json.dumps(value), parse_constant=str)
+
+
+def _file_as_json(change: FileChange) -> dict[str, Any]:
+    return {
+        "file": change.file,
+        "is_new": change.before is None,
+        "renames": [list(pair) for pair in change.renames],
+        "values": [
+            {
+                "path": list(edit.path),
+                **({} if edit.before is ABSENT else {"before": _finite(edit.before)}),
+                **({} if edit.after is ABSENT else {"after": _finite(edit.after)}),
+            }
+            for edit in change.edits
+        ],
+    }

@@ -1,0 +1,142 @@
+"""The kinds of findings that are about what stands beside the weights, and about the config's keys.
+
+They concern no tensor: they explain nothing of a difference, and each names files and keys.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.reconciler.findings.evidence import Severity
+
+
+def name_of_key(said: tuple[str, str, str]) -> str:
+    """The key; of a file as a whole its name."""
+    file, key, _ = said
+    return key or file
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfKeys:
+    """About what files say: `says` are (file, key, value), where a key or a value is to be had."""
+
+    says: tuple[tuple[str, str, str], ...]  # the value as JSON, cut where it is long; "": none
+    reason: str
+    fix: str  # what to change in this repository
+
+    @property
+    def file(self) -> str:
+        return self.says[0][0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(set(map(name_of_key, self.says))))
+
+    @property
+    def parameters(self) -> int:
+        return 0
+
+    @property
+    def explains(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfIds(OfKeys):
+    """About ids of tokens, and the rows of the embedding that should answer them."""
+
+    ids: tuple[int, ...]  # sorted
+    rows: int
+    rows_of: str  # the tensor that has them, or the key of the config
+
+
+class TokenBeyondEmbedding(OfIds):
+    """The tokenizer gives an id that no row of the embedding answers; more rows than ids is normal.
+
+    To do: `model.resize_token_embeddings(len(tokenizer))` and save both, or upload the tokenizer
+    that the model was trained with.
+    """
+
+    kind: ClassVar = "token-beyond-embedding"
+    severity: ClassVar = Severity.ERROR
+
+
+class SpecialIdBeyondVocabulary(OfIds):
+    """A special token of the config or the generation config has an id beyond the vocabulary.
+
+    To do: Correct the id: look the token up in the tokenizer.
+    """
+
+    kind: ClassVar = "special-id-beyond-vocabulary"
+    severity: ClassVar = Severity.ERROR
+
+
+class EosDisagrees(OfKeys):
+    """Tokenizer, config and generation config name different end tokens; none of them has all.
+
+    To do: Name the tokens at which the model was trained to stop in `generation_config.json`; a
+    list is normal.
+    """
+
+    kind: ClassVar = "eos-disagrees"
+    severity: ClassVar = Severity.WARNING
+
+
+class ChatTemplateBroken(OfKeys):
+    """The chat template does not parse, or is there twice and differs. It was never rendered.
+
+    To do: Correct the template, or delete the copy that is not meant; check it with
+    `tokenizer.apply_chat_template`.
+    """
+
+    kind: ClassVar = "chat-template-broken"
+    severity: ClassVar = Severity.ERROR
+
+
+class ConfigContradiction(OfKeys):
+    """The config says one fact twice, with different values; which of them wins is said.
+
+    To do: Remove the key that is not meant; the other one stays.
+    """
+
+    kind: ClassVar = "config-contradiction"
+    severity: ClassVar = Severity.WARNING
+
+
+class GenerationConfigInvalid(OfKeys):
+    """transformers refuses to save the generation config as it is.
+
+    To do: Remove the settings that the finding names, or set what they need (`do_sample`).
+    """
+
+    kind: ClassVar = "generation-config-invalid"
+    severity: ClassVar = Severity.WARNING
+
+
+class UnknownConfigKey(OfKeys):
+    """No class of the model type reads the key, and it is one slip from one that is read.
+
+    To do: Correct the spelling; until then the default holds.
+    """
+
+    kind: ClassVar = "unknown-config-key"
+    severity: ClassVar = Severity.WARNING
+
+
+class CodeNotThere(OfKeys):
+    """auto_map names a module of code that the repository does not have.
+
+    To do: Upload the module, or name the repository that has it: `org/name--module.Class`.
+    """
+
+    kind: ClassVar = "code-not-there"
+    severity: ClassVar = Severity.ERROR
+
+
+class ProcessorMissing(OfKeys):
+    """A model of images or audio comes without the processor that prepares them.
+
+    To do: Save the processor beside it: `processor.save_pretrained`.
+    """
+
+    kind: ClassVar = "processor-missing"
+    severity: ClassVar = Severity.WARNING

@@ -1,0 +1,1 @@
+"""Rules about what stands beside the weights, and about what the config says twice. Pure."""

@@ -1,0 +1,68 @@
+"""Chat templates: each parses, and what is there twice is the same. None is ever rendered."""
+
+from collections.abc import Iterator
+
+from auditor.companions.companion_files import OLDER_TEMPLATE, TEMPLATE, TOKENIZER_CONFIG
+from auditor.companions.tokenizer_config import DEFAULT, templates
+from auditor.messages import quoted
+from auditor.reconciler.findings import ChatTemplateBroken, Finding
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase
+
+_KEY = "chat_template"
+
+
+def template_findings(case: RepositoryCase) -> Iterator[Finding]:
+    each = dict(_templates(case))
+    if not each:
+        return
+    from auditor.companions.chat_template import (  # noqa: PLC0415 - most models have none
+        NotCheckedError,
+        parse_fault,
+    )
+
+    for (file, name), text in each.items():
+        try:
+            fault = parse_fault(text)
+        except NotCheckedError as error:
+            case.unread[file] = f"the chat template was not checked: it {error}"
+            continue
+        if fault is not None:
+            which = f" {quoted(name)}" if name != DEFAULT else ""
+            yield ChatTemplateBroken(
+                says=((file, "" if file == TEMPLATE else _KEY, ""),),
+                reason=f"{file}: the chat template{which} does not parse: {fault}",
+                fix=f"correct the chat template in {file}",
+            )
+    yield from _twice(each)
+
+
+def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
+    file = case.companions.get(TEMPLATE)
+    if file is not None and file.content is not None:
+        try:
+            yield (TEMPLATE, DEFAULT), file.content.decode()
+        except UnicodeDecodeError:
+            case.unread[TEMPLATE] = "it is not UTF-8"
+    for name in (TOKENIZER_CONFIG, OLDER_TEMPLATE):
+        of = case.object(name)
+        if of is not None:
+            yield from (((name, which), text) for which, text in templates(of).items())
+
+
+def _twice(each: dict[tuple[str, str], str]) -> Iterator[Finding]:
+    """The file of its own wins: over a tokenizer's config, and over a processor's older file."""
+    own = each.get((TEMPLATE, DEFAULT))
+    if own is None:
+        return
+    for file in (TOKENIZER_CONFIG, OLDER_TEMPLATE):
+        other = each.get((file, DEFAULT))
+        if other is not None and _compared(other) != _compared(own):
+            yield ChatTemplateBroken(
+                says=((TEMPLATE, "", ""), (file, _KEY, "")),
+                reason=f"{TEMPLATE} and {_KEY} of {file} differ; transformers takes {TEMPLATE}",
+                fix=f"remove {_KEY} from {file}, or {TEMPLATE}: whichever is not meant",
+            )
+
+
+def _compared(text: str) -> str:
+    return text.replace("\r\n", "\n").strip()

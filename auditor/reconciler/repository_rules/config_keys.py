@@ -1,0 +1,79 @@
+"""Keys that no class of the model type reads, and that are one slip from one that it does."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from auditor.analytic.config_classes import ConfigClass, library
+from auditor.analytic.config_classes.declarations import of_model_type, of_name
+from auditor.reconciler.findings import Finding, UnknownConfigKey
+from auditor.reconciler.repository_rules.near_names import near
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, shown
+
+# What every config class takes beside its fields.
+_TAKEN = frozenset(
+    (
+        "torch_dtype",
+        "num_labels",
+        "rope_theta",
+        "rope_scaling",
+        "rope_parameters",
+        "partial_rotary_factor",
+        "quantization_config",
+        "auto_map",
+        "transformers_version",
+        "attn_implementation",
+        "use_cache",
+        "use_return_dict",
+        "output_attentions",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "sep_token_id",
+        "decoder_start_token_id",
+        "tie_word_embeddings",
+        "add_cross_attention",
+        "layer_types",
+        "sliding_window",
+        "use_sliding_window",
+        "max_window_layers",
+    )
+)
+
+
+def key_findings(case: RepositoryCase) -> Iterator[Finding]:
+    if case.kind is None or case.custom:
+        return
+    yield from _of(case, case.config, case.kind, "")
+    for key, part in case.kind.parts.items():
+        values = case.config.get(key)
+        if isinstance(values, Mapping):
+            stated = values.get("model_type", part.model_type)
+            kind = of_name(part.class_name) if part.class_name else None
+            kind = kind or (of_model_type(stated) if isinstance(stated, str) else None)
+            if kind is not None:
+                yield from _of(case, values, kind, f"{key}.")
+
+
+def _of(
+    case: RepositoryCase, values: Mapping[str, Any], kind: ConfigClass, path: str
+) -> Iterator[Finding]:
+    known = {*kind.fields, *kind.attribute_map, *kind.parts, *kind.read_only, *_TAKEN}
+    known |= library().generation
+    known |= {key.removeprefix("_") for key in known}  # _out_features is written as out_features
+    for key, value in values.items():
+        if key in known or key.startswith("_"):
+            continue
+        meant = near(key, known)
+        if meant is None:
+            continue
+        field = kind.fields.get(meant)
+        stands = shown(values.get(meant, field.default if field else None))
+        yield UnknownConfigKey(
+            says=(
+                (case.config_file, path + key, shown(value)),
+                (case.config_file, path + meant, stands),
+            ),
+            reason=f"{path}{key} is {shown(value)}, and no class of model type {kind.model_type} "
+            f"reads it ({library().short}); {path}{meant} stands at {stands}",
+            fix=f"rename {path}{key} to {path}{meant}",
+        )

@@ -1,0 +1,234 @@
+"""One fact that a config says twice, with different values, and which of them transformers takes.
+
+Who wins was found by building the config classes of transformers 5.23; a test builds them again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from auditor.analytic.config_classes import library
+from auditor.reconciler.findings import ConfigContradiction, Finding
+from auditor.reconciler.repository_rules.near_names import near
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, shown
+
+_ROPE = "rope_parameters"
+_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+)
+_LISTS_OF_LAYERS = ("modules_to_not_convert", "llm_int8_skip_modules", "ignored_layers")
+_POOLING = "Pooling/config.json"
+_LENGTH, _WIDTH = "max_seq_length", "word_embedding_dimension"
+_POSITIONS = "position_embeddings.weight"
+
+
+class Twice(NamedTuple):
+    """Two statements of one fact; the file is the config's where none is named."""
+
+    first: str  # key, by its path
+    value: Any
+    second: str
+    other: Any
+    wins: str  # in a sentence
+    file: str = ""  # of the second
+
+
+def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
+    if not case.custom:
+        for rule in (_rotation, _dtypes, _labels, _layers, _windows, _head_dim, _synonyms, _parts):
+            yield from (_finding(case, twice) for twice in rule(case))
+    yield from (_finding(case, twice) for rule in _OF_ALL for twice in rule(case))
+
+
+def _finding(case: RepositoryCase, of: Twice) -> ConfigContradiction:
+    where = of.file or case.config_file
+    second = of.second if not of.file else f"{of.second} of {of.file}"
+    return ConfigContradiction(
+        says=((case.config_file, of.first, shown(of.value)), (where, of.second, shown(of.other))),
+        reason=f"{of.first} is {shown(of.value)}, {second} {shown(of.other)}: {of.wins}",
+        fix=f"make {of.first} and {second} say the same, or remove the one that is not meant",
+    )
+
+
+def _takes(key: str) -> str:
+    return f"{library().short} takes {key}"
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _rotation(case: RepositoryCase) -> Iterator[Twice]:
+    yield from _rotation_of(case.config, "")
+    part = case.text_part()
+    if part is not None:
+        yield from _rotation_of(part[1], f"{part[0]}.")
+
+
+def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Twice]:
+    """rope_scaling replaces rope_parameters; rope_theta counts where those have no base."""
+    theta, scaling, own = (values.get(key) for key in ("rope_theta", "rope_scaling", _ROPE))
+    for key, said in (("rope_scaling", scaling), (_ROPE, own)):
+        if not isinstance(said, Mapping):
+            continue
+        base = said.get("rope_theta")
+        if _number(theta) and _number(base) and base != theta:
+            name = f"{path}{key}.rope_theta"
+            yield Twice(f"{path}rope_theta", theta, name, base, _takes(name))
+        kind, older = said.get("rope_type"), said.get("type")
+        if isinstance(kind, str) and isinstance(older, str) and kind != older:
+            name = f"{path}{key}.rope_type"
+            yield Twice(f"{path}{key}.type", older, name, kind, _takes(name))
+    if isinstance(scaling, Mapping) and isinstance(own, Mapping) and scaling:
+        keys = sorted({*scaling} & {*own} - {"type"})
+        differing = [key for key in keys if scaling[key] != own[key]]
+        for key in differing[:1]:
+            first, second = f"{path}{_ROPE}.{key}", f"{path}rope_scaling.{key}"
+            yield Twice(first, own[key], second, scaling[key], _takes(f"{path}rope_scaling"))
+
+
+def _dtypes(case: RepositoryCase) -> Iterator[Twice]:
+    older, newer = case.config.get("torch_dtype"), case.config.get("dtype")
+    if isinstance(older, str) and isinstance(newer, str):
+        plain = (older.removeprefix("torch."), newer.removeprefix("torch."))
+        if plain[0] != plain[1] and "auto" not in plain:
+            yield Twice("torch_dtype", older, "dtype", newer, _takes("dtype"))
+
+
+def _labels(case: RepositoryCase) -> Iterator[Twice]:
+    number, names = case.config.get("num_labels"), case.config.get("id2label")
+    numbers = case.config.get("label2id")
+    if type(number) is int and isinstance(names, Mapping) and names and len(names) != number:
+        said = f"{len(names)} labels"
+        yield Twice("num_labels", number, "id2label", said, _takes("num_labels"))
+    elif isinstance(names, Mapping) and isinstance(numbers, Mapping) and numbers:
+        each = {name for name in names.values() if isinstance(name, str)}
+        if len(each) == len(names) != len(numbers):  # two numbers of one name are normal
+            first, second = f"{len(names)} labels", f"{len(numbers)} labels"
+            wins = f"{_takes('id2label')} for the number of labels"
+            yield Twice("id2label", first, "label2id", second, wins)
+
+
+def _layers(case: RepositoryCase) -> Iterator[Twice]:
+    yield from _layers_of(case.config, "")
+    part = case.text_part()
+    if part is not None:
+        yield from _layers_of(part[1], f"{part[0]}.")
+
+
+def _layers_of(values: Mapping[str, Any], path: str) -> Iterator[Twice]:
+    count, kinds = values.get("num_hidden_layers"), values.get("layer_types")
+    if type(count) is int and isinstance(kinds, list) and len(kinds) != count:
+        said = f"{len(kinds)} layers"
+        wins = f"{library().short} refuses it"
+        yield Twice(f"{path}num_hidden_layers", count, f"{path}layer_types", said, wins)
+
+
+def _windows(case: RepositoryCase) -> Iterator[Twice]:
+    """Layers that attend to a window, and a window that is switched off or null."""
+    kinds = case.config.get("layer_types")
+    if not isinstance(kinds, list) or "sliding_attention" not in kinds:
+        return
+    used, width = case.config.get("use_sliding_window"), case.config.get("sliding_window", "")
+    said = f"{kinds.count('sliding_attention')} x sliding_attention"
+    if used is not False and width is not None:
+        return
+    key, value = ("use_sliding_window", False) if used is False else ("sliding_window", None)
+    wins = f"{library().short} takes {key}, and these layers have no window"
+    yield Twice("layer_types", said, key, value, wins)
+
+
+def _head_dim(case: RepositoryCase) -> Iterator[Twice]:
+    """A class without such a field divides the width by the number of heads, whatever it says."""
+    kind, width = case.kind, case.config.get("head_dim")
+    if kind is None or type(width) is not int or "head_dim" in kind.fields:
+        return
+    if "head_dim" in kind.attribute_map or "qk_rope_head_dim" in kind.fields:
+        return  # of latent attention, whose heads have several widths
+    own = {key: kind.attribute_map.get(key, key) for key in ("hidden_size", "num_attention_heads")}
+    size, heads = (case.config.get(key, case.config.get(own[key])) for key in own)
+    if type(size) is int and type(heads) is int and heads > 0 and size // heads != width:
+        wins = f"{library().short} does not read head_dim of a {kind.model_type}"
+        said = f"{size} / {heads} = {size // heads}"
+        yield Twice(
+            "head_dim", width, f"{own['hidden_size']} / {own['num_attention_heads']}", said, wins
+        )
+
+
+def _synonyms(case: RepositoryCase) -> Iterator[Twice]:
+    """A key by its own name and by the name that other config classes have for it, which wins."""
+    if case.kind is None:
+        return
+    for alias, own in case.kind.attribute_map.items():
+        if alias not in case.config or own not in case.config or alias == own:
+            continue
+        first, second = case.config[own], case.config[alias]
+        if first != second and first is not None and second is not None:
+            yield Twice(own, first, alias, second, _takes(alias))
+
+
+def _parts(case: RepositoryCase) -> Iterator[Twice]:
+    """Sizes of text beside the config of text that has them, where the class reads only that."""
+    part = case.text_part()
+    if part is None or part[0] != "text_config" or case.kind is None:
+        return
+    for key in _SIZES:
+        top, inner = case.config.get(key), part[1].get(key)
+        if key in case.kind.fields or key in case.kind.attribute_map:
+            continue
+        if type(top) is int and type(inner) is int and top != inner:
+            name = f"text_config.{key}"
+            yield Twice(key, top, name, inner, _takes(name))
+
+
+# --- beside the config's own classes -----------------------------------------------------------
+
+
+def _unconverted(case: RepositoryCase) -> Iterator[Twice]:
+    """Modules that quantization leaves out, by names one slip from those that are there."""
+    quantization = case.config.get("quantization_config")
+    if not isinstance(quantization, Mapping):
+        return
+    known = {part for name in (*case.stored, *case.expected) for part in name.split(".")[:-1]}
+    if not known or len(known) > 20_000:  # noqa: PLR2004 - a hostile file's names
+        return
+    for key in _LISTS_OF_LAYERS:
+        names = quantization.get(key)
+        for name in names[:200] if isinstance(names, list) else ():
+            if not isinstance(name, str) or not name.replace(".", "").replace("_", "").isalnum():
+                continue
+            parts = [part for part in name.split(".") if part]
+            wrong = next((part for part in parts if part not in known), None)
+            meant = wrong and not wrong.isdigit() and near(wrong, known)
+            if meant:
+                path = f"quantization_config.{key}"
+                wins = "it leaves out no module of that name, so that what was meant is converted"
+                yield Twice(path, name, "the tensors", f"have {meant}", wins)
+
+
+def _sentences(case: RepositoryCase) -> Iterator[Twice]:
+    """What sentence-transformers says of the model that it wraps."""
+    width = next(
+        (case.config[key] for key in ("hidden_size", "d_model", "dim") if key in case.config), None
+    )
+    for name in case.companions:
+        pooling = case.object(name) if name.endswith(_POOLING) else None
+        said = pooling.get(_WIDTH) if pooling else None
+        if type(width) is int and type(said) is int and said != width:
+            wins = (
+                "sentence-transformers gives vectors of the model's width, and declares the other"
+            )
+            yield Twice("hidden_size", width, _WIDTH, said, wins, name)
+    longest = case.settings.get(_LENGTH)
+    rows = [shape[0] for name, shape in case.stored.items() if shape and name.endswith(_POSITIONS)]
+    if type(longest) is int and rows and longest > max(rows):
+        wins = "sentence-transformers takes the longer one, for whose last tokens there are no rows"
+        yield Twice("max_position_embeddings", max(rows), _LENGTH, longest, wins, SENTENCE)
+
+
+SENTENCE = "sentence_bert_config.json"
+_OF_ALL: tuple[Callable[[RepositoryCase], Iterator[Twice]], ...] = (_unconverted, _sentences)

@@ -1,0 +1,160 @@
+"""RepositoryCase: what the rules about a repository look at."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from auditor.analytic.config_classes import ConfigClass
+from auditor.companions.companion_files import CompanionFile, is_vocabulary
+from auditor.containers.bounded_json import parse_object
+from auditor.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from auditor.companions.vocabulary import Token, Vocabulary
+
+# What embeds tokens, as transformers' classes call it.
+_EMBEDDING = re.compile(
+    r"(?:^|\.)(?:embed_tokens|word_embeddings|word_embedding|wte|shared|tok_embeddings|embed_in"
+    r"|token_embedding|token_embeddings|tokens_embed|embeddings|embedding|w)\.weight$"
+)
+# Idefics keeps the tokens that it added apart.
+_ADDITIONAL = ".additional_embedding.weight"
+
+# Parts of a config whose tokens are those of the tokenizer.
+TEXT_PARTS = ("text_config", "decoder", "llm_config", "language_config")
+
+_STARTED_WITH = Path(__file__).parents[2] / "data" / "special_ids.json"
+
+_LONGEST_SHOWN = 60  # characters of a value
+
+
+class EmbeddingRows(NamedTuple):
+    """How many tokens the model embeds, and what says so."""
+
+    rows: int
+    of: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositoryCase:
+    """One model: its config, the names beside it, and what was read of them."""
+
+    names: frozenset[str]  # of the files that are listed
+    whole: bool  # the listing is the repository's; else files may be elsewhere
+    config_file: str
+    config: Mapping[str, Any]
+    kind: ConfigClass | None  # the config class of transformers, where it is known
+    custom: bool  # code of the repository's own reads the config
+    target: str | None
+    stored: Mapping[str, tuple[int, ...] | None]  # by name; None: its shape is not known
+    expected: Mapping[str, tuple[int, ...]]
+    companions: Mapping[str, CompanionFile]  # none: they were not asked for
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of sentence-transformers
+    unread: dict[str, str] = field(default_factory=dict)  # file -> why it could not be used
+
+    @cached_property
+    def rows(self) -> EmbeddingRows | None:
+        """By the headers; else by what the config implies. None: the model embeds no tokens."""
+        return self._most(self.stored) or self._most(self.expected)
+
+    @staticmethod
+    def _most(shapes: Mapping[str, tuple[int, ...] | None]) -> EmbeddingRows | None:
+        """The longest embedding of tokens: of two vocabularies the tokenizer may be of either."""
+        extra = sum(
+            shape[0] for name, shape in shapes.items() if shape and name.endswith(_ADDITIONAL)
+        )
+        found = [
+            EmbeddingRows(shape[0] + extra, name)
+            for name, shape in shapes.items()
+            if shape and len(shape) == 2 and _EMBEDDING.search(name)  # noqa: PLR2004
+        ]
+        return max(found, default=None)
+
+    @property
+    def rows_are_stored(self) -> bool:
+        return self.rows is not None and self._most(self.stored) is not None
+
+    def object(self, name: str) -> Mapping[str, Any] | None:
+        """The JSON object in a companion; None: it is not there, or not to be used."""
+        if name not in self._objects:
+            self._objects[name] = self._parsed(name)
+        return self._objects[name]
+
+    @cached_property
+    def _objects(self) -> dict[str, Mapping[str, Any] | None]:
+        return {}
+
+    def _parsed(self, name: str) -> Mapping[str, Any] | None:
+        file = self.companions.get(name)
+        if file is None or file.content is None:
+            return None
+        try:
+            return parse_object(file.content, name)
+        except CheckpointError as error:
+            self.unread[name] = str(error)
+            return None
+
+    @cached_property
+    def vocabularies(self) -> Mapping[str, "Vocabulary"]:
+        """What each file says of the tokenizer's ids, by its name."""
+        from auditor.companions.vocabulary import vocabulary_of  # noqa: PLC0415 - where there is one
+
+        found: dict[str, Vocabulary] = {}
+        for name, file in self.companions.items():
+            if file.content is None or not is_vocabulary(name):
+                continue
+            try:
+                found[name] = vocabulary_of(file.content, name)
+            except CheckpointError as error:
+                self.unread[name] = str(error)
+        return found
+
+    @cached_property
+    def added(self) -> tuple[tuple[str, "Token"], ...]:
+        """Each added token, and the file that says it."""
+        from auditor.companions.tokenizer_config import added_tokens  # noqa: PLC0415 - likewise
+
+        found = [(name, token) for name, one in self.vocabularies.items() for token in one.added]
+        config = self.object("tokenizer_config.json")
+        decoder = added_tokens(config) if config else ()
+        return (*found, *(("tokenizer_config.json", token) for token in decoder))
+
+    def text_part(self) -> tuple[str, Mapping[str, Any]] | None:
+        """The config of text inside this one, and its key."""
+        for key in TEXT_PARTS:
+            part = self.config.get(key)
+            if isinstance(part, Mapping):
+                return key, part
+        return None
+
+    def default(self, key: str, part: str | None = None) -> Any:
+        """The special id that the config class starts with, which nobody chose; None: none."""
+        of = self.config if part is None else self.config[part]
+        model_type = of.get("model_type")
+        return _started_with().get(model_type, {}).get(key) if isinstance(model_type, str) else None
+
+
+@cache
+def _started_with() -> Mapping[str, Mapping[str, Any]]:
+    """By model type; tools/rebuild_special_ids.py writes it, and a test holds it to the library."""
+    found: Mapping[str, Mapping[str, Any]] = json.loads(_STARTED_WITH.read_text(encoding="utf-8"))
+    return found
+
+
+def shown(value: object) -> str:
+    """A value as JSON, cut where it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def special_ids_of(value: object) -> tuple[int, ...]:
+    """One id or a list of them; nothing of what is none. Negative ones mean that there is none."""
+    each: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
+    return tuple(one for one in each if type(one) is int and one >= 0)

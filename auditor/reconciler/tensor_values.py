@@ -1,0 +1,42 @@
+"""What was read of the numbers of each tensor, as a report has it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorValues:
+    """The numbers of one tensor, as far as they were read.
+
+    Of complex numbers real and imaginary part count as two; of a GGUF tensor in blocks these are
+    its scales. What needs `--statistics` is None without it.
+    """
+
+    name: str
+    file: str
+    dtype: str
+    numbers: int  # that there are
+    read: int  # that were looked at
+    nan: int
+    inf: int
+    nonzero: bool  # some number that was read is not zero
+    absmax: float | None  # of finite numbers; None: there is none
+    fits_bf16: bool | None = None  # of F32: the lower halves of all are zero; None: all of them is
+    zeros: int | None = None
+    minimum: float | None = None  # these four of finite numbers
+    maximum: float | None = None
+    mean: float | None = None
+    std: float | None = None  # of the population: divided by the count
+
+    @property
+    def whole(self) -> bool:
+        """Each number of the tensor was read."""
+        return self.read == self.numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValuesRead:
+    """All that was read of the numbers, and how much of what there is."""
+
+    tensors: tuple[TensorValues, ...]  # sorted by file and by place in it
+    bytes: int  # that were read; holes of a sparse file count as read
+    of: int  # bytes of all tensors

@@ -1,0 +1,222 @@
+"""Reads all numbers of local files: block by block, on all processors, in bounded memory.
+
+Each thread has one block of 256 KiB, and numpy's maxima and preads run side by side. Tensors are
+cut into runs, so that one large tensor keeps all threads busy; runs are added up in their order, so
+that the same file gives the same report whoever read what.
+"""
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from auditor.downloader.local_blocks import BLOCK, BlockFile, Extent, open_block_file
+from auditor.downloader.reading_progress import Pace
+from auditor.reconciler.tensor_values import TensorValues
+from auditor.tensors import Span, StoredTensor
+from auditor.values.number_formats import Bytes
+from auditor.values.placing import Placed
+from auditor.values.tally import (
+    Counter,
+    Moments,
+    NumberTally,
+    ScaleCounter,
+    absolute_maximum,
+    counter_of,
+)
+
+_RUN = 64 * 1024 * 1024  # bytes of a tensor that one thread reads
+_MOST_THREADS = 16  # each has a block and, with statistics, four times as much
+
+
+class _Run(NamedTuple):
+    """Some of a tensor's bytes: a whole number of units, but for a last one that is cut off."""
+
+    at: int  # which of the tensors
+    file: BlockFile
+    counter: Counter | ScaleCounter
+    span: Span
+
+
+class NumbersReader:
+    """Reads tensors on several threads; `stop` ends it between two blocks."""
+
+    def __init__(
+        self,
+        *,
+        statistics: bool = False,
+        threads: int | None = None,
+        show: Callable[[str | None], None] = lambda _line: None,
+    ) -> None:
+        self._statistics = statistics
+        self._threads = threads or min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+        self._show = show
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._done = 0
+        self._fault: BaseException | None = None
+
+    def read(self, placed: Sequence[Placed]) -> tuple[TensorValues, ...]:
+        """What each tensor holds, in the order given; those of an unknown dtype are left out.
+
+        Raises SourceError for a file that cannot be read, that changes or that becomes shorter.
+        """
+        with ExitStack() as stack:
+            files: dict[Path, BlockFile] = {}
+            for path in sorted({one.path for one in placed}):
+                files[path] = stack.enter_context(open_block_file(path))
+            runs = list(_runs(placed, files, statistics=self._statistics))
+            tallies = self._count(runs)
+            for file in files.values():
+                file.require_unchanged()
+        found: dict[int, NumberTally] = {}
+        for run, tally in zip(runs, tallies, strict=True):
+            found.setdefault(run.at, NumberTally()).add(tally)
+        return tuple(
+            values_of(placed[at].tensor, tally, statistics=self._statistics)
+            for at, tally in found.items()
+        )
+
+    def _count(self, runs: list[_Run]) -> list[NumberTally]:
+        tallies = [NumberTally() for _ in runs]
+        work, pace = iter(enumerate(runs)), Pace(self._show, sum(run.span.length for run in runs))
+        threads = [
+            threading.Thread(target=self._work, args=(work, tallies), daemon=True)
+            for _ in range(min(self._threads, len(runs)))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():  # the main thread hears Ctrl-C between two waits
+                    thread.join(0.1)
+                    pace(self._done)
+        finally:
+            self._over.set()
+            for thread in threads:  # which still use the files; a disk that hangs is not waited for
+                thread.join(1.0)
+            self._show(None)
+        if self._fault is not None:
+            raise self._fault
+        return tallies
+
+    def _work(self, work: Iterator[tuple[int, _Run]], tallies: list[NumberTally]) -> None:
+        block = np.empty(BLOCK, np.uint8)
+        try:
+            while not self._over.is_set():
+                with self._lock:
+                    at, run = next(work, (0, None))
+                if run is None:
+                    return
+                for extent in _in_units(run):
+                    self._extent(run, extent, block, tallies[at])
+        except BaseException as error:  # noqa: BLE001 - it is raised where all threads are waited for
+            self._fault = self._fault or error
+            self._over.set()
+
+    def _extent(self, run: _Run, extent: Extent, block: Bytes, into: NumberTally) -> None:
+        span, unit = extent.span, run.counter.unit
+        if extent.hole:
+            into.add(_zeros(run.counter, span.length // unit))
+            self._done += span.length
+            return
+        step = BLOCK // unit * unit
+        for start in range(span.start, span.stop, step):
+            if self._over.is_set():
+                return
+            part = block[: min(step, span.stop - start)]
+            run.file.read_into(part.data, start)
+            run.counter.count(part, into)
+            self._done += len(part)
+
+
+def _runs(
+    placed: Iterable[Placed], files: dict[Path, BlockFile], *, statistics: bool
+) -> Iterator[_Run]:
+    """Every byte of the tensors once; of a file that is too short what is there."""
+    counters: dict[str | None, Counter | ScaleCounter | None] = {}
+    for at, (tensor, path, span) in enumerate(placed):
+        if tensor.dtype not in counters:
+            counters[tensor.dtype] = counter_of(tensor.dtype, statistics=statistics)
+        counter, file = counters[tensor.dtype], files[path]
+        if counter is None:
+            continue
+        units = (min(span.stop, file.size) - span.start) // counter.unit
+        stop, step = span.start + units * counter.unit, _RUN // counter.unit * counter.unit
+        for start in range(span.start, max(stop, span.start + 1), step):
+            yield _Run(at, file, counter, Span(start, max(start, min(start + step, stop))))
+
+
+def _in_units(run: _Run) -> Iterator[Extent]:
+    """The run's extents, cut where a number ends: one that is half in a hole is read."""
+    unit, first, at = run.counter.unit, run.span.start, run.span.start
+    for extent in run.file.extents(run.span):
+        if not extent.hole:
+            continue
+        start = first - (first - extent.span.start) // unit * unit  # rounded up
+        stop = first + (extent.span.stop - first) // unit * unit
+        if stop <= start:
+            continue
+        if start > at:
+            yield Extent(Span(at, start), hole=False)
+        yield Extent(Span(start, stop), hole=True)
+        at = stop
+    if at < run.span.stop:
+        yield Extent(Span(at, run.span.stop), hole=False)
+
+
+def _zeros(counter: Counter | ScaleCounter, units: int) -> NumberTally:
+    """What so many units of zero bytes hold: one of them, so many times."""
+    one = NumberTally()
+    counter.count(np.zeros(counter.unit, np.uint8), one)
+    moments = Moments(
+        count=one.moments.count * units,
+        mean=one.moments.mean,
+        squares=one.moments.squares * units,
+        minimum=one.moments.minimum,
+        maximum=one.moments.maximum,
+    )
+    one.read, one.nan, one.inf = one.read * units, one.nan * units, one.inf * units
+    one.zeros, one.moments = one.zeros * units, moments
+    return one
+
+
+def values_of(tensor: StoredTensor, tally: NumberTally, *, statistics: bool) -> TensorValues:
+    """A tally as the report has it."""
+    dtype, moments = tensor.dtype or "", tally.moments
+    found = statistics and moments.count > 0
+    return TensorValues(
+        name=tensor.name,
+        file=tensor.file,
+        dtype=dtype,
+        numbers=number_count(tensor),
+        read=tally.read,
+        nan=tally.nan,
+        inf=tally.inf,
+        nonzero=tally.nonzero,
+        absmax=absolute_maximum(dtype, tally),
+        fits_bf16=not tally.low if dtype == "F32" and tally.nonzero else None,
+        zeros=tally.zeros if statistics else None,
+        minimum=moments.minimum if found else None,
+        maximum=moments.maximum if found else None,
+        mean=_finite(moments.mean) if found else None,
+        std=_finite(moments.std) if found else None,
+    )
+
+
+def _finite(number: float | None) -> float | None:
+    """None where sums of float64 passed what that holds."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def number_count(tensor: StoredTensor) -> int:
+    """The numbers of a tensor, as they are counted here; see TensorValues."""
+    counter = counter_of(tensor.dtype, statistics=False)
+    if counter is None or tensor.span is None:
+        return 0
+    return tensor.span.length // counter.unit * counter.numbers

@@ -1,0 +1,219 @@
+"""How the bits of each dtype spell numbers, and which of them are NaN, Inf or zero. Pure, numpy.
+
+A float of sign, exponent and mantissa sorts by its bits: without the sign, the larger pattern is
+the larger number, Inf lies above all finite ones and NaN above Inf. So the largest pattern of a
+block tells whether it holds anything that is not finite, and whether anything but zero; and that
+takes two maxima, one over the words as unsigned numbers (the largest negative float) and one over
+the same words as signed ones (the largest positive float). Nothing is decoded.
+
+    dtype         word  sign and rest      Inf     NaN            zero
+    F64, F32, F16, BF16  as IEEE 754 has them, BF16 as the upper half of F32
+    F8_E5M2       8     1 + 5 + 2, bias 15  0x7c    0x7d to 0x7f   0x00, 0x80
+    F8_E4M3       8     1 + 4 + 3, bias 7   none    0x7f           0x00, 0x80
+    F8_E5M2FNUZ   8     1 + 5 + 2, bias 16  none    0x80           0x00
+    F8_E4M3FNUZ   8     1 + 4 + 3, bias 8   none    0x80           0x00
+    F8_E8M0       8     2**(byte - 127)     none    0xff           none
+    F6_E2M3       6     1 + 2 + 3, bias 1   none    none           0x00, 0x20
+    F6_E3M2       6     1 + 3 + 2, bias 3   none    none           0x00, 0x20
+    F4            4     1 + 2 + 1, bias 1   none    none           0x0, 0x8
+
+Below eight bits numbers follow each other from the lowest bit of a byte up (OCP Microscaling
+Formats, version 1.0); tests compare the values of eight bits with torch's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import inf, nan
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Numbers = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberFormat:
+    """One dtype. `unit` bytes hold `per_unit` numbers; blocks are cut at multiples of it."""
+
+    word: np.dtype[Any]  # unsigned; what the bytes are viewed as
+    unit: int
+    per_unit: int = 1
+    number: np.dtype[Any] | None = None  # that numpy has for it; None: by table, or widened
+    magnitude: int | None = None  # every bit but the sign; None: the words do not sort so
+    infinite: int | None = None  # of the magnitude: this pattern is Inf, and what is above is NaN
+    nan_from: int | None = None  # of the magnitude: this pattern and what is above is NaN
+    table: NDArray[np.float64] | None = None  # pattern -> number, of 8 bits and less
+
+    @property
+    def is_float(self) -> bool:
+        return self.infinite is not None or self.nan_from is not None or self.table is not None
+
+    def patterns(self, data: Bytes) -> Numbers:
+        """The words, each of one number."""
+        if self.unit == self.per_unit or self.table is None or self.per_unit == 1:
+            return data.view(self.word)
+        return _four_bits(data) if self.per_unit == 2 else _six_bits(data)  # noqa: PLR2004
+
+    def decode(self, data: Bytes) -> Numbers:
+        """The numbers, in float32, or in a wider type where that holds less than they say."""
+        found = self.patterns(data)
+        if self.table is not None:
+            return self.table[found]
+        if self.number is None:  # BF16: the upper half of a float32
+            return (found.astype(np.uint32) << 16).view(np.float32)
+        if self.number == np.float16:
+            return _halves()[found]
+        return found.view(self.number)
+
+    def pattern_value(self, pattern: int) -> float:
+        """The number that a pattern spells."""
+        if self.table is not None:
+            return float(self.table[pattern])
+        one = np.array([pattern], self.word)
+        return float(self.decode(one.view(np.uint8))[0])
+
+
+@cache
+def _halves() -> NDArray[np.float32]:
+    """All float16: looking them up is eight times as fast as numpy's conversion."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+
+def _small(exponent: int, mantissa: int, bias: int) -> NDArray[np.float64]:
+    """(-1)**s * 2**(e - bias) * (1 + m / 2**mantissa); 2**(1 - bias) * m / 2**mantissa at e = 0."""
+    count = 1 << (1 + exponent + mantissa)
+    found = np.empty(count)
+    for pattern in range(count):
+        m = pattern & ((1 << mantissa) - 1)
+        e = (pattern >> mantissa) & ((1 << exponent) - 1)
+        fraction = m / (1 << mantissa)
+        value = 2.0 ** (e - bias) * (1 + fraction) if e else 2.0 ** (1 - bias) * fraction
+        found[pattern] = -value if pattern >= count // 2 else value
+    return found
+
+
+def _with(table: NDArray[np.float64], values: Mapping[int, float]) -> NDArray[np.float64]:
+    for pattern, value in values.items():
+        table[pattern] = value
+    return table
+
+
+_E5M2 = {0x7C: inf, 0xFC: -inf} | dict.fromkeys((0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF), nan)
+_TABLES = {
+    "F8_E5M2": _with(_small(5, 2, 15), _E5M2),
+    "F8_E4M3": _with(_small(4, 3, 7), {0x7F: nan, 0xFF: nan}),
+    "F8_E5M2FNUZ": _with(_small(5, 2, 16), {0x80: nan}),
+    "F8_E4M3FNUZ": _with(_small(4, 3, 8), {0x80: nan}),
+    "F8_E8M0": _with(2.0 ** (np.arange(256.0) - 127), {0xFF: nan}),
+    "F6_E2M3": _small(2, 3, 1),
+    "F6_E3M2": _small(3, 2, 3),
+    "F4": _small(2, 1, 1),
+}
+
+
+def _four_bits(data: Bytes) -> Bytes:
+    found = np.empty(2 * len(data), np.uint8)
+    found[0::2], found[1::2] = data & 15, data >> 4
+    return found
+
+
+def _six_bits(data: Bytes) -> Bytes:
+    """Four numbers in three bytes: aaaaaa, bb bbbb.., and so on from the lowest bit up."""
+    one, two, three = data[0::3], data[1::3], data[2::3]
+    found = np.empty(4 * len(one), np.uint8)
+    found[0::4] = one & 63
+    found[1::4] = (one >> 6) | ((two & 15) << 2)
+    found[2::4] = (two >> 4) | ((three & 3) << 4)
+    found[3::4] = three >> 2
+    return found
+
+
+def _ieee(bits: int, infinite: int, number: str | None) -> NumberFormat:
+    return NumberFormat(
+        word=np.dtype(f"<u{bits // 8}"),
+        unit=bits // 8,
+        number=np.dtype(number) if number else None,
+        magnitude=(1 << (bits - 1)) - 1,
+        infinite=infinite,
+    )
+
+
+def _table(name: str) -> NumberFormat:
+    byte, table = np.dtype(np.uint8), _TABLES[name]
+    match name:
+        case "F8_E5M2":
+            return NumberFormat(word=byte, unit=1, magnitude=127, infinite=0x7C, table=table)
+        case "F8_E4M3":
+            return NumberFormat(word=byte, unit=1, magnitude=127, nan_from=0x7F, table=table)
+        case "F4":
+            return NumberFormat(word=byte, unit=1, per_unit=2, table=table)
+        case "F6_E2M3" | "F6_E3M2":
+            return NumberFormat(word=byte, unit=3, per_unit=4, table=table)
+        case _:
+            return NumberFormat(word=byte, unit=1, table=table)
+
+
+def _integer(bits: int, kind: str) -> NumberFormat:
+    width = bits // 8
+    return NumberFormat(word=np.dtype(f"<u{width}"), unit=width, number=np.dtype(f"<{kind}{width}"))
+
+
+_F32, _F64 = _ieee(32, 0x7F80_0000, "<f4"), _ieee(64, 0x7FF0_0000_0000_0000, "<f8")
+_F16 = _ieee(16, 0x7C00, "<f2")
+
+# By dtype of the safetensors format; then those that torch alone has. Complex numbers are two.
+FORMATS: Mapping[str, NumberFormat] = MappingProxyType(
+    {name: _table(name) for name in _TABLES}
+    | {f"I{bits}": _integer(bits, "i") for bits in (8, 16, 32, 64)}
+    | {f"U{bits}": _integer(bits, "u") for bits in (8, 16, 32, 64)}
+    | {"F64": _F64, "F32": _F32, "F16": _F16, "BF16": _ieee(16, 0x7F80, None)}
+    | {"C64": _F32, "C128": _F64, "C32": _F16, "BOOL": _integer(8, "u")}
+    | {"QINT8": _integer(8, "i"), "QUINT8": _integer(8, "u"), "QINT32": _integer(32, "i")}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockScales:
+    """Where the scales stand in a block of a GGUF tensor: (byte, dtype) of each."""
+
+    size: int  # bytes of a block
+    fields: tuple[tuple[int, str], ...]
+
+
+def _blocks(size: int, *at: int, dtype: str = "F16") -> BlockScales:
+    return BlockScales(size=size, fields=tuple((byte, dtype) for byte in at))
+
+
+# As in the block structs of ggml-common.h; d, and m or dmin where a type has one. IQ1_M, which
+# spreads its scale over bits of others, and Q8_1, which no file stores, are not read.
+BLOCKS: Mapping[str, BlockScales] = MappingProxyType(
+    {
+        "Q4_0": _blocks(18, 0),
+        "Q4_1": _blocks(20, 0, 2),
+        "Q5_0": _blocks(22, 0),
+        "Q5_1": _blocks(24, 0, 2),
+        "Q8_0": _blocks(34, 0),
+        "Q2_K": _blocks(84, 80, 82),
+        "Q3_K": _blocks(110, 108),
+        "Q4_K": _blocks(144, 0, 2),
+        "Q5_K": _blocks(176, 0, 2),
+        "Q6_K": _blocks(210, 208),
+        "Q8_K": _blocks(292, 0, dtype="F32"),
+        "IQ2_XXS": _blocks(66, 0),
+        "IQ2_XS": _blocks(74, 0),
+        "IQ2_S": _blocks(82, 0),
+        "IQ3_XXS": _blocks(98, 0),
+        "IQ3_S": _blocks(110, 0),
+        "IQ1_S": _blocks(50, 0),
+        "IQ4_NL": _blocks(18, 0),
+        "IQ4_XS": _blocks(136, 0),
+        "TQ1_0": _blocks(54, 52),
+        "TQ2_0": _blocks(66, 64),
+        "MXFP4": _blocks(17, 0, dtype="F8_E8M0"),
+        "Q1_0": _blocks(18, 0),
+    }
+)

@@ -1,0 +1,66 @@
+"""Where the bytes of each tensor are in the files of a folder. Pure."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from auditor.checkpoint.snapshot import Snapshot, WeightHeader
+from auditor.containers.gguf import GgufHeader
+from auditor.containers.safetensors import LENGTH_BYTES, Header
+from auditor.containers.weight_formats import Table
+from auditor.errors import CheckpointError
+from auditor.messages import named
+from auditor.tensors import Span, StoredTensor
+
+
+class Placed(NamedTuple):
+    """A tensor, and where its bytes are in its file."""
+
+    tensor: StoredTensor
+    path: Path  # of the file; on the Hub relative to the repository
+    span: Span  # of the file
+
+
+def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...], tuple[str, ...]]:
+    """Every tensor of the audited files, by file and place; and what cannot be read, a line each.
+
+    A tensor that ends behind its file is left out: the header is broken, and a finding says so.
+    """
+    placed: list[Placed] = []
+    left_out: list[str] = []
+    for head in snapshot.headers:
+        start = _data_start(head)
+        if isinstance(start, str):
+            left_out.append(start)
+            continue
+        found = [
+            Placed(one, folder / head.name, Span(start + one.span.start, start + one.span.stop))
+            for one in _tensors(head)
+            if one.span is not None
+        ]
+        inside = [one for one in found if head.size is None or one.span.stop <= head.size]
+        if len(inside) < len(found):
+            beyond = len(found) - len(inside)
+            left_out.append(f"values of {beyond:,} tensors: {named(head.name)} ends before them")
+        placed += sorted(inside, key=lambda one: (one.span, one.tensor.name))
+    return tuple(placed), tuple(left_out)
+
+
+def _tensors(head: WeightHeader) -> Iterable[StoredTensor]:
+    return () if isinstance(head.parsed, CheckpointError) else head.parsed.tensors
+
+
+def _data_start(head: WeightHeader) -> int | str:
+    """The byte that a file's spans count from, or why its numbers are not read."""
+    parsed, what = head.parsed, f"values of {named(head.name)}"
+    match parsed:
+        case Header():
+            return LENGTH_BYTES + parsed.header_length
+        case GgufHeader():
+            return f"{what}: it is big-endian" if parsed.big_endian else parsed.data_start
+        case Table():
+            if parsed.broken or parsed.faults or parsed.size_faults:
+                return f"{what}: the file is broken"
+            return 0
+        case _:
+            return f"{what}: its header cannot be read"

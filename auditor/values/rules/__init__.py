@@ -1,0 +1,1 @@
+"""Findings of numbers, one file a cause or kin; each rule is a function of the Evidence."""

@@ -1,0 +1,108 @@
+"""What an adapter adds to its base: nothing, or so much of each kind of module.
+
+LoRA adds (alpha / r) B A to a weight, with B (out, r) and A (r, in). Its Frobenius norm needs no
+matrix of (out, in): |B A|^2 = trace((B^T B) (A A^T)), two products of (r, r). What is neutral in
+peft's other adapters is read from its `reset_*_parameters`.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from auditor.reconciler.findings import NoOpAdapter, by_name
+from auditor.values.evidence import Evidence
+
+# A factor that is zero before training, by the part of the name that says which it is.
+_NEUTRAL = {
+    "lora_B": 0.0,
+    "lora_embedding_A": 0.0,
+    "hada_w2_b": 0.0,
+    "lokr_w2": 0.0,
+    "lokr_w2_b": 0.0,
+    "vera_lambda_b": 0.0,
+    "oft_R": 0.0,
+    "boft_R": 0.0,
+    "ia3_l": 1.0,
+}
+_OTHER_FACTOR = {"lora_A": 0.0, "lora_embedding_B": 0.0, "lokr_w1": 0.0, "lokr_w1_a": 0.0}
+_PART = re.compile(rf"(.*?)\.({'|'.join((*_NEUTRAL, *_OTHER_FACTOR))})(?:\.[^.]+)*")
+_LARGEST = 64 * 1024 * 1024  # bytes of a factor whose norm is worked out
+
+
+def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
+    """Every module is neutral: one of its factors is."""
+    modules: dict[str, list[bool | None]] = {}
+    names: list[str] = []
+    for name in evidence.values if evidence.is_adapter else ():
+        found = _PART.fullmatch(name)
+        if found is None or name.endswith(".bias"):
+            continue
+        names.append(name)
+        value = _NEUTRAL.get(found[2], 0.0)
+        modules.setdefault(found[1], []).append(_is_all(evidence, name, value))
+    if modules and all(True in each for each in modules.values()):
+        others = len(evidence.values) - len(names)
+        beside = f"; {others:,} other tensors are stored beside them" if others else ""
+        yield NoOpAdapter(
+            tensors=by_name(map(evidence.tensor, names)),
+            reason=f"all {len(modules):,} modules are as they are before training: what they add "
+            f"to the base is zero{beside}",
+        )
+
+
+def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:
+    if not value:
+        return evidence.is_zero(name)
+    read = evidence.values[name]
+    found = evidence.sample(name, evidence.placed[name].span.length)
+    if found is None or not read.whole:
+        return None
+    return bool((found == value).all())
+
+
+def added_norms(evidence: Evidence) -> Iterator[str]:
+    """A line for each kind of module: how much its LoRA adds, the root of the sum of squares."""
+    if not evidence.is_adapter:
+        return
+    squares: dict[str, list[float]] = {}
+    for name in evidence.values:
+        other = name.replace("lora_A", "lora_B")
+        if other == name or other not in evidence.values or not name.endswith("weight"):
+            continue
+        found = _square(evidence, name, other)
+        if found is not None:
+            module = name.partition(".lora_A")[0].rpartition(".")[2]
+            squares.setdefault(module, []).append(found)
+    for module, each in sorted(squares.items()):
+        norm = math.sqrt(sum(each)) * _scale(evidence)
+        yield f"the adapter adds {norm:.4g} (Frobenius norm) to {len(each):,} x {module}"
+
+
+def _square(evidence: Evidence, down: str, up: str) -> float | None:
+    tensors = evidence.tensor(down), evidence.tensor(up)
+    shapes = [one.shape or () for one in tensors]
+    sizes = [evidence.placed[name].span.length for name in (down, up)]
+    if any(len(shape) != 2 for shape in shapes) or max(sizes) > _LARGEST:  # noqa: PLR2004
+        return None
+    if shapes[0][0] != shapes[1][1]:
+        return None
+    a, b = (evidence.sample(name, size) for name, size in zip((down, up), sizes, strict=True))
+    if a is None or b is None:
+        return None
+    one = a.astype(np.float64).reshape(shapes[0])
+    two = b.astype(np.float64).reshape(shapes[1])
+    square = float(np.einsum("ij,ji->", two.T @ two, one @ one.T))
+    return max(square, 0.0) if math.isfinite(square) else None
+
+
+def _scale(evidence: Evidence) -> float:
+    """What the product is multiplied by: alpha / r, or alpha / sqrt(r) with rslora.
+
+    1 where the settings do not say.
+    """
+    alpha, rank = (evidence.config.get(key) for key in ("lora_alpha", "r"))
+    if not isinstance(alpha, (int, float)) or type(rank) is not int or rank < 1:
+        return 1.0
+    return alpha / (math.sqrt(rank) if evidence.config.get("use_rslora") else rank)

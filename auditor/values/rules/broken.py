@@ -1,0 +1,110 @@
+"""Numbers that no sound checkpoint has: NaN and Inf, and matrices of zeros. And padded floats."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from auditor.layouts import learned
+from auditor.reconciler.findings import AllZero, NotFinite, PaddedDtype, by_name
+from auditor.values.evidence import Evidence, holds_floats, is_matrix
+
+# Masks of attention are made of -Inf, whether or not the architecture is known to store them.
+_MASK = re.compile(r"(?:^|[._])(?:masked_bias|attn\.bias|mask|attention_bias)$")
+_NUMBER = re.compile(r"\d+")
+# What transformers starts at zero, or real checkpoints hold as zeros without harm: tables of biases
+# and of positions, sampling offsets and box heads of DETR's kin, routers, projections that join an
+# image tower, the token types that RoBERTa does without. Read from its 5.23's `init.zeros_(...)`.
+_MAY_BE_ZERO = re.compile(
+    r"bias|position|pos_emb|token_type|type_embed|relative|bbox|sampling_offsets|attention_weights"
+    r"|(?:^|\.)(?:gate|router)\.weight$|mm_input|entity|(?:^|[._])(?:cls|mask|query|register)_"
+    r"|gamma|alpha|static|running|mask|lora_|hada_|lokr_|vera_|ia3_|oft_|adaLN|modulation|zero"
+)
+_TOKENS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|embed_tokens|word_embeddings|wte|shared)\.")
+
+_LEAST = 1024  # numbers of which the lower halves are looked at
+_VARIED = 64  # different ones among a sample: masks and norms have a few
+_SHARE = 0.1  # of all bytes: norms that are kept in float32 beside bfloat16 are far less
+
+
+def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
+    counts: dict[str, tuple[int, int]] = {}
+    for name, read in evidence.values.items():
+        buffer = name in evidence.buffers or _MASK.search(name)
+        if read.nan or (read.inf and not buffer):
+            counts[name] = (read.nan, read.inf)
+    if counts:
+        tensors = by_name(evidence.tensor(name) for name in counts)
+        nan, inf = (sum(one[at] for one in counts.values()) for at in (0, 1))
+        numbers = sum(evidence.values[name].read for name in counts)
+        yield NotFinite(
+            tensors=tensors,
+            counts=tuple(counts[one.name] for one in tensors),
+            reason=f"of {numbers:,} numbers that were read {nan:,} are NaN and {inf:,} infinite",
+        )
+
+
+def all_zero(evidence: Evidence) -> Iterator[AllZero]:
+    """Matrices, wholly read, where nothing lets zeros stand; see AllZero."""
+    zero: dict[str, list[str]] = {}  # by kind: the name without its numbers
+    alive: set[str] = set()
+    for name in evidence.values:
+        tensor, kind = evidence.tensor(name), _NUMBER.sub("#", name)
+        if not is_matrix(tensor) or name in evidence.buffers:
+            continue
+        if not (holds_floats(tensor) or learned(tensor) or _packed(name)):
+            continue
+        if evidence.is_zero(name):
+            zero.setdefault(kind, []).append(name)
+        else:
+            alive.add(kind)
+    found = [
+        name
+        for kind, names in zero.items()
+        if not _MAY_BE_ZERO.search(kind) or _TOKENS.search(kind) or _left_behind(kind, alive)
+        for name in names
+        if not evidence.is_adapter
+    ]
+    if found:
+        tensors = by_name(map(evidence.tensor, found))
+        numbers = sum(evidence.values[name].read for name in found)
+        yield AllZero(tensors=tensors, reason=f"each of {numbers:,} numbers that were read is zero")
+
+
+def _left_behind(kind: str, alive: set[str]) -> bool:
+    """Other layers have such a matrix that is not zero, and none that could be a bias."""
+    return kind in alive and "bias" not in kind and "lora_" not in kind
+
+
+def _packed(name: str) -> bool:
+    return name.endswith((".qweight", ".weight_packed", "_blocks", ".weight"))
+
+
+def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
+    """F32 that bfloat16 would hold: most of the F32 there is, and a tenth of all numbers at least.
+
+    Tensors with few different numbers are no evidence: ones and masks end in zeros in any dtype.
+    """
+    wide = [one for one in evidence.values.values() if one.dtype == "F32" and one.nonzero]
+    if any(one.fits_bf16 is None for one in wide):
+        return
+    padded = [one for one in wide if one.fits_bf16]
+    varied = [one.name for one in padded if one.read >= _VARIED and _is_varied(evidence, one.name)]
+    numbers = sum(evidence.values[name].read for name in varied)
+    others = sum(one.read for one in wide if not one.fits_bf16)
+    size = 4 * sum(evidence.values[name].numbers for name in varied)
+    whole = sum(one.span.length for one in evidence.placed.values())
+    if numbers < _LEAST or numbers <= others or size < _SHARE * whole:
+        return
+    tensors = by_name(evidence.tensor(one.name) for one in padded)
+    saved = 2 * sum(one.numbers for one in padded)
+    yield PaddedDtype(
+        tensors=tensors,
+        reason=f"the lower 16 bits of all {numbers:,} numbers that were read are zero: BF16 would "
+        f"hold the same in {saved:,} bytes less",
+    )
+
+
+def _is_varied(evidence: Evidence, name: str) -> bool:
+    found = evidence.sample(name)
+    return found is not None and len(np.unique(found)) >= min(_VARIED, len(found) // 4)

@@ -1,0 +1,110 @@
+"""Tensors that should be the same, and layers that should not."""
+
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from auditor.reconciler.findings import (
+    Duplicate,
+    EqualDuplicate,
+    Finding,
+    RepeatedLayers,
+    TiedCopyDiffers,
+    by_name,
+)
+from auditor.tensors import Span, natural_key
+from auditor.values.evidence import SAMPLE, Evidence, is_matrix
+
+_LAYER = re.compile(r"(.*?\.)?(\d+)\.(.+)")
+_TIED = "the config ties it"  # how the reason of such a duplicate begins
+_MOST_GROUPS = 8  # that begin alike and are not: each is read again for each layer
+_LEAST_MATRICES = 2  # of a layer: heads that begin as copies of each other have one
+
+
+def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Finding, ...]]]:
+    """Each `duplicate` whose numbers tell more, and what becomes of it."""
+    for finding in evidence.outcome.findings:
+        if isinstance(finding, Duplicate) and not isinstance(finding, EqualDuplicate):
+            parts = tuple(_judged(evidence, finding))
+            if parts != (finding,):
+                yield finding, parts
+
+
+def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
+    groups: dict[bool | None, list[int]] = {}
+    for at, (tensor, of) in enumerate(zip(finding.tensors, finding.of, strict=True)):
+        known = {tensor.name, of} <= evidence.placed.keys() and tensor.name != of
+        groups.setdefault(evidence.same(tensor.name, of) if known else None, []).append(at)
+    for same, places in groups.items():
+        tensors = tuple(finding.tensors[at] for at in places)
+        kept = tuple(finding.of[at] for at in places)
+        if same is None or (same is False and not finding.reason.startswith(_TIED)):
+            yield Duplicate(tensors=tensors, of=kept, reason=finding.reason, silent=finding.silent)
+        elif same:
+            size = sum(one.span.length for one in tensors if one.span)
+            reason = f"both copies hold the same bytes: {size:,} are stored twice"
+            yield EqualDuplicate(tensors=tensors, of=kept, reason=reason, silent=finding.silent)
+        else:
+            reason = f"the config ties it to {kept[0]}, and their numbers are not the same"
+            yield TiedCopyDiffers(tensors=tensors, of=kept, reason=reason)
+
+
+def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers]:
+    """Layers of the same names all of whose matrices are the same, byte for byte.
+
+    A sample of each tensor says which could be; those are compared wholly.
+    """
+    layers: dict[tuple[str, str], dict[str, str]] = {}
+    for name in evidence.values:
+        found = _LAYER.fullmatch(name)
+        if found and is_matrix(evidence.tensor(name)):
+            layers.setdefault((found[1] or "", found[2]), {})[found[3]] = name
+    alike: dict[object, list[tuple[str, str]]] = {}
+    for place, members in layers.items():
+        if key := _sampled(evidence, members):
+            alike.setdefault((place[0], key), []).append(place)
+    groups = [
+        group
+        for places in alike.values()
+        for group in _equal(evidence, sorted(places, key=lambda one: int(one[1])), layers)
+    ]
+    if groups:
+        names = [name for group in groups for place in group for name in layers[place].values()]
+        shown = tuple(tuple(f"{start}{number}" for start, number in group) for group in groups)
+        yield RepeatedLayers(
+            tensors=by_name(map(evidence.tensor, names)),
+            layers=tuple(sorted(shown, key=lambda one: natural_key(one[0]))),
+            reason="; ".join(f"{', '.join(one)} are the same, byte for byte" for one in shown[:8]),
+        )
+
+
+def _sampled(evidence: Evidence, members: dict[str, str]) -> tuple[object, ...]:
+    """What a layer's matrices are, as far as samples tell; () where too few of them vary."""
+    key: list[object] = []
+    varied = 0
+    for suffix, name in sorted(members.items()):
+        placed = evidence.placed[name]
+        data = evidence.bytes.read(placed, Span(0, min(SAMPLE, placed.span.length)))
+        if data is None:
+            return ()
+        varied += bool(len(data) and (data != data[0]).any())
+        key.append((suffix, placed.tensor.dtype, placed.tensor.shape, blake2b(data.data).digest()))
+    return tuple(key) if varied >= _LEAST_MATRICES else ()
+
+
+def _equal(
+    evidence: Evidence,
+    places: list[tuple[str, str]],
+    layers: dict[tuple[str, str], dict[str, str]],
+) -> Iterator[list[tuple[str, str]]]:
+    """The groups of layers that are the same; each is compared with the first of a group."""
+    groups: list[list[tuple[str, str]]] = []
+    for place in places:
+        for group in groups[:_MOST_GROUPS]:
+            first = layers[group[0]]
+            if all(evidence.same(name, first[key]) for key, name in layers[place].items()):
+                group.append(place)
+                break
+        else:
+            groups.append([place])
+    yield from (group for group in groups if len(group) > 1)

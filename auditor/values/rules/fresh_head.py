@@ -1,0 +1,149 @@
+"""A head that nobody trained, on a body that somebody did.
+
+transformers starts a linear layer with its bias at 0 and its n weights drawn from a normal
+distribution with mean 0 and deviation r = initializer_range (0.02 by default). Then the mean of
+the weights is within z r / sqrt(n) of 0, their deviation within z r / sqrt(2 n) of r, and their
+kurtosis within z sqrt(24 / n) of 3, for z = 4 in all but one of 10,000 draws each.
+
+A trained bias is not 0: one step with any gradient moves it. So a bias of zeros and weights like
+that are two witnesses. A head without a bias has one, which a short training may leave as it is:
+there the body's own matrices must be far off r, as the same training would have left the head.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from auditor.reconciler.findings import FreshHead, by_name
+from auditor.values.evidence import Evidence, holds_floats, is_matrix
+
+_HEAD = re.compile(
+    r"(?:^|\.)(classifier|score|qa_outputs|lm_head|embed_out|classification_head|cls|head|"
+    r"logits_proj|generator_lm_head|generator_predictions|discriminator_predictions|"
+    r"start_logits|end_logits|vocab_transform|vocab_projector|\w+_classifier|\w+_head)\."
+)
+_NORM = re.compile(
+    r"(?:^|[._])(?:\w*norm\w*|ln_?\w*|layernorm\w*)\.(?:weight|gamma)$", re.IGNORECASE
+)
+_RANGES = ("initializer_range", "init_std", "initializer_std")
+_DEFAULT = 0.02
+_SIGMAS = 4.0
+_ROUNDED = 0.002  # of the deviation: what 16-bit floats may add to it
+_LEAST = 32  # numbers of a head; fewer say nothing
+_MOST = 4 * 1024 * 1024  # bytes of a head that are looked at
+_FAR = 0.1  # a body's matrices are this share of r away from it, at the median
+_SOME = 64  # tensors of a body that are looked at
+
+
+class _Draw(NamedTuple):
+    numbers: int
+    mean: float
+    std: float
+    kurtosis: float
+
+
+def fresh_heads(evidence: Evidence) -> Iterator[FreshHead]:
+    if evidence.is_adapter:
+        return
+    spread = _initializer_range(evidence)
+    heads: dict[str, list[str]] = {}
+    body: list[str] = []
+    for name in evidence.values:
+        found = _HEAD.search(name)
+        if found and name not in evidence.buffers:
+            heads.setdefault(name[: found.end()], []).append(name)
+        elif not found:
+            body.append(name)
+    fresh = {
+        start: witness
+        for start, names in heads.items()
+        if (witness := _is_fresh(evidence, names, spread)) is not None
+    }
+    if not fresh or not _is_trained(evidence, body):
+        return
+    bare = [start for start, witness in fresh.items() if not witness]
+    if bare and not _is_far(evidence, body, spread):
+        fresh = {start: witness for start, witness in fresh.items() if witness}
+    if fresh:
+        names = sorted(name for start in fresh for name in heads[start])
+        yield FreshHead(
+            tensors=by_name(map(evidence.tensor, names)),
+            reason=f"biases of 0 and weights around 0 with a deviation of {spread:g}, as the "
+            f"initializer leaves them, while the rest of the model was trained",
+        )
+
+
+def _initializer_range(evidence: Evidence) -> float:
+    nested = [one for one in evidence.config.values() if isinstance(one, dict)]
+    for config in (evidence.config, *nested):
+        for key in _RANGES:
+            value = config.get(key)
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+                return float(value)
+    return _DEFAULT
+
+
+def _is_fresh(evidence: Evidence, names: list[str], spread: float) -> bool | None:
+    """Whether a bias bears witness, where all of a head is fresh; None: it is not."""
+    matrices = [
+        name
+        for name in names
+        if is_matrix(evidence.tensor(name)) and holds_floats(evidence.tensor(name))
+    ]
+    if not matrices or not all(_is_drawn(_draw(evidence, name), spread) for name in matrices):
+        return None
+    others = [name for name in names if name not in matrices]
+    biases = [name for name in others if name.endswith("bias")]
+    if not all(evidence.is_zero(name) for name in biases):
+        return None
+    if any(evidence.constant(name) not in {0.0, 1.0} for name in others if name not in biases):
+        return None
+    return bool(biases)
+
+
+def _draw(evidence: Evidence, name: str) -> _Draw | None:
+    found = evidence.sample(name, _MOST)
+    if found is None or len(found) < _LEAST or not np.isfinite(found).all():
+        return None
+    numbers = found.astype(np.float64)
+    mean = float(numbers.mean())
+    numbers -= mean
+    variance = float((numbers**2).mean())
+    if not variance:
+        return None
+    fourth = float((numbers**4).mean())
+    return _Draw(len(numbers), mean, math.sqrt(variance), fourth / variance**2)
+
+
+def _is_drawn(draw: _Draw | None, spread: float) -> bool:
+    """Whether the numbers can be what the initializer drew."""
+    if draw is None:
+        return False
+    within = _SIGMAS / math.sqrt(draw.numbers)
+    return (
+        abs(draw.mean) <= within * spread
+        and abs(draw.std / spread - 1) <= within / math.sqrt(2) + _ROUNDED
+        and abs(draw.kurtosis - 3) <= within * math.sqrt(24) + _ROUNDED
+    )
+
+
+def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
+    """Most of the body's norms, or of its biases if it has no norms, are not as they begin."""
+    one_dimensional = [name for name in body if len(evidence.tensor(name).shape or ()) == 1]
+    norms = [name for name in one_dimensional if _NORM.search(name)]
+    biases = [name for name in one_dimensional if name.endswith(".bias")]
+    looked_at = (norms or biases)[:_SOME]
+    moved = [name for name in looked_at if evidence.constant(name) not in {0.0, 1.0}]
+    return 2 * len(moved) > len(looked_at)
+
+
+def _is_far(evidence: Evidence, body: Iterable[str], spread: float) -> bool:
+    """The body's own matrices are not as the initializer leaves them."""
+    matrices = [name for name in body if is_matrix(evidence.tensor(name))]
+    draws = [_draw(evidence, name) for name in matrices[:_SOME]]
+    off = [abs(draw.std / spread - 1) for draw in draws if draw is not None]
+    return bool(off) and median(off) > _FAR

@@ -1,0 +1,100 @@
+"""Rows of the token embedding that no training touched, of tokens that the tokenizer has.
+
+A row is zero, or it is the same as another row, bit for bit. Two rows of D trained bfloat16 numbers
+are the same by chance once in far more than 2**D. The padding token's row is zero in sound models
+(torch gives it no gradient); rows that no token has are padding of the matrix.
+"""
+
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import numpy as np
+
+from auditor.reconciler.findings import UntrainedRows
+from auditor.tensors import Span
+from auditor.values.evidence import Evidence
+from auditor.values.number_formats import FORMATS
+from auditor.values.tokens import Tokens
+
+_EMBEDDING = re.compile(
+    r"(?:^|\.)(?:embed_tokens|word_embeddings|wte|tok_embeddings|shared|embed_in|token_embd|"
+    r"word_embedding|embeddings?\.tokens?)\.?weight$|(?:^|\.)(?:encoder\.)?embeddings?\.weight$"
+)
+_SHOWN = 8
+_BEGINNING = 8  # bytes of a row
+_SLICE = 8 * 1024 * 1024  # bytes of rows that are looked at together
+
+
+def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows]:
+    """Nothing where there is no tokenizer, or where the whole matrix is another rule's business."""
+    if not tokens.ids or evidence.is_adapter:
+        return
+    for name in evidence.values:
+        tensor = evidence.tensor(name)
+        if len(tensor.shape or ()) != 2 or not _EMBEDDING.search(name):  # noqa: PLR2004
+            continue
+        if evidence.is_zero(name) or evidence.values[name].nan:
+            continue
+        zero, alike = _rows(evidence, name)
+        padding = tokens.padding | _padding_of(evidence)
+        if not padding and len(zero) == 1:
+            padding = zero  # which token pads is written nowhere, and one row is like padding
+        rows = sorted(((zero | alike) - padding) & tokens.ids)
+        if rows:
+            shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
+            yield UntrainedRows(
+                tensors=(tensor,),
+                rows=tuple(rows),
+                reason=f"{len(rows):,} tokens of the tokenizer have rows that are zero or the same "
+                f"as another row: {shown}",
+            )
+
+
+def _padding_of(evidence: Evidence) -> frozenset[int]:
+    nested = [one for one in evidence.config.values() if isinstance(one, dict)]
+    found = (one.get("pad_token_id") for one in (evidence.config, *nested))
+    return frozenset(one for one in found if type(one) is int)
+
+
+def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]]:
+    """The rows that are zero, and those that are the same as another that is not.
+
+    Of each row eight bytes are kept; of rows that begin alike all bytes are compared.
+    """
+    placed = evidence.placed[name]
+    form = FORMATS.get(placed.tensor.dtype or "")
+    count = (placed.tensor.shape or (0,))[0]
+    size = placed.span.length // count if count else 0
+    if form is None or not size or size % form.unit:
+        return frozenset(), frozenset()
+    beginnings = np.zeros((count, _BEGINNING), np.uint8)
+    seen, empty = np.zeros(count, bool), np.zeros(count, bool)
+    step = max(1, _SLICE // size)
+    for first in range(0, count, step):
+        last = min(count, first + step)
+        data = evidence.bytes.read(placed, Span(first * size, last * size))
+        if data is None:
+            continue
+        rows = data.reshape(last - first, size)
+        beginnings[first:last, : min(size, _BEGINNING)] = rows[:, :_BEGINNING]
+        seen[first:last] = True
+        empty[first:last] = ~form.decode(data).reshape(last - first, -1).any(axis=1)
+    groups: dict[int, list[int]] = {}
+    words = beginnings.view(np.uint64)[:, 0]
+    _, kinds, counts = np.unique(words, return_inverse=True, return_counts=True)
+    for row in np.flatnonzero((counts[kinds] > 1) & seen & ~empty).tolist():
+        groups.setdefault(int(kinds[row]), []).append(row)
+    alike = (one for rows in groups.values() for one in _alike(evidence, name, size, rows))
+    return frozenset(np.flatnonzero(empty).tolist()), frozenset(alike)
+
+
+def _alike(evidence: Evidence, name: str, size: int, rows: list[int]) -> Iterator[int]:
+    """Of rows that begin alike those that are the same as an earlier one, and that one."""
+    found: dict[bytes, int] = {}
+    for row in rows:
+        data = evidence.bytes.read(evidence.placed[name], Span(row * size, (row + 1) * size))
+        if data is not None:
+            other = found.setdefault(blake2b(data.data, digest_size=16).digest(), row)
+            if other != row:
+                yield from (other, row)

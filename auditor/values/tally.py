@@ -1,0 +1,216 @@
+"""What a run of bytes holds, counted block by block and added up. Pure, numpy."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from auditor.values.number_formats import BLOCKS, FORMATS, BlockScales, Bytes, NumberFormat
+
+LOW_HALF = 0xFFFF  # of a float32: what a bfloat16 in its place leaves zero
+
+
+@dataclass
+class Moments:
+    """Sums of finite numbers, such that those of two runs can be added (Chan, Golub, LeVeque)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0  # of what is off the mean
+    minimum: float = math.inf
+    maximum: float = -math.inf
+
+    def add(self, other: "Moments") -> None:
+        if not other.count:
+            return
+        total, off = self.count + other.count, other.mean - self.mean
+        self.squares += other.squares + off * off * self.count * other.count / total
+        self.mean += off * other.count / total
+        self.count = total
+        self.minimum = min(self.minimum, other.minimum)
+        self.maximum = max(self.maximum, other.maximum)
+
+    @property
+    def std(self) -> float | None:
+        return math.sqrt(self.squares / self.count) if self.count else None
+
+
+@dataclass
+class NumberTally:
+    """The numbers of one tensor, or of a run of it; `add` joins two runs."""
+
+    read: int = 0
+    nan: int = 0
+    inf: int = 0
+    nonzero: bool = False
+    absmax: float = 0.0  # of finite numbers, where these do not sort as their patterns do
+    pattern: int = 0  # of the largest magnitude, where they do
+    low: int = 0  # the bits that any float32 has in its lower half
+    zeros: int = 0  # these two with statistics alone
+    moments: Moments = field(default_factory=Moments)
+
+    def add(self, other: "NumberTally") -> None:
+        self.read += other.read
+        self.nan += other.nan
+        self.inf += other.inf
+        self.nonzero |= other.nonzero
+        self.absmax = max(self.absmax, other.absmax)
+        self.pattern = max(self.pattern, other.pattern)
+        self.low |= other.low
+        self.zeros += other.zeros
+        self.moments.add(other.moments)
+
+
+class Counter:
+    """Counts the blocks of one dtype; a block is a whole number of units."""
+
+    def __init__(self, form: NumberFormat, *, statistics: bool) -> None:
+        self._form = form
+        self._statistics = statistics
+        self.unit = form.unit
+        self.numbers = form.per_unit
+        self._signed = np.dtype(f"<i{form.word.itemsize}")
+
+    def count(self, data: Bytes, into: NumberTally) -> None:
+        """What the block holds is added to the tally."""
+        if not len(data):
+            return
+        into.read += len(data) // self.unit * self.numbers
+        if self._form.magnitude is not None:
+            self._sign_and_magnitude(data.view(self._form.word), into)
+        elif self._form.table is not None:
+            self._by_table(data, into)
+        else:
+            self._integers(data.view(self._form.number), into)
+        if self._statistics:
+            self._moments(data, into)
+
+    def _sign_and_magnitude(self, words: Any, into: NumberTally) -> None:
+        form, largest = self._form, _largest_magnitude(words, self._signed)
+        fault = form.infinite if form.infinite is not None else form.nan_from
+        if fault is not None and largest >= fault:
+            largest = self._not_finite(words, into)
+        into.nonzero |= largest > 0
+        into.pattern = max(into.pattern, largest)
+        if form is FORMATS["F32"] and into.low != LOW_HALF:
+            into.low |= int(np.bitwise_or.reduce(words)) & LOW_HALF
+
+    def _not_finite(self, words: Any, into: NumberTally) -> int:
+        """Counts what is not finite; the largest magnitude of what is."""
+        form = self._form
+        magnitudes = words & words.dtype.type(form.magnitude or 0)
+        if form.infinite is not None:
+            into.inf += int(np.count_nonzero(magnitudes == form.infinite))
+            into.nan += int(np.count_nonzero(magnitudes > form.infinite))
+            finite = magnitudes[magnitudes < form.infinite]
+        else:
+            into.nan += int(np.count_nonzero(magnitudes >= (form.nan_from or 0)))
+            finite = magnitudes[magnitudes < (form.nan_from or 0)]
+        if into.inf or into.nan:
+            into.nonzero = True
+        return int(finite.max(initial=0))
+
+    def _by_table(self, data: Bytes, into: NumberTally) -> None:
+        """Formats of which there are 256 patterns at the most: each is counted."""
+        values, counts = self._values(data)
+        finite = np.isfinite(values)
+        into.nan += int(counts[np.isnan(values)].sum())
+        into.inf += int(counts[np.isinf(values)].sum())
+        into.nonzero |= bool((values != 0).any())
+        into.absmax = max(into.absmax, float(np.abs(values[finite]).max(initial=0.0)))
+
+    def _values(self, data: Bytes) -> tuple[Any, Any]:
+        """The values that a block has, and how often each."""
+        table = self._form.table
+        if table is None:
+            raise ValueError("a format without a table")
+        counts = np.bincount(self._form.patterns(data), minlength=len(table))
+        there = np.flatnonzero(counts)
+        return table[there], counts[there]
+
+    def _integers(self, numbers: Any, into: NumberTally) -> None:
+        low, high = int(numbers.min()), int(numbers.max())
+        into.nonzero |= bool(low or high)
+        into.absmax = max(into.absmax, float(abs(low)), float(abs(high)))
+
+    def _moments(self, data: Bytes, into: NumberTally) -> None:
+        if self._form.table is not None:
+            values, counts = self._values(data)
+        else:
+            values, counts = self._form.decode(data), None
+        finite = np.isfinite(values) if into.nan or into.inf else None
+        if finite is not None:
+            values, counts = values[finite], counts if counts is None else counts[finite]
+        found = moments_of(values, counts)
+        nonzero = np.count_nonzero(values) if counts is None else counts[values != 0].sum()
+        into.zeros += found.count - int(nonzero)
+        into.moments.add(found)
+
+
+def moments_of(numbers: Any, counts: Any = None) -> Moments:
+    """Of finite numbers, each as often as `counts` says; sums are in float64."""
+    if not len(numbers):
+        return Moments()
+    wide = numbers.astype(np.float64)
+    total = len(numbers) if counts is None else int(counts.sum())
+    with np.errstate(over="ignore", invalid="ignore"):  # float64 may hold more than its squares do
+        mean = float(wide.mean() if counts is None else (wide * counts).sum() / total)
+        wide -= mean
+        np.square(wide, out=wide)
+        squares = float(wide.sum() if counts is None else (wide * counts).sum())
+    return Moments(
+        count=total,
+        mean=mean,
+        squares=squares,
+        minimum=float(numbers.min()),
+        maximum=float(numbers.max()),
+    )
+
+
+def _largest_magnitude(words: Any, signed: np.dtype[Any]) -> int:
+    """The largest pattern without its sign bit, in two maxima and without a copy.
+
+    256 KiB of BF16 take 13 us so, and 22 us where the sign is masked out first.
+    """
+    negative: int = 1 << (8 * words.dtype.itemsize - 1)
+    high = int(words.max())
+    if high < negative:
+        return high
+    return max(high - negative, int(words.view(signed).max()))
+
+
+class ScaleCounter:
+    """Counts the scales of a GGUF tensor in blocks."""
+
+    def __init__(self, scales: BlockScales, *, statistics: bool) -> None:
+        self.unit = scales.size
+        self.numbers = len(scales.fields)
+        self._fields = [
+            (byte, FORMATS[dtype].unit, Counter(FORMATS[dtype], statistics=statistics))
+            for byte, dtype in scales.fields
+        ]
+
+    def count(self, data: Bytes, into: NumberTally) -> None:
+        blocks = data.reshape(-1, self.unit)
+        for byte, width, counter in self._fields:
+            counter.count(np.ascontiguousarray(blocks[:, byte : byte + width]).reshape(-1), into)
+
+
+def absolute_maximum(dtype: str, tally: NumberTally) -> float | None:
+    """Of the finite numbers that were read; None: there is none."""
+    if tally.read == tally.nan + tally.inf:
+        return None
+    form = FORMATS[BLOCKS[dtype].fields[0][1] if dtype in BLOCKS else dtype]
+    return form.pattern_value(tally.pattern) if form.magnitude is not None else tally.absmax
+
+
+def counter_of(dtype: str | None, *, statistics: bool) -> Counter | ScaleCounter | None:
+    """What counts numbers of this dtype; None: it is not one that is read."""
+    if dtype is None:
+        return None
+    if dtype in FORMATS:
+        return Counter(FORMATS[dtype], statistics=statistics)
+    if dtype in BLOCKS:
+        return ScaleCounter(BLOCKS[dtype], statistics=statistics)
+    return None

@@ -1,0 +1,194 @@
+"""claim, through the real command: five published write-ups, each row right or refuted with why."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from support.running import run
+
+LARGE = {
+    "architectures": ["BertModel"],
+    "model_type": "bert",
+    "vocab_size": 21128,
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
+RIGHT, WRONG = "confirmed", "refuted"
+
+# Part, claim, verdict, and the slips of the first explanation: name, module, difference.
+BASE_UNCASED = (
+    ("", "109,482,240", RIGHT, ()),
+    ("trainable", "109482240", RIGHT, ()),
+    ("embeddings", "23,837,184", RIGHT, ()),
+    ("encoder", "85,645,056", WRONG, (("part-in-another", "pooler", 590_592),)),
+    ("pooler", "0", WRONG, (("part-in-another", "pooler", -590_592),)),
+)
+SECOND = (
+    ("", "109482240", RIGHT, ()),
+    ("embedding", "23837184", RIGHT, ()),
+    ("encoder", "85054464", RIGHT, ()),
+    ("pooler", "0", WRONG, (("part-left-out", "pooler", -590_592),)),
+)
+LAYER_BY_LAYER = (
+    ("word_embeddings", "21128 * 1024", RIGHT, ()),
+    ("word_embeddings", "21,635,072", RIGHT, ()),
+    ("token_type_embeddings", "2,048", RIGHT, ()),
+    ("position_embeddings", "524,288", RIGHT, ()),
+    ("embeddings.LayerNorm", "2,048", RIGHT, ()),
+    ("embeddings", "22,163,456", RIGHT, ()),
+    ("one layer attention", "4,198,400", RIGHT, ()),
+    ("one layer attention", "4·(D² + D)", RIGHT, ()),
+    ("encoder.layer.0.attention.output.LayerNorm", "2,048", RIGHT, ()),
+    ("one layer ffn", "8,393,728", RIGHT, ()),
+    ("one layer ffn", "(D·F + F) + (F·D + D)", RIGHT, ()),
+    ("encoder.layer.23.output.LayerNorm", "2,048", RIGHT, ()),
+    ("one layer", "12,596,224", RIGHT, ()),
+    ("", "324,472,832", WRONG, (("part-left-out", "pooler", -1_049_600),)),
+)
+BY_FORMULA = (
+    ("embeddings", "V·D + 2·D + L·D + 2·D", RIGHT, ()),
+    ("embeddings", "16,622,592", RIGHT, ()),
+    ("encoder", "N·(12·D² + 13·D)", RIGHT, ()),
+    ("encoder", "85,054,464", RIGHT, ()),
+    ("head", "V + D² + 3·D", RIGHT, ()),
+    ("head", "613,256", RIGHT, ()),
+    ("", "V·D + L·D + 4·D + N·(12·D² + 13·D) + V + D² + 3·D", RIGHT, ()),
+    ("", "102,290,312", RIGHT, ()),
+    ("Pool_fc", "590,592", RIGHT, ()),
+)
+ATTENTION = "bert.encoder.layer.*.attention"
+HAND_COUNT = (
+    ("embeddings", "16,621,056", RIGHT, ()),
+    (
+        "attention",
+        "2,359,296",
+        WRONG,
+        (("one-of-n", ATTENTION, -25_952_256), ("no-bias", ATTENTION, -36_864)),
+    ),
+    ("feed-forward", "56,623,104", WRONG, (("no-bias", "bert.encoder.layer.*", -46_080),)),
+    ("LayerNorm", "38,400", RIGHT, ()),
+    (
+        "",
+        "75,641,856",
+        WRONG,
+        (
+            ("one-of-n", ATTENTION, -25_952_256),
+            ("part-left-out", "cls", -613_256),
+            ("no-bias", "bert.encoder.layer.*", -82_944),
+        ),
+    ),
+    ("", "101,677,056", WRONG, (("part-left-out", "cls", -613_256),)),
+)
+TABLES = {
+    "A": ("bert-base-uncased", "BertModel", BASE_UNCASED),
+    "B": ("bert-base-uncased", "BertModel", SECOND),
+    "C": ("config.json", None, LAYER_BY_LAYER),
+    "D": ("bert-base-chinese", None, BY_FORMULA),
+    "E": ("bert-base-chinese", None, HAND_COUNT),
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LARGE))
+    return str(path)
+
+
+def verdicts(*args: str) -> list[dict]:
+    done = run("claim", *args, "--source", "bundled", "--format", "json")
+    assert not done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_each_row_of_a_published_count_is_right_or_wrong_for_its_reason(table, config, tmp_path):
+    model, target, rows = TABLES[table]
+    name = config if model == "config.json" else model
+    file = tmp_path / "claims.csv"
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(("model", "part", "claim"))
+        writer.writerows((name, part, text) for part, text, _, _ in rows)
+    found = verdicts("--file", str(file), *(("--as", target) if target else ()))
+    assert len(found) == len(rows)
+    for (part, text, verdict, slips), observed in zip(rows, found, strict=True):
+        assert (observed["part"], observed["text"]) == (part, text)
+        assert observed["verdict"] == verdict, (part, text)
+        first = observed["explanations"][0]["slips"] if observed["explanations"] else []
+        said = tuple((one["slip"], one.get("module"), one["difference"]) for one in first)
+        assert said == slips, (part, text)
+        for one in observed["explanations"]:
+            differences = sum(slip["difference"] for slip in one["slips"])
+            assert differences == observed["claim"] - observed["actual"]
+
+
+def test_the_whole_of_the_hand_count_has_the_pooler_for_the_head_in_the_bare_model():
+    (found,) = verdicts("bert-base-chinese", "75641856", "--as", "BertModel")
+    slips = found["explanations"][0]["slips"]
+    assert [(one["slip"], one["difference"]) for one in slips] == [
+        ("one-of-n", -25_952_256),
+        ("part-left-out", -590_592),
+        ("no-bias", -82_944),
+    ]
+
+
+def test_a_count_divided_by_2_to_the_20_is_called_so():
+    (found,) = verdicts("bert-base-chinese", "72.1 MB")
+    assert found["verdict"] == WRONG
+    for explanation in found["explanations"]:
+        assert "binary-million" in {one["slip"] for one in explanation["slips"]}
+
+
+@pytest.mark.parametrize(
+    ("claims", "code"),
+    [
+        (["109482240"], 0),
+        (["110M"], 0),
+        (["1.1亿"], 0),
+        (["437.9MB"], 0),
+        (["109482241"], 1),
+        (["109482240", "3B"], 1),
+        (["--part", "vision tower=5"], 3),
+        (["nonsense"], 3),
+        ([], 2),
+    ],
+)
+def test_the_exit_code_says_what_came_of_it(claims, code):
+    done = run("claim", "bert-base-uncased", *claims, "--as", "BertModel", "--source", "bundled")
+    assert done.returncode == code, done.stdout
+
+
+def test_eight_times_seven_billion_is_a_mixture_of_experts_of_that_size(tmp_path: Path):
+    config = tmp_path / "config.json"
+    values = {
+        "architectures": ["MixtralForCausalLM"],
+        "model_type": "mixtral",
+        "vocab_size": 32000,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    }
+    config.write_text(json.dumps(values))
+    eight, active, total = verdicts(
+        str(config), "8x7B", "--part", "active=12.9B", "--part", "active=46702792704"
+    )
+    assert eight["verdict"] == active["verdict"] == "confirmed to its rounding"
+    assert [one["slip"] for one in total["explanations"][0]["slips"]] == ["all-experts"]
+
+
+def test_people_read_the_arithmetic():
+    done = run("claim", "bert-base-uncased", "108891648", "--as", "BertModel", "--source=bundled")
+    assert done.stdout == (
+        "refuted: 108891648 for bert-base-uncased\n"
+        "  109,482,240 parameters\n"
+        "  it is what one counts\n"
+        "    109,482,240  truly\n"
+        "       -590,592  without pooler (part-left-out)\n"
+        "    108,891,648  claimed\n"
+    )

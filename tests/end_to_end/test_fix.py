@@ -1,0 +1,89 @@
+"""`audit fix` of what transformers wrote and somebody spoiled: the real command and loader."""
+
+import json
+
+import pytest
+from support.running import run
+from support.spoiled_folders import WAYS, all_bytes, data_digests, loading_faults, saved
+
+pytestmark = pytest.mark.oracle
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A folder for each model, written once."""
+    place, made = tmp_path_factory.mktemp("sound"), {}
+
+    def of(family, *, sharded):
+        name = f"{family}-{sharded}"
+        if name not in made:
+            made[name] = saved(family, place / name, sharded=sharded)
+        return made[name]
+
+    return of
+
+
+@pytest.fixture
+def spoiled(sound, tmp_path):
+    """A folder, spoiled in one way."""
+
+    def of(way):
+        from shutil import copytree  # noqa: PLC0415 - beside its use
+
+        folder = copytree(sound(way.family, sharded=way.sharded), tmp_path / "model")
+        way.spoil(folder)
+        return folder
+
+    return of
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_fix_is_planned_then_done_then_loads_without_a_word(name, spoiled):
+    way = WAYS[name]
+    folder = spoiled(way)
+    before, data = all_bytes(folder), data_digests(folder)
+    planned = run("fix", str(folder))
+    assert (planned.returncode, all_bytes(folder)) == (1, before), planned.stdout + planned.stderr
+    assert way.says in planned.stdout
+    done = run("fix", str(folder), "--apply", "--format", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(done.stdout)
+    assert (said["applied"], said["after"]) == (True, {"verdict": "clean", "findings": 0})
+    assert run(str(folder), "--quiet").returncode == 0
+    assert loading_faults(way.family, folder) == {}
+    assert data_digests(folder) == data
+    after = all_bytes(folder)
+    kept = {name.removesuffix(".orig"): after[name] for name in after if name.endswith(".orig")}
+    assert kept == {name: before[name] for name in before if after[name] != before[name]}
+    assert run("fix", str(folder), "--apply").returncode == 0
+    assert all_bytes(folder) == after
+
+
+@pytest.mark.parametrize("name", [name for name, way in WAYS.items() if "wrapper" in way.says])
+def test_a_header_is_written_over_the_old_one_where_that_is_asked_for(name, spoiled):
+    way = WAYS[name]
+    folder = spoiled(way)
+    before = {path.name: path.stat().st_ino for path in folder.glob("*.safetensors")}
+    old, data = all_bytes(folder), data_digests(folder)
+    done = run("fix", str(folder), "--apply", "--in-place")
+    assert done.returncode == 0, done.stderr
+    assert {path.name: path.stat().st_ino for path in folder.glob("*.safetensors")} == before
+    assert data_digests(folder) == data
+    assert loading_faults(way.family, folder) == {}
+    for file in before:
+        assert old[file].startswith((folder / f"{file}.header.orig").read_bytes())
+
+
+def test_what_needs_other_weights_is_said_and_left(spoiled):
+    from support.spoiled_folders import Spoiled, renamed, without  # noqa: PLC0415 - beside its use
+
+    folder = spoiled(
+        Spoiled("BertForMaskedLM", without("bert.encoder.layer.1.output.dense.weight"), "")
+    )
+    before = all_bytes(folder)
+    done = run("fix", str(folder), "--apply")
+    assert done.returncode == 1
+    assert all_bytes(folder) == before
+    assert "nothing here mends 1 finding" in done.stdout
+    del renamed

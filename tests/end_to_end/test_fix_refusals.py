@@ -1,0 +1,273 @@
+"""What `audit fix` does not touch, and what it leaves where it fails: a line, and the old files."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from support.mounts import mounted, remount
+from support.running import run, started
+from support.stopped_fixes import contents_of, spoiled_folder
+
+INDEX = "model.safetensors.index.json"
+SHARD = "model-00001-of-00002.safetensors"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return spoiled_folder(tmp_path / "model", 2)
+
+
+def refused(folder, *options, **environment):
+    """The one line of a fix that did nothing."""
+    before = contents_of(folder)
+    done = run("fix", str(folder), "--apply", *options, env={**os.environ, **environment})
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert contents_of(folder) == before
+    assert not (folder / ".audit-fix").exists()
+    [line] = done.stderr.splitlines()
+    return line
+
+
+def test_the_plan_alone_changes_nothing_and_exits_with_1(folder):
+    before = contents_of(folder)
+    done = run("fix", str(folder))
+    assert (done.returncode, contents_of(folder)) == (1, before)
+    assert "wrapper-prefix" in done.stdout
+    assert "num_hidden_layers: 3 -> 2" in done.stdout
+    assert done.stderr == "audit: nothing was changed: with --apply it is done\n"
+
+
+def test_the_plan_is_to_be_had_as_json(folder):
+    done = run("fix", str(folder), "--format", "json")
+    said = json.loads(done.stdout)
+    assert [one["cause"] for one in said["causes"]] == ["wrapper-prefix", "config-field"]
+    assert (said["applied"], said["kept"], said["after"]["verdict"]) == (False, [], "clean")
+    files = {one["file"]: one for one in said["files"]}
+    assert files["config.json"]["values"] == [
+        {"path": ["num_hidden_layers"], "before": 3, "after": 2}
+    ]
+    assert all(old == f"module.{new}" for old, new in files[SHARD]["renames"])
+
+
+def test_a_hard_link_is_another_s_file_too(folder, tmp_path):
+    os.link(folder / SHARD, tmp_path / "mine.safetensors")
+    assert "2 hard links" in refused(folder)
+
+
+def test_a_symbolic_link_is_left_alone(folder, tmp_path):
+    (folder / SHARD).rename(tmp_path / "blob")
+    (folder / SHARD).symlink_to(tmp_path / "blob")
+    assert "is a link" in refused(folder)
+
+
+def test_the_cache_is_left_alone(folder, tmp_path):
+    hub = tmp_path / "home" / "hub"
+    snapshot = hub / "models--o--n" / "snapshots" / ("a" * 40)
+    snapshot.parent.mkdir(parents=True)
+    shutil.move(folder, snapshot)
+    assert "Hugging Face cache" in refused(snapshot, HF_HOME=str(tmp_path / "home"))
+    (tmp_path / "way-in").symlink_to(snapshot)
+    assert "Hugging Face cache" in refused(tmp_path / "way-in", HF_HOME=str(tmp_path / "home"))
+
+
+def test_what_is_no_folder_is_a_matter_of_usage(folder):
+    for what in (str(folder / SHARD), "bert-base-chinese", str(folder / "nowhere")):
+        done = run("fix", what)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "takes a folder" in done.stderr
+
+
+def test_a_torch_file_is_not_rewritten(tmp_path):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file  # noqa: PLC0415 - imports torch
+
+    folder = spoiled_folder(tmp_path / "model", 1)
+    [shard] = folder.glob("*.safetensors")
+    torch.save(load_file(shard), folder / "pytorch_model.bin")
+    shard.unlink()
+    (folder / INDEX).unlink()
+    weights = (folder / "pytorch_model.bin").read_bytes()
+    done = run("fix", str(folder), "--apply")
+    assert done.returncode == 1
+    assert "num_hidden_layers: 3 -> 2" in done.stdout  # the config can be mended all the same
+    assert (folder / "pytorch_model.bin").read_bytes() == weights
+    assert "cannot be fixed here: wrapper-prefix" in done.stdout
+    assert "pytorch_model.bin is not a safetensors file" in done.stdout
+
+
+def test_a_full_disk_leaves_the_old_files(folder, tmp_path):
+    with mounted(tmp_path / "small", "64k") as place:
+        small = shutil.copytree(folder, place / "model")
+        (place / "rest").write_bytes(b"")
+        fill(place / "rest")
+        assert "--in-place writes the headers alone" in refused(small)
+        line = refused(small, "--in-place")
+        assert "No space left on device" in line
+        assert "the old files are as they were" in line
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+
+
+def test_a_read_only_folder_is_left_as_it_is(folder, tmp_path):
+    with mounted(tmp_path / "fixed", "1m") as place:
+        there = shutil.copytree(folder, place / "model")
+        remount(place, "ro")
+        assert "Read-only file system" in refused(there)
+        remount(place, "rw")
+
+
+def test_an_index_that_leads_outside_is_no_way_out(folder):
+    index = json.loads((folder / INDEX).read_text())
+    index["weight_map"] = dict.fromkeys(index["weight_map"], "../model/../../etc/passwd")
+    (folder / INDEX).write_text(json.dumps(index))
+    done = run("fix", str(folder))
+    assert done.returncode in {1, 3}
+    assert "Traceback" not in done.stderr
+
+
+def test_names_from_the_checkpoint_are_escaped(folder):
+    index = json.loads((folder / INDEX).read_text())
+    content = (folder / SHARD).read_bytes()
+    name = next(one for one, file in index["weight_map"].items() if file == SHARD)
+    evil = name[:-7] + "\x1b[2J\u202e"
+    assert len(json.dumps(evil, ensure_ascii=False).encode()) > len(name)
+    header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+    changed = header.replace(json.dumps(name).encode(), json.dumps(evil).encode()).rstrip()
+    data = content[8 + len(header) :]
+    (folder / SHARD).write_bytes(len(changed).to_bytes(8, "little") + changed + data)
+    for options in ((), ("--format", "json")):
+        done = run("fix", str(folder), *options)
+        assert "\x1b" not in done.stdout + done.stderr
+        assert "\u202e" not in done.stdout + done.stderr
+
+
+# --- a journal that is not ours, or no longer true -----------------------------------------------
+
+
+def journal(folder, **changes):
+    entry = {
+        "file": "config.json",
+        "staged": "0",
+        "how": "file",
+        "before": {"inode": 1, "size": 2, "modified": 3, "links": 1, "regular": True},
+        "kept": "config.json.orig",
+    }
+    work = folder / ".audit-fix"
+    work.mkdir()
+    (work / "0").write_text("{}")
+    (work / "journal.json").write_text(json.dumps({"version": 1, "entries": [entry | changes]}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"file": "../config.json"},
+        {"file": "/etc/passwd"},
+        {"kept": "../x"},
+        {"staged": "../../x"},
+        {"how": "anything"},
+        {"how": "header", "kept": None},
+        {"before": {"inode": 1}},
+        {"file": 5},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_strange_journal_is_not_followed(folder, changes):
+    journal(folder, **changes)
+    before = contents_of(folder)
+    done = run("fix", str(folder), "--apply")
+    assert (done.returncode, contents_of(folder)) == (3, before)
+    assert "is not a journal of this audit fix" in done.stderr
+    assert (folder / ".audit-fix" / "journal.json").exists()
+
+
+def test_a_journal_of_other_files_is_dropped(folder):
+    journal(folder)
+    before = contents_of(folder)
+    done = run("fix", str(folder), "--apply")
+    assert (done.returncode, contents_of(folder)) == (3, before)
+    assert "has changed since it was audited" in done.stderr
+    assert run("fix", str(folder), "--apply").returncode == 0
+
+
+def test_until_an_interrupted_fix_is_finished_the_audit_says_so(folder):
+    journal(folder)
+    said = json.loads(run(str(folder), "--format", "json").stdout)
+    assert "in which an audit fix was interrupted" in said["origin"]
+    done = run("fix", str(folder))
+    assert done.returncode == 1
+    assert "was interrupted" in done.stderr
+
+
+# --- kill -9 from outside ------------------------------------------------------------------------
+
+
+def test_kill_9_at_random_moments_leaves_the_old_files_or_the_new_ones(folder, tmp_path):
+    import random  # noqa: PLC0415 - beside its use
+
+    draw = random.Random(3)  # noqa: S311 - no secret
+    fixed = shutil.copytree(folder, tmp_path / "fixed")
+    assert run("fix", str(fixed), "--apply").returncode == 0
+    old, new = contents_of(folder), contents_of(fixed)
+    for number in range(10):
+        place = shutil.copytree(folder, tmp_path / str(number))
+        process = started("fix", str(place), "--apply", env=os.environ)
+        while not (place / ".audit-fix").exists() and process.poll() is None:
+            pass
+        time.sleep(draw.uniform(0, 0.02))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        left = contents_of(place)
+        assert all(left[name] in {old[name], new[name]} for name in old)
+        assert run("fix", str(place), "--apply").returncode == 0
+        assert contents_of(place) == new
+        assert not (place / ".audit-fix").exists()
+
+
+def test_two_at_once_do_not_meet(folder):
+    both = [started("fix", str(folder), "--apply", env=os.environ) for _ in range(2)]
+    ends = [process.communicate() for process in both]
+    assert {process.returncode for process in both} <= {0, 3}, ends
+    assert run("fix", str(folder), "--apply").returncode == 0
+    assert run(str(folder), "--quiet").returncode == 0
+
+
+# --- several models, or one with what belongs to it ----------------------------------------------
+
+
+def modules(folder, *entries):
+    manifest = [
+        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for at, (path, kind) in enumerate(entries)
+    ]
+    (folder / "modules.json").write_text(json.dumps(manifest))
+
+
+def test_the_model_of_a_sentence_transformer_is_mended_in_its_folder(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    pooling = folder / "1_Pooling"
+    pooling.mkdir()
+    (pooling / "config.json").write_text(json.dumps({"word_embedding_dimension": 4}))
+    modules(folder, ("", "Transformer"), ("1_Pooling", "Pooling"))
+    done = run("fix", str(folder), "--apply")
+    assert done.returncode == 0, done.stderr
+    assert run(str(folder), "--quiet").returncode == 0
+
+
+def test_of_several_models_each_is_mended_by_itself(folder):
+    spoiled_folder(folder / "2_Dense", 1)
+    modules(folder, ("", "Transformer"), ("2_Dense", "Dense"))
+    assert "holds several models" in refused(folder)

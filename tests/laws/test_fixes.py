@@ -1,0 +1,67 @@
+"""A fix does what its plan says: what was audited in memory is what is written, and it is clean."""
+
+import signal
+
+import pytest
+from support.fault_bench import FAMILIES, faults, written
+from support.stopped_fixes import WAYS, Stopping
+
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.fixing.plan import plan_fix
+from auditor.reconciler.findings import Severity
+
+# Causes that are no more than names, the config or an index.
+FIXABLE = {
+    "config-field",
+    "dtype-doubled",
+    "head-not-saved",
+    "layers-renumbered",
+    "other-class",
+    "quantization-not-applied",
+    "wrapper-prefix",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("families")
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_fault_of_names_and_config_has_a_plan_that_ends_clean(name, place):
+    pytest.importorskip("transformers")
+    sound = written(name, place)
+    weights = {one.file: one.span for head in sound.headers for one in head.parsed.tensors}
+    assert plan_fix(sound, Options(requested=name)).changes == ()
+    mended = 0
+    for fault in faults(name, sound):
+        options = Options(requested=name)
+        plan = plan_fix(fault.snapshot, options)
+        after = examine(plan.planned, options)
+        assert (after.verdict, after.findings) == (plan.after.verdict, plan.after.findings)
+        causes = {one.cause for one in plan.before.diagnosis}
+        if causes == {fault.cause} <= FIXABLE and _explains_all(plan.before):
+            mended += 1
+            assert (after.verdict, plan.left) == ("clean", ()), fault.name
+        placed = {
+            one.file: one.span for head in plan.planned.headers for one in head.parsed.tensors
+        }
+        assert placed.keys() == weights.keys()
+    assert mended
+
+
+def _explains_all(report):
+    alarms = {at for at, one in enumerate(report.findings) if one.severity is not Severity.INFO}
+    claimed = {at for one in report.diagnosis for at in one.findings}
+    return alarms == claimed and all("explains all" in one.summary for one in report.diagnosis)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "number"), WAYS)
+def test_stopped_anywhere_it_leaves_the_old_files_or_the_new_ones(options, number, tmp_path):
+    """`make fuzz-stops` stops it at every point, this at some."""
+    stopping = Stopping(tmp_path, *options, shards=2)
+    step = 7 if number is signal.SIGKILL else 17
+    assert stopping.every_point(number, first=1 + len(options), step=step) > 2

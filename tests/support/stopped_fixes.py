@@ -1,0 +1,192 @@
+"""Stops `audit fix --apply` before each of its system calls that write, and looks at what is left.
+
+A child of this process runs the real command with os's functions counted: before the call of a
+given number, or in the middle of it where it writes, the child gets a signal.
+"""
+
+import atexit
+import functools
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from support.builders import safetensors_bytes
+from support.checkpoints import TINY, expect, stored_by
+from support.sharding import INDEX, shard_names
+
+from auditor.cli import main
+from auditor.downloader.local_folder import FIX_FOLDER
+
+PREFIX = "module."
+_COUNTED = ("open", "fchown", "fchmod", "fsync", "link", "replace", "unlink", "mkdir", "rmdir")
+_CUT_IN_TWO = ("write", "pwrite", "copy_file_range")  # each has a length, or something of a length
+_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_DONE = 0
+
+
+class Stopping:
+    """One spoiled folder, what an undisturbed fix makes of it, and fixes that are stopped."""
+
+    def __init__(self, place: Path, *options: str, shards: int = 2) -> None:
+        self._place, self._options = place, options
+        self._spoiled = spoiled_folder(place / "spoiled", shards)
+        self._old = contents_of(self._spoiled)
+        fixed = shutil.copytree(self._spoiled, place / "fixed")
+        assert self._run(fixed) == _DONE
+        self._new = contents_of(fixed)
+        assert not (fixed / FIX_FOLDER).exists()
+
+    def every_point(self, number: signal.Signals, *, first: int = 1, step: int = 1) -> int:
+        """Stop it before its first call, its second, ... until one comes to its end; how many.
+
+        Raises AssertionError where files are left that are neither the old nor the new ones, or the
+        next run does not make of them what an undisturbed one makes.
+        """
+        for stops, point in enumerate(range(first, 10_000, step)):
+            folder = shutil.copytree(self._spoiled, self._place / "stopped")
+            code = self._run(folder, stopped=(point, number))
+            if code == _DONE and not (self._place / "hit").exists():
+                shutil.rmtree(folder)
+                return stops
+            self._judge(folder, code, number, point)
+            shutil.rmtree(folder)
+        raise AssertionError("it never ends")
+
+    def _judge(self, folder: Path, code: int, number: signal.Signals, point: int) -> None:
+        found = contents_of(folder)
+        where = (self._options, number.name, point, code)
+        if number is signal.SIGKILL:
+            assert code == -number, where
+        else:
+            assert code == _CODES[number], where
+            assert found in (self._old, self._new), where
+            assert not (folder / FIX_FOLDER).exists(), where
+        for name, old in self._old.items():
+            torn = "--in-place" in self._options and name.endswith(".safetensors")
+            if torn and found[name] not in {old, self._new[name]}:
+                assert data_of(found[name], old) == data_of(old, old), where
+            else:
+                assert found[name] in {old, self._new[name]}, (name, where)
+        if not (folder / FIX_FOLDER / "journal.json").exists():
+            assert found in (self._old, self._new), where
+        assert self._run(folder, command=("check",)) in {0, 1}, where
+        assert contents_of(folder) == found, where
+        assert self._run(folder, command=("fix",)) in {0, 1}, where
+        assert contents_of(folder) == found, where
+        assert self._run(folder) == _DONE, where
+        assert contents_of(folder) == self._new, where
+        assert not (folder / FIX_FOLDER).exists(), where
+
+    def _run(
+        self,
+        folder: Path,
+        *,
+        command: tuple[str, ...] = (),
+        stopped: tuple[int, signal.Signals] | None = None,
+    ) -> int:
+        """The exit code of `audit` in a child of this process; minus a signal's number."""
+        command = command or ("fix", "--apply", *self._options)
+        hit = self._place / "hit"
+        hit.unlink(missing_ok=True)
+        child = os.fork()
+        if child:
+            _, status = os.waitpid(child, 0)
+            said = (self._place / "stderr").read_text()
+            assert "Traceback" not in said, said
+            return os.waitstatus_to_exitcode(status)
+        try:
+            self._be_the_command([*command, str(folder)], stopped, hit)
+        finally:
+            os._exit(99)
+
+    def _be_the_command(
+        self, args: list[str], stopped: tuple[int, signal.Signals] | None, hit: Path
+    ) -> None:
+        said = os.open(self._place / "stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(said, 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.argv = ["audit", *args]
+        atexit._clear()  # noqa: SLF001 - what this process would do at its end is not the child's
+        for each in _CODES:
+            signal.signal(each, signal.SIG_DFL)
+        if stopped:
+            _stop_at(*stopped, hit)
+        try:
+            main()
+        except SystemExit as end:
+            os._exit(end.code if isinstance(end.code, int) else 98)
+
+
+def _stop_at(point: int, number: signal.Signals, hit: Path) -> None:
+    """Have a signal come before the call of that number, or in the middle of it."""
+    calls = iter(range(1, point + 1))
+    mark = os.open  # the real one
+
+    def stop() -> None:
+        mark(hit, os.O_WRONLY | os.O_CREAT)
+        os.kill(os.getpid(), number)
+
+    def counted(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(real)
+        def call(*args: Any, **options: Any) -> Any:
+            if next(calls, 0) != point:
+                return real(*args, **options)
+            if name in _CUT_IN_TWO and number is signal.SIGKILL:
+                with suppress(OSError):
+                    real(*_half(name, args), **options)
+            stop()
+            return real(*args, **options)
+
+        return call
+
+    for name in (*_COUNTED, *_CUT_IN_TWO):
+        setattr(os, name, counted(getattr(os, name), name))
+
+
+def _half(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    if name == "copy_file_range":
+        source, target, count, *rest = args
+        return (source, target, max(1, count // 2), *rest)
+    file, content, *rest = args
+    return (file, bytes(content)[: len(content) // 2], *rest)
+
+
+def contents_of(folder: Path) -> Mapping[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def data_of(content: bytes, old: bytes) -> bytes:
+    """What comes after the old header."""
+    return content[8 + int.from_bytes(old[:8], "little") :]
+
+
+def spoiled_folder(folder: Path, shards: int) -> Path:
+    """A small BERT saved behind a prefix, in shards, under a config with a layer too many."""
+    folder.mkdir(parents=True)
+    draw, names = random.Random(7), shard_names(shards)  # noqa: S311 - no secret
+    config = {**TINY, "num_hidden_layers": 3, "architectures": ["BertForMaskedLM"]}
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "float32"}, indent=2))
+    placed: dict[str, str] = {}
+    tensors = stored_by(expect("BertForMaskedLM"))
+    for at, shard in enumerate(names):
+        table = {f"{PREFIX}{one.name}": ("F32", one.shape) for one in tensors[at::shards]}
+        content = bytearray(safetensors_bytes(table, metadata={"format": "pt"}))
+        start = 8 + int.from_bytes(content[:8], "little")
+        content[start:] = draw.randbytes(len(content) - start)
+        (folder / shard).write_bytes(content)
+        placed |= dict.fromkeys(table, shard)
+    total = sum(4 * one.elements for one in tensors)
+    index = {"metadata": {"total_size": total}, "weight_map": placed}
+    (folder / INDEX).write_text(json.dumps(index, indent=2))
+    return folder
+
+
+WAYS = tuple(product(((), ("--in-place",)), (signal.SIGKILL, *_CODES)))

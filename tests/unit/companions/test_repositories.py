@@ -1,0 +1,232 @@
+"""What is said of the files beside the weights, and of which repositories nothing is."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import rebuild_special_ids
+from support.builders import safetensors_bytes
+from support.repository_bench import repository_faults, with_file, written_repository
+from transformers import GenerationConfig
+
+from auditor.audit.options import Options
+from auditor.audit.pipeline import audit, examine
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.companions.chat_template import NotCheckedError, parse_fault
+from auditor.companions.companion_files import OF_HUB, companions_of, planned
+from auditor.companions.generation import refusals
+from auditor.reconciler.findings import is_of_repository
+
+FAMILIES = ["BertForMaskedLM", "LlamaForCausalLM", "T5ForConditionalGeneration", "GPT2LMHeadModel"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("repositories")
+
+
+def said(snapshot):
+    report = examine(snapshot, Options(requested="it"))
+    return [one.kind for one in report.findings if is_of_repository(one)]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_sound_repository_has_no_finding_and_a_planted_fault_its_own(name, place):
+    snapshot = written_repository(name, place)
+    assert examine(snapshot, Options(requested=name)).verdict == "clean"
+    for fault in repository_faults(name, snapshot):
+        report = examine(fault.snapshot, Options(requested=name))
+        assert [one.cause for one in report.diagnosis] == [fault.cause], fault.name
+        assert fault.cause in [one.kind for one in report.findings]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_snapshot_of_a_repository_gives_the_same_report(name, place):
+    snapshot = written_repository(name, place)
+    for fault in repository_faults(name, snapshot):
+        again = load(dump(fault.snapshot), "it.json")
+        assert again.companions == fault.snapshot.companions
+        reports = [examine(one, Options(requested="it")) for one in (fault.snapshot, again)]
+        assert reports[0].findings == reports[1].findings
+        assert reports[0].unchecked == reports[1].unchecked
+
+
+def test_an_older_snapshot_is_read_without_companions(place):
+    snapshot = replace(written_repository("BertForMaskedLM", place), companions=None)
+    document = json.loads(dump(snapshot))
+    assert "companions" not in document
+    assert load(dump(snapshot), "it.json").companions is None
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("generation_config.json", b'{"eos_token_id": [2, 60, 61]}'),  # a list that has more
+        ("generation_config.json", b'{"eos_token_id": 2, "pad_token_id": -1}'.replace(b"-1", b"0")),
+        ("tokenizer_config.json", b'{"eos_token": "</s>", "added_tokens_decoder": {}}'),
+        ("added_tokens.json", b'{"<a>": 95}'),  # the last of the reserved range
+        ("processor_config.json", b"{}"),
+        ("special_tokens_map.json", b'{"eos_token": {"content": "</s>"}}'),
+    ],
+)
+def test_what_is_normal_is_no_finding(file, content, place):
+    snapshot = written_repository("LlamaForCausalLM", place)
+    assert said(with_file(snapshot, file, content)) == []
+
+
+def test_what_cannot_be_read_is_said_and_no_finding(place):
+    snapshot = with_file(
+        written_repository("LlamaForCausalLM", place), "generation_config.json", b"<<<<<<< HEAD"
+    )
+    report = examine(snapshot, Options(requested="it"))
+    assert said(snapshot) == []
+    assert any(line.startswith("generation_config.json: ") for line in report.unchecked)
+
+
+def test_without_companions_nothing_is_said_of_them(place):
+    folder = place / "LlamaForCausalLM-repository"
+    written_repository("LlamaForCausalLM", place)
+    (folder / "chat_template.jinja").write_text("{% if %}")
+    assert audit(str(folder)).verdict == "findings"
+    assert audit(str(folder), companions=False).verdict == "clean"
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+
+
+# --- what is asked of the Hub ------------------------------------------------------------------
+
+SIZES = {
+    "tokenizer.json": 9_000_000,
+    "tokenizer_config.json": 50_000,
+    "generation_config.json": 200,
+    "chat_template.jinja": 4_000,
+    "special_tokens_map.json": 300,
+    "tokenizer.model": 500_000,
+}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("tokenizer.json", "tokenizer_config.json"),
+        tuple(SIZES),
+        ("tokenizer.model", "generation_config.json"),
+        ("vocab.txt", "tokenizer_config.json", "tokenizer.json"),
+    ],
+)
+def test_three_requests_and_half_a_megabyte_are_the_most(names):
+    plans = list(planned(companions_of(names), {**SIZES, "vocab.txt": 231_508}, OF_HUB))
+    spans = [span for plan in plans for span in plan.spans]
+    assert {plan.name for plan in plans} == set(names)
+    assert len(spans) <= 3
+    assert sum(span.length for span in spans) <= 512 * 1024
+    assert all(plan.spans or plan.unread for plan in plans)
+
+
+def test_a_model_on_the_hub_costs_three_requests_more(at_hub, place):
+    folder = place / "LlamaForCausalLM-repository"
+    written_repository("LlamaForCausalLM", place)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    files["added_tokens.json"] = b'{"<x>": 96}'
+    at_hub.add("org/name", files)
+    without = audit("org/name", companions=False)
+    first = len(at_hub.log)
+    report = audit("org/name")
+    beside = [one.path for one in at_hub.log[first:] if "/resolve/" in one.path]
+    plain = [one.path for one in at_hub.log[:first] if "/resolve/" in one.path]
+    assert without.verdict == report.verdict == "clean"
+    assert len(beside) - len(plain) == 3
+    assert any("added_tokens.json" in line for line in report.unchecked)
+
+
+def test_a_fault_is_found_over_the_hub(at_hub):
+    config = {"model_type": "bert", "architectures": ["BertModel"]}
+    weights = safetensors_bytes({"embeddings.word_embeddings.weight": ("F32", (8, 4))})
+    tokens = json.dumps({"added_tokens": [{"id": 8, "content": "<x>"}], "model": {}}).encode()
+    files = {"config.json": json.dumps(config).encode(), "model.safetensors": weights}
+    at_hub.add("org/name", {**files, "tokenizer.json": tokens})
+    report = audit("org/name")
+    found = next(one for one in report.findings if one.kind == "token-beyond-embedding")
+    assert (found.ids, found.rows, found.rows_of) == ((8,), 8, "embeddings.word_embeddings.weight")
+
+
+# --- templates, settings, ids: held to the library ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
+        "{% for m in messages %}{% if m %}{% continue %}{% endif %}{% break %}{% endfor %}",
+        "{{ raise_exception('never') }}{{ strftime_now('%d') }}{{ tools | tojson(indent=4) }}",
+        "{% for a in range(10**9) %}{% for b in range(10**9) %}{{ b }}{% endfor %}{% endfor %}",
+        "",
+    ],
+)
+def test_a_template_is_parsed_and_not_rendered(text):
+    assert parse_fault(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ a }", "{% if a %}", "{% endfor %}", "{% foo %}", "{{ a b }}", "{{ (a }}"]
+)
+def test_a_template_that_does_not_parse_says_the_line(text):
+    assert str(parse_fault(f"\n{text}")).startswith("line 2: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 40_000,
+        "{{ " + "(" * 20_000 + " }}",
+        "{{ " + "not " * 10_000 + "a }}",
+        "{% for a in b %}" * 3_000,
+        "{{ " + "9" * 40_000 + " }}",
+        "x" * 50_001,
+        "{{ a if b else " * 3_000,
+    ],
+)
+def test_a_template_that_is_too_much_is_not_checked(text):
+    with pytest.raises(NotCheckedError, match=r"\w"):
+        parse_fault(text)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 20},
+        {"temperature": 0.9, "top_p": 0.6},
+        {"do_sample": False, "top_k": 50},
+        {"num_beams": 4, "early_stopping": True, "length_penalty": 2.0},
+        {"early_stopping": True},
+        {"length_penalty": 2.0},
+        {"early_stopping": "soon"},
+        {"num_return_sequences": 2},
+        {"num_return_sequences": 4, "num_beams": 2},
+        {"max_new_tokens": 0},
+        {"pad_token_id": -1},
+        {"cache_implementation": "static"},
+        {"cache_implementation": "none"},
+        {"use_cache": False, "cache_implementation": "static"},
+        {"output_scores": True},
+        {"output_scores": True, "return_dict_in_generate": True},
+        {"suppress_tokens": [1, 2], "forced_eos_token_id": 2},
+        {"min_p": 0.1},
+        {"typical_p": 0.5},
+        {"epsilon_cutoff": 0.1},
+        {"streamer": 1},
+        {"assistant_ensemble_weight": 1.0},
+    ],
+)
+def test_what_transformers_refuses_to_save_is_what_is_refused(values):
+    try:
+        GenerationConfig(**values).validate(strict=True)
+        refused = False
+    except ValueError:
+        refused = True
+    assert bool(refusals(values)) == refused
+
+
+def test_special_ids_of_config_classes_are_those_of_the_library():
+    assert json.loads(rebuild_special_ids.PLACE.read_text()) == rebuild_special_ids.special_ids()

@@ -1,0 +1,177 @@
+"""The highest id of a tokenizer by its files alone, held to what the tokenizer itself says."""
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from auditor.companions import other_vocabularies, tokenizer_json
+from auditor.companions.companion_files import summary
+from auditor.companions.json_scan import EndsEarlyError, ScanError
+from auditor.companions.vocabulary import Token, Vocabulary, as_json, vocabulary_of
+
+TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] \\ 日本語'] * 20
+SPECIAL = ["<pad>", "<unk>", "</s>"]
+
+
+def trained(kind, tokens=("<x>", "<y>")):
+    """A tokenizer of that kind, with some tokens added to it."""
+    model, trainer, splitter = {
+        "BPE": (models.BPE, trainers.BpeTrainer, pre_tokenizers.Whitespace()),
+        "byte-level BPE": (models.BPE, trainers.BpeTrainer, pre_tokenizers.ByteLevel()),
+        "WordPiece": (models.WordPiece, trainers.WordPieceTrainer, pre_tokenizers.Whitespace()),
+        "WordLevel": (models.WordLevel, trainers.WordLevelTrainer, pre_tokenizers.Whitespace()),
+        "Unigram": (models.Unigram, trainers.UnigramTrainer, pre_tokenizers.Metaspace()),
+    }[kind]
+    made = Tokenizer(model() if kind == "Unigram" else model(unk_token="<unk>"))  # noqa: S106
+    made.pre_tokenizer = splitter
+    more = {"unk_token": "<unk>"} if kind == "Unigram" else {}
+    made.train_from_iterator(TEXT, trainer(vocab_size=80, special_tokens=SPECIAL, **more))
+    fast = PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>")  # noqa: S106
+    fast.add_tokens(list(tokens))
+    return fast
+
+
+@pytest.mark.parametrize("tokens", [(), ("<x>", "<y>")])
+@pytest.mark.parametrize("kind", ["BPE", "byte-level BPE", "WordPiece", "WordLevel", "Unigram"])
+def test_a_tokenizer_of_the_library_has_the_highest_id_that_auto_tokenizer_says(
+    kind, tokens, tmp_path
+):
+    trained(kind, tokens).save_pretrained(tmp_path)
+    known = AutoTokenizer.from_pretrained(tmp_path).get_vocab()
+    found = tokenizer_json.read((tmp_path / "tokenizer.json").read_bytes())
+    assert found.top is not None
+    assert (found.top.id, found.unread) == (max(known.values()), "")
+    assert known[found.top.text] == found.top.id
+
+
+@pytest.mark.parametrize("kind", ["BPE", "WordPiece", "Unigram"])
+def test_a_start_of_any_length_says_no_id_that_is_not_there(kind, tmp_path):
+    trained(kind).save_pretrained(tmp_path)
+    content = (tmp_path / "tokenizer.json").read_bytes()
+    highest = max(AutoTokenizer.from_pretrained(tmp_path).get_vocab().values())
+    for length in range(0, len(content), 17):
+        found = tokenizer_json.read(content[:length], content[-4096:], whole=False)
+        assert found.unread or (found.top and found.top.id == highest)
+        assert found.top is None or found.top.id <= highest
+
+
+def test_the_end_of_a_long_file_has_the_last_entry_of_a_word_piece(tmp_path):
+    trained("WordPiece", ()).save_pretrained(tmp_path)
+    content = (tmp_path / "tokenizer.json").read_bytes()
+    start = content[: content.index(b'"vocab"') + 40]
+    highest = max(AutoTokenizer.from_pretrained(tmp_path).get_vocab().values())
+    found = tokenizer_json.read(start, content[-200:], whole=False)
+    assert found.highest is not None
+    assert found.highest.id == highest
+    assert found.unread == "all of its vocabulary but the last entry"
+
+
+def pieces(*texts):
+    """A ModelProto of sentencepiece: a piece for each text, then settings of the trainer."""
+    each = b"".join(
+        b"\x0a" + bytes([len(text) + 7, 0x0A, len(text)]) + text + b"\x15\x00\x00\x80\xbf"
+        for text in texts
+    )
+    return each + b"\x12\x03\x0a\x01a"
+
+
+def test_sentencepiece_counts_its_pieces():
+    found = other_vocabularies.sentencepiece(pieces(b"<unk>", b"<s>", b"\xe2\x96\x81a"))
+    assert (found.highest, found.entries) == (Token(2, "▁a"), 3)
+
+
+def test_tiktoken_has_a_rank_on_each_line():
+    content = b"".join(base64.b64encode(bytes([n])) + b" %d\n" % n for n in range(256))
+    found = other_vocabularies.tiktoken(content)
+    assert (found.highest, found.entries) == (Token(255, ""), 256)
+    assert other_vocabularies.sentencepiece(content) == found  # which some call tokenizer.model
+
+
+def test_tekken_says_its_number_of_ids_first():
+    content = json.dumps({"config": {"default_vocab_size": 131_072}, "vocab": [{}]}).encode()
+    assert other_vocabularies.tekken(content[:60]).highest == Token(131_071, "")
+
+
+def test_vocab_json_added_tokens_and_vocab_txt():
+    assert other_vocabularies.token_object(b'{"a": 3, "b": 7, ": 9,": 5}').highest == Token(7, "b")
+    assert other_vocabularies.added_object(b'{"<x>": 9, "<w>": 8}').added == (
+        Token(8, "<w>"),
+        Token(9, "<x>"),
+    )
+    assert other_vocabularies.token_lines(b"[PAD]\n[UNK]\na\n").highest == Token(2, "a")
+    assert other_vocabularies.token_lines(b"[PAD]\r\na").highest == Token(1, "a")
+
+
+HOSTILE = {
+    "deep": b'{"added_tokens": ' + b"[" * 100_000,
+    "no object": b"[]",
+    "digits": b'{"added_tokens": [{"id": ' + b"9" * 4000 + b', "content": "x"}]}',
+    "digits of the vocabulary": b'{"added_tokens": [], "model": {"vocab": {"a": ' + b"9" * 4000,
+    "no id": b'{"added_tokens": [{"content": "x"}]}',
+    "rubbish": b"\x00\xff" * 1000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_tokenizer_json_is_not_read(name):
+    found = tokenizer_json.read(HOSTILE[name])
+    assert (found.top, bool(found.unread)) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("reader", "content"),
+    [
+        (other_vocabularies.sentencepiece, b"\x0a\xff\xff\xff\xff\x0f"),
+        (other_vocabularies.sentencepiece, b"\x0a" + b"\xff" * 20),
+        (other_vocabularies.sentencepiece, b"\x0f" * 20),
+        (other_vocabularies.sentencepiece, b""),
+        (other_vocabularies.tiktoken, b"YQ== " + b"9" * 4000 + b"\n"),
+        (other_vocabularies.tekken, b'{"config": {}}'),
+        (other_vocabularies.token_object, b'{"a": {"b": 1}}'),
+        (other_vocabularies.token_lines, b""),
+    ],
+)
+def test_a_hostile_vocabulary_is_refused(reader, content):
+    with pytest.raises(ScanError, match=r"\w"):
+        reader(content)
+
+
+def test_an_id_of_two_to_the_63_is_an_id():
+    content = b'{"added_tokens": [{"id": 9223372036854775808, "content": "x"}]}'
+    assert tokenizer_json.read(content).top == Token(2**63, "x")
+
+
+TOKENS = st.builds(Token, st.integers(0, 2**63), st.text(max_size=5))
+
+
+@given(
+    st.builds(
+        Vocabulary,
+        st.text(max_size=5),
+        st.none() | TOKENS,
+        st.none() | st.integers(0, 9),
+        st.lists(TOKENS, max_size=3).map(tuple),
+        st.text(max_size=5),
+    )
+)
+def test_what_a_snapshot_keeps_of_a_vocabulary_reads_back(vocabulary):
+    assert vocabulary_of(as_json(vocabulary), "tokenizer.json") == vocabulary
+
+
+@given(st.binary(max_size=200) | st.text('{}[]",:0123456789ab\\', max_size=60).map(str.encode))
+def test_any_bytes_end_in_a_summary_or_in_a_reason(content):
+    for name in ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "x.tiktoken"):
+        found = summary(name, content)
+        assert (found.content is None) == bool(found.unread)
+
+
+def test_an_end_that_is_cut_is_told_from_a_document_of_another_kind():
+    assert issubclass(EndsEarlyError, ScanError)
+    cut = tokenizer_json.read(b'{"version": "1.0", "added', whole=False)
+    assert cut.unread == "the rest of its added tokens and its vocabulary"
+    assert "expected" in tokenizer_json.read(b'{"version": }', whole=False).unread

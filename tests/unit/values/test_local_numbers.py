@@ -1,0 +1,180 @@
+"""What is read of local files: every number once, whoever reads it, and nothing that changed."""
+
+import os
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.value_files import bf16, write_numbers
+
+import auditor
+from auditor.downloader import local_blocks, local_folder
+from auditor.errors import SourceError
+from auditor.values import local_numbers
+from auditor.values.placing import place_tensors
+
+SIZES = st.sampled_from([1, 2, 3, 1023, 4096, 131_072, 131_073, 300_000])
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.0]
+
+
+def read(path, **options):
+    snapshot = local_folder.read(path, str(path))
+    placed, left_out = place_tensors(snapshot, snapshot.folder)
+    assert not left_out
+    found = local_numbers.NumbersReader(**options).read(placed)
+    return {one.name: one for one in found}
+
+
+@given(
+    size=SIZES,
+    dtype=st.sampled_from(["float64", "float32", "float16", "int8", "uint16", "int64"]),
+    special=st.lists(st.sampled_from(SPECIAL), max_size=4),
+    seed=st.integers(0, 9),
+    threads=st.integers(1, 3),
+)
+@settings(deadline=None, max_examples=60)
+def test_what_is_counted_is_what_numpy_counts(  # noqa: PLR0913, PLR0917 - drawn
+    tmp_path_factory, size, dtype, special, seed, threads
+):
+    rng = np.random.default_rng(seed)
+    numbers = (50 * rng.standard_normal(size)).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        for value in special:
+            numbers[rng.integers(size)] = value
+    path = write_numbers(tmp_path_factory.mktemp("numbers") / "a.safetensors", {"a": numbers})
+    found = read(path, threads=threads, statistics=True)["a"]
+    finite = numbers[np.isfinite(numbers)].astype(np.float64)
+    assert (found.read, found.numbers) == (size, size)
+    assert found.nan == np.isnan(numbers).sum()
+    assert found.inf == np.isinf(numbers).sum()
+    assert found.nonzero == bool((numbers != 0).any())
+    assert found.zeros == (numbers == 0).sum()
+    if len(finite):
+        assert (found.minimum, found.maximum) == (finite.min(), finite.max())
+        assert found.absmax == np.abs(finite).max()
+        assert found.mean == pytest.approx(finite.mean(), rel=1e-9, abs=1e-9)
+        assert found.std == pytest.approx(finite.std(), rel=1e-9, abs=1e-12)
+    else:
+        assert (found.minimum, found.mean, found.absmax) == (None, None, None)
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+def test_bf16_is_counted_as_the_float32_whose_upper_half_it_is(tmp_path, statistics):
+    numbers = np.array([1.5, -3.0, 0.0, np.nan, np.inf, -0.0], np.float32)
+    raw = bf16(numbers)
+    path = write_numbers(tmp_path / "a.safetensors", {"a": ("BF16", raw.shape, raw.tobytes())})
+    found = read(path, statistics=statistics)["a"]
+    assert (found.nan, found.inf, found.absmax, found.nonzero) == (1, 1, 3.0, True)
+    assert found.zeros == (2 if statistics else None)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "data", "nan", "inf", "absmax"),
+    [
+        ("F8_E4M3", [0x7F, 0x38, 0x80], 1, 0, 1.0),
+        ("F8_E5M2", [0x7C, 0x7D, 0x3C], 1, 1, 1.0),
+        ("F8_E4M3FNUZ", [0x80, 0x40, 0x00], 1, 0, 1.0),
+        ("F8_E8M0", [0xFF, 0x7F, 0x80], 1, 0, 2.0),
+        ("F4", [0x21, 0x07, 0x00], 0, 0, 6.0),
+        ("BOOL", [0, 1, 0], 0, 0, 1.0),
+    ],
+)
+def test_narrow_dtypes_are_read_by_table(  # noqa: PLR0913, PLR0917 - a row of the table
+    tmp_path, dtype, data, nan, inf, absmax
+):
+    shape = (6,) if dtype == "F4" else (3,)
+    path = write_numbers(tmp_path / "a.safetensors", {"a": (dtype, shape, bytes(data))})
+    found = read(path)["a"]
+    assert (found.nan, found.inf, found.absmax, found.numbers) == (nan, inf, absmax, shape[0])
+
+
+def test_a_hole_is_zeros_and_is_not_read(tmp_path, monkeypatch):
+    path = write_numbers(tmp_path / "a.safetensors", {"a": np.ones(8, np.float32)})
+    start = path.stat().st_size
+    count = 64 * 2**20
+    header = (
+        path.read_bytes()[8:-32]
+        .replace(b"[8]", b"[%d]" % count)
+        .replace(b"32]", b"%d]" % (4 * count))
+    )
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header + b"\0\0\x80\x3f")
+        file.truncate(8 + len(header) + 4 * count)
+        file.seek(-4, os.SEEK_END)
+        file.write(b"\0\0\0\x40")
+    seen, preadv = [], os.preadv
+    monkeypatch.setattr(
+        os, "preadv", lambda file, into, at: seen.append(preadv(file, into, at)) or seen[-1]
+    )
+    found = read(path, statistics=True)["a"]
+    assert (found.read, found.zeros, found.absmax) == (count, count - 2, 2.0)
+    assert found.mean == pytest.approx(3.0 / count)
+    if path.stat().st_blocks * 512 < count:  # else the file system keeps no holes
+        assert sum(seen) < 2**20
+    assert start
+
+
+@contextmanager
+def when_read(monkeypatch, do):
+    """Calls `do` once, before the first block is read."""
+    fill, left = local_blocks.BlockFile.read_into, [do]
+
+    def changed(self, block, at):
+        while left:
+            left.pop()()
+        fill(self, block, at)
+
+    monkeypatch.setattr(local_blocks.BlockFile, "read_into", changed)
+    yield
+    assert not left
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda path: os.truncate(path, 2000), "became shorter while it was read"),
+        (lambda path: path.write_bytes(b"\0" * path.stat().st_size), "changed while it was read"),
+    ],
+)
+def test_a_file_that_changes_while_it_is_read_is_an_outcome(tmp_path, monkeypatch, change, why):
+    path = write_numbers(tmp_path / "a.safetensors", {"a": np.ones(200_000, np.float32)})
+    os.utime(path, (1, 1))
+    with when_read(monkeypatch, lambda: change(path)):
+        outcome = auditor.audit(str(path), values=True)
+    assert isinstance(outcome, auditor.Unaudited)
+    assert outcome.reason is auditor.Reason.UNREADABLE
+    assert why in outcome.detail
+
+
+def test_a_file_that_is_gone_by_then_is_an_outcome(tmp_path):
+    path = write_numbers(tmp_path / "a.safetensors", {"a": np.ones(8, np.float32)})
+    snapshot = local_folder.read(path, str(path))
+    placed, _ = place_tensors(snapshot, snapshot.folder)
+    path.unlink()
+    with pytest.raises(SourceError, match="is not there"):
+        local_numbers.NumbersReader().read(placed)
+
+
+def test_a_tensor_behind_the_end_of_its_file_is_not_read_and_said(tmp_path):
+    whole = {"a": np.ones(8, np.float32), "b": np.ones(8, np.float32)}
+    path = write_numbers(tmp_path / "a.safetensors", whole)
+    os.truncate(path, path.stat().st_size - 4)
+    outcome = auditor.audit(str(path), values=True)
+    assert [one.name for one in outcome.values.tensors] == ["a"]
+    assert any("ends before them" in one for one in outcome.unchecked)
+
+
+def test_without_numpy_the_install_command_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(auditor.UsageError, match=r'pip install "hf-audit\[values\]"'):
+        auditor.audit("someone/model", values=True)
+
+
+def test_the_table_of_values_reads_back(tmp_path):
+    path = write_numbers(tmp_path / "a.safetensors", {"a": np.arange(4, dtype=np.float32)})
+    frame = auditor.audit(str(path), values=True).values_frame()
+    assert frame.loc[0, ["name", "numbers", "absmax"]].tolist() == ["a", 4, 3.0]
+    assert frame["zeros"].isna().all()
+    assert auditor.audit(str(path), statistics=True).values_frame()["mean"].tolist() == [1.5]

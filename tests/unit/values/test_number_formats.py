@@ -1,0 +1,91 @@
+"""What the bits of each dtype spell, held to torch and to the tables of the specifications."""
+
+import numpy as np
+import pytest
+
+from auditor.tensors import DTYPE_BITS
+from auditor.values.number_formats import BLOCKS, FORMATS
+
+EIGHT_BITS = {
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+}
+
+
+def test_every_dtype_of_the_format_is_known_and_as_wide():
+    assert set(DTYPE_BITS) <= set(FORMATS)
+    for name, bits in DTYPE_BITS.items():
+        parts = 2 if name.startswith("C") else 1  # real and imaginary
+        form = FORMATS[name]
+        assert 8 * form.unit * parts == bits * form.per_unit, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EIGHT_BITS)
+def test_eight_bits_spell_what_torch_reads(name):
+    torch = pytest.importorskip("torch")
+
+    every = torch.arange(256, dtype=torch.uint8)
+    theirs = every.view(getattr(torch, EIGHT_BITS[name])).double().numpy()
+    ours = FORMATS[name].decode(np.arange(256, dtype=np.uint8))
+    assert np.array_equal(ours, theirs, equal_nan=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["BF16", "F16"])
+def test_sixteen_bits_spell_what_torch_reads(name):
+    torch = pytest.importorskip("torch")
+
+    kind = torch.bfloat16 if name == "BF16" else torch.float16
+    every = np.arange(1 << 16, dtype=np.uint16)
+    theirs = torch.from_numpy(every.view(np.int16)).view(kind).float().numpy()
+    ours = FORMATS[name].decode(every.view(np.uint8))
+    assert np.array_equal(ours, theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "number"),
+    [  # OCP Microscaling Formats, tables 2 to 5: smallest, largest, and one between
+        ("F4", 0b0001, 0.5),
+        ("F4", 0b0111, 6.0),
+        ("F4", 0b1010, -1.0),
+        ("F6_E2M3", 0b000001, 0.125),
+        ("F6_E2M3", 0b011111, 7.5),
+        ("F6_E3M2", 0b000001, 0.0625),
+        ("F6_E3M2", 0b011111, 28.0),
+        ("F6_E3M2", 0b111111, -28.0),
+    ],
+)
+def test_less_than_eight_bits_spell_what_the_specification_says(name, pattern, number):
+    assert FORMATS[name].pattern_value(pattern) == number
+
+
+@pytest.mark.parametrize(("name", "bits"), [("F4", 4), ("F6_E2M3", 6), ("F6_E3M2", 6)])
+def test_packed_numbers_follow_each_other_from_the_lowest_bit_up(name, bits):
+    form = FORMATS[name]
+    patterns = np.random.default_rng(0).integers(0, 1 << bits, 24)
+    word = sum(int(one) << (bits * at) for at, one in enumerate(patterns))
+    data = np.frombuffer(word.to_bytes(24 * bits // 8, "little"), np.uint8)
+    assert form.patterns(data).tolist() == patterns.tolist()
+
+
+def test_scales_stand_where_the_gguf_package_has_them():
+    gguf = pytest.importorskip("gguf")
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((4, 256), dtype=np.float32)
+    for name in ("Q4_0", "Q5_0", "Q8_0"):
+        kind = getattr(gguf.GGMLQuantizationType, name)
+        packed = gguf.quantize(rows, kind).reshape(-1, BLOCKS[name].size)
+        at, _ = BLOCKS[name].fields[0]
+        scales = packed[:, at : at + 2].copy().view(np.float16)[:, 0].astype(np.float32)
+        packed[:, at : at + 2] = 0  # without its scale a block is zeros
+        assert np.isfinite(scales).all()
+        assert scales.any()
+        assert not gguf.dequantize(packed.reshape(4, -1), kind).any()
+    for name, scales in BLOCKS.items():
+        kind = getattr(gguf.GGMLQuantizationType, name, None)
+        if kind is not None:
+            assert gguf.GGML_QUANT_SIZES[kind][1] == scales.size, name
