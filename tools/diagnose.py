@@ -17,6 +17,7 @@ from support.faults.families import MORE
 from support.faults.files import file_faults
 from support.faults.healthy import odd
 from support.faults.names import name_faults
+from support.faults_of_config import of_config
 
 from auditor import Report, Unaudited
 from auditor.audit.options import Options
@@ -53,6 +54,7 @@ def planted(name: str, snapshot: Snapshot, place: Path) -> Iterator[Fault]:
     yield from faults(name, snapshot) if name in FAMILIES else ()
     yield from name_faults(name, snapshot)
     yield from file_faults(name, place)
+    yield from of_config(name, snapshot)
 
 
 def judged(fault: Fault, report: Report | Unaudited) -> tuple[str, ...]:

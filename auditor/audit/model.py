@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from auditor.analytic import Config, Expectation, Role
-from auditor.analytic.target import Refusal
+from auditor.analytic import Config, Expectation, Role, catalogue
+from auditor.analytic.target import Refusal, choose
 from auditor.audit.beside import add_findings_beside
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
@@ -49,6 +49,7 @@ from auditor.report import Report, Unaudited, expected_side
 
 if TYPE_CHECKING:
     from auditor.diagnosis.case import Undoing
+    from auditor.diagnosis.solving.trials import ClassTree
 
 
 def examine_model(
@@ -88,6 +89,7 @@ def _diagnosed(
         target=options.target,
         classes=classes_of_type,
         implied=partial(_implied_shapes, entry=entry),
+        tree=partial(_class_tree, entry=entry),
         keep=keep,
     )
     return replace(outcome, diagnosis=found)
@@ -114,6 +116,28 @@ def _implied_shapes(
         return None
     tensors = found.expectation.tensors
     return {one.name: one.shape for one in tensors if one.role is Role.PARAMETER}
+
+
+def _class_tree(
+    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
+) -> "ClassTree | None":
+    """The blocks that the config implies; None: no closed form is known for its class.
+
+    Raises CheckpointError for a config from which nothing follows.
+    """
+    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
+
+    try:
+        declared = declared_by_config(snapshot, entry)
+        if declared is None:
+            return None
+        found = choose(declared.config, target or declared.target, catalogue, declared.loader)
+        if isinstance(found, Refusal):
+            return None
+        tree = catalogue.block_tree(found.kind.config, found.target)
+    except SourceError:
+        return None
+    return ClassTree(tree, catalogue.family(found.model_type).prefix)
 
 
 def examine_undiagnosed(

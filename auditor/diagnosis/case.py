@@ -8,6 +8,9 @@ from typing import Any
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
+from auditor.containers.index import parse_index
+from auditor.diagnosis.solving.holdings import HeldTensors, held
+from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import (
     Finding,
@@ -59,6 +62,7 @@ class Case:
     target: str | None  # the class that the user asked for; None: the declared one
     classes: Callable[[str], tuple[str, ...]]  # of a model type
     implied: Callable[[Snapshot], Shapes | None]  # by the config alone; None: nothing follows
+    tree: Callable[..., ClassTree | None]  # the closed form's, of a snapshot's config
 
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:
@@ -147,3 +151,16 @@ class Case:
             return parse_object(self.snapshot.config.content, self.snapshot.config.name)
         except CheckpointError:
             return {}
+
+    @cached_property
+    def holdings(self) -> HeldTensors:
+        """The tensors inside the stored ones; names alone where only an index has them."""
+        snapshot = self.snapshot
+        files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
+        if self.stored or snapshot.index is None:
+            return held(self.stored, self.config, files)
+        try:
+            index = parse_index(snapshot.index.name, snapshot.index.content)
+        except CheckpointError:
+            return HeldTensors({})
+        return HeldTensors(dict.fromkeys(index.weight_map))

@@ -16,13 +16,17 @@ from auditor.diagnosis.causes import (
     dtype_doubled,
     foreign_names,
     fused_names,
+    half_resized,
     head_not_saved,
     layers_renumbered,
+    lost_part,
+    other_architecture,
     other_class,
     parallel_rank,
     partial_upload,
     pointer_file,
     quantization,
+    quantization_settings,
     stale_index,
     transposed,
     truncated,
@@ -32,6 +36,8 @@ from auditor.diagnosis.causes import (
     wrapper_prefix,
 )
 from auditor.diagnosis.repository import with_repository
+from auditor.diagnosis.solving.promise import promises
+from auditor.diagnosis.solving.trials import ClassTree
 from auditor.reconciler.findings import (
     Finding,
     NewlyInitialized,
@@ -68,9 +74,13 @@ CAUSES: tuple[Cause, ...] = (
     unsharded_save.undoings,
     parallel_rank.undoings,
     head_not_saved.undoings,
-    config_field.undoings,
+    half_resized.undoings,
+    quantization_settings.undoings,
     quantization.undoings,
+    config_field.undoings,
+    lost_part.undoings,
     other_class.undoings,
+    other_architecture.undoings,
 )
 
 # Audits of one diagnosis, and tensors in all of them: 200 tensors take 4 ms, 92,000 half a second.
@@ -108,13 +118,15 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     target: str | None = None,
     classes: Callable[[str], tuple[str, ...]],
     implied: Callable[..., Shapes | None],
+    tree: Callable[..., ClassTree | None],
     keep: Callable[[Undoing], None] = lambda _: None,
 ) -> tuple[Diagnosis, ...]:
     """The causes of a report's alarming findings, most telling first.
 
     `again` audits a changed snapshot, for a class if one is given; `implied` says what its config
-    implies, which takes less. What no undoing closes has no cause here. `keep` gets the undoing of
-    each cause, each with a snapshot that goes on from the last one's.
+    implies, which takes less, and `tree` its blocks, which takes least. What no undoing closes has
+    no cause here. `keep` gets the undoing of each cause, each with a snapshot that goes on from the
+    last one's.
     """
     found: list[Diagnosis] = []
     tries = _Tries(again)
@@ -127,6 +139,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             target=target,
             classes=classes,
             implied=partial(implied, target=target),
+            tree=partial(tree, target=target),
         )
         if not (case.alarms and all(map(_is_ordinary, case.stored))):
             break
@@ -187,6 +200,8 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     known = isinstance(case.report, Report) and case.config
     causes = CAUSES if known else OF_FILES
     for undoing in chain.from_iterable(undoings(case) for undoings in causes):
+        if not promises(case, undoing):
+            continue
         after = _after(case, undoing, tries)
         closing = _closing(case, undoing, after) if after else None
         if closing is not None and not closing.left:

@@ -4,23 +4,29 @@ To do: Set `tie_word_embeddings` to true if the model shares its output layer wi
 embeddings; else save it again, with its output layer.
 """
 
+import re
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes.other_class import other_classes
 from auditor.diagnosis.changes import value_at, with_values
 
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"
+# How the parts of its name begin, in the families that have one.
+_HEAD = re.compile(r"(^|\.)(lm_head|embed_out|proj_out|cls|predictions|vocab_projector|decoder)\.")
+_INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The config with its embeddings tied, where few tensors are missing."""
-    if not case.missing:
+    """The config with its embeddings tied, where a head is missing that no other class lacks."""
+    heads = [name for name in case.missing if _HEAD.search(name) and not _INPUTS.search(name)]
+    if not heads or len(heads) < len(case.missing):
         return
     declared = value_at(case.config, _KEY)
-    if declared is True:
+    if declared is True or (case.target is None and _is_another_class(case)):
         return
-    names = ", ".join(case.missing[:2])
+    names = ", ".join(heads[:2])
     yield Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, {_KEY: True}),
@@ -30,4 +36,11 @@ def undoings(case: Case) -> Iterator[Undoing]:
         fix=f"set {_KEY} to true in config.json if the two share their values, or save the model "
         "again with its output layer",
         evidence=("tied, nothing is missing",),
+    )
+
+
+def _is_another_class(case: Case) -> bool:
+    """Whether what is stored instead is another head: of a classifier, say."""
+    return any(finding.kind == "unused" for finding in case.report.findings) and bool(
+        other_classes(case)
     )

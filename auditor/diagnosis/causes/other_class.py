@@ -6,27 +6,40 @@ To do: Declare in `architectures` the class that was saved, or save the class th
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.solving.classes import fitting
+from auditor.diagnosis.solving.trials import Trials
 
 CAUSE = "other-class"
+_MOST = 12  # classes that are audited for
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Every other class of the type, unless the user asked for one."""
+    """Every other class of the type that fits, unless the user asked for one."""
     report = case.report
     if case.target is not None or report.model_type is None or report.target is None:
         return
     if not (case.missing or case.unexpected):
         return
-    for name in case.classes(report.model_type):
-        if name == report.target:
-            continue
+    others = other_classes(case)
+    for name in others[:_MOST]:
+        more = f" (or a {' or a '.join(others[1:3])})" if name == others[0] and others[1:] else ""
         yield Undoing(
             cause=CAUSE,
-            snapshot=case.snapshot,
-            target=name,
+            snapshot=with_values(case.snapshot, {"architectures": [name]}),
             fields=(("architectures", list(report.declared), [name]),),
-            summary=f"the files hold a {name}, and the config declares {report.target}",
+            summary=f"the files hold a {name}{more}, and the config declares {report.target}",
             fix=f'set architectures to ["{name}"] in config.json, or save the {report.target}',
             evidence=(f"every tensor is one of {name}, and none lacks",),
             exact=True,
         )
+
+
+def other_classes(case: Case) -> list[str]:
+    """The classes of the type beside the target that fit; all, where no closed form says."""
+    classes = case.classes(case.report.model_type or "")
+    names = [name for name in classes if name != case.report.target]
+    if case.report.expected is None or case.report.expected.by != "closed-form":
+        return names
+    trials = Trials(case.holdings, None)
+    return fitting(case, names, trials)

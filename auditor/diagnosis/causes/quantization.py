@@ -11,56 +11,58 @@ from typing import Any
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.solving.outline import shapes_in
+from auditor.diagnosis.solving.packings import settings_of_files
+from auditor.errors import CheckpointError
+from auditor.layouts.packing import Stored
 
-_KEY = "quantization_config"
-_SYMPTOMS = frozenset({"missing", "unexpected", "mismatched", "bad-quantization"})
-_GROUPS = (128, 64, 32, -1)
-
-# By a name that only this layout stores: what a config would say of it.
-_BY_SUFFIX: Mapping[str, tuple[Mapping[str, Any], ...]] = {
-    ".weight_scale_inv": ({"quant_method": "fp8", "weight_block_size": [128, 128]},),
-    ".g_idx": tuple(
-        {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": False}
-        for bits in (4, 8)
-        for group in _GROUPS
-    ),
-    ".qzeros": tuple(
-        {"quant_method": "awq", "bits": 4, "group_size": group, "version": "gemm"}
-        for group in _GROUPS
-    ),
-    ".weight.quant_state.bitsandbytes__nf4": (
-        {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
-    ),
-    ".SCB": ({"quant_method": "bitsandbytes", "load_in_8bit": True},),
-}
+KEY = "quantization_config"
+SYMPTOMS = frozenset({"missing", "unexpected", "mismatched", "bad-quantization"})
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    kinds = {finding.kind for finding in case.alarms}
-    if kinds.isdisjoint(_SYMPTOMS):
+    if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
-    declared = case.config.get(_KEY)
-    if declared is not None:
-        method = declared.get("quant_method") if isinstance(declared, Mapping) else None
-        yield Undoing(
-            cause="quantization-not-applied",
-            snapshot=with_values(case.snapshot, {_KEY: None}),
-            fields=((_KEY, method, None),),
-            summary=f"the config declares weights packed by {method}, the files hold plain ones",
-            fix=f"remove {_KEY} from config.json, or upload the packed weights",
-            evidence=("read as plain weights, all names and shapes are expected",),
-        )
+    declared = case.config.get(KEY)
+    if declared is None:
+        for settings in settings_held(case):
+            yield _undeclared(case, settings)
         return
-    names = [tensor.name for tensor in case.stored]
-    for suffix, settings in _BY_SUFFIX.items():
-        count = sum(name.endswith(suffix) for name in names)
-        for one in settings if count else ():
-            yield Undoing(
-                cause="quantization-undeclared",
-                snapshot=with_values(case.snapshot, {_KEY: dict(one)}),
-                fields=((_KEY, None, dict(one)),),
-                summary=f"the weights are packed by {one['quant_method']}, and the config has no "
-                f"{_KEY}",
-                fix=f"add {_KEY} to config.json",
-                evidence=(f"{count:,} names end with {suffix}",),
-            )
+    method = declared.get("quant_method") if isinstance(declared, Mapping) else None
+    yield Undoing(
+        cause="quantization-not-applied",
+        snapshot=with_values(case.snapshot, {KEY: None}),
+        fields=((KEY, method, None),),
+        summary=f"the config declares weights packed by {method}, the files hold plain ones",
+        fix=f"remove {KEY} from config.json, or upload the packed weights",
+        evidence=("read as plain weights, all names and shapes are expected",),
+    )
+
+
+def settings_held(case: Case) -> Iterator[dict[str, Any]]:
+    """What a config would say of the packed tensors that are stored."""
+    try:
+        expected = case.tree(case.snapshot)
+    except CheckpointError:
+        expected = None
+    implied = shapes_in(expected.tree, expected.prefix) if expected else lambda _: None
+    yield from settings_of_files(Stored(case.stored), implied)
+
+
+def _undeclared(case: Case, settings: dict[str, Any]) -> Undoing:
+    method = settings.get("quant_method", "MLX")
+    key = KEY if "quant_method" in settings else "quantization"
+    said = ", ".join(
+        f"{name} {value}"
+        for name, value in settings.items()
+        if name in {"bits", "group_size", "weight_block_size", "format", "bnb_4bit_quant_type"}
+    )
+    return Undoing(
+        cause="quantization-undeclared",
+        snapshot=with_values(case.snapshot, {key: settings}),
+        fields=((key, None, settings),),
+        summary=f"the weights are packed by {method}{f' ({said})' if said else ''}, and the config "
+        f"has no {key}",
+        fix=f"add {key} to config.json",
+        evidence=(f"the packed tensors have the shapes of {method}",),
+    )

@@ -1,0 +1,90 @@
+"""half-resized: the token embedding and the head disagree on their number of rows.
+
+No vocab_size can be right of both. The undoing is the other half of the resize: the tensors whose
+rows are not the declared ones get as many.
+
+To do: Resize both with `model.resize_token_embeddings(...)` and save the model again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from auditor.analytic.dims import Dim, dim
+from auditor.checkpoint.snapshot import Snapshot, WeightHeader
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.solving.keys import key_at
+from auditor.diagnosis.solving.outline import follow
+from auditor.errors import CheckpointError
+
+CAUSE = "half-resized"
+_VOCABULARY = "vocab_size"
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """All tensors with a row for each token, where some have other rows than the rest."""
+    pairs = {pair.stored.name: pair for pair in case.mismatched}
+    if not pairs:
+        return
+    try:
+        expected = case.tree(case.snapshot)
+    except CheckpointError:
+        return
+    if expected is None:
+        return
+    keys: dict[str, int] = {}
+    rows: dict[str, int] = {}  # stored ones, by name
+    for name, shape in case.shapes.items():
+        of = pairs[name].expected.name if name in pairs else name
+        sizes = follow(expected.tree, of).shape if _may_be(of) else None
+        if sizes and shape and isinstance(sizes[0], Dim) and len(shape) == len(sizes):
+            symbols = sizes[0].symbols
+            of_rows = next((one for one in symbols if one.key.endswith(_VOCABULARY)), None)
+            if of_rows is not None and sizes[0] == dim(of_rows):
+                keys[of_rows.key] = of_rows.value
+                rows[name] = shape[0]
+    if len(keys) != 1 or len(set(rows.values())) < 2:  # noqa: PLR2004 - they disagree
+        return
+    [(path, declared)] = keys.items()
+    others = {name: count for name, count in rows.items() if count != declared}
+    if not others or not others.keys() <= pairs.keys():
+        return
+    key = key_at(case.config, path, declared)
+    first, count = next(iter(others.items()))
+    agreeing = [name for name, count in rows.items() if count == declared]
+    beside = f"{agreeing[0]} has {declared:,} as declared" if agreeing else _all_said(rows)
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=_with_rows(case.snapshot, others, declared),
+        fields=((key.path, declared, count),),
+        summary=f"{first} has {count:,} rows, and {beside}: one of the two was resized",
+        fix="resize both with model.resize_token_embeddings(...) and save the model again, or "
+        f"load the half that was resized from a checkpoint with {declared:,} rows",
+        evidence=tuple(f"{name}: {number:,} rows" for name, number in rows.items()),
+    )
+
+
+def _may_be(name: str) -> bool:
+    """Not in a list of layers: where a vocabulary is, there is one of it."""
+    return not any(part.isdecimal() for part in name.split("."))
+
+
+def _all_said(rows: dict[str, int]) -> str:
+    return " and ".join(f"{name} has {count:,}" for name, count in list(rows.items())[1:3])
+
+
+def _with_rows(snapshot: Snapshot, names: dict[str, int], rows: int) -> Snapshot:
+    heads = tuple(_head_with_rows(head, names, rows) for head in snapshot.headers)
+    return replace(snapshot, headers=heads)
+
+
+def _head_with_rows(head: WeightHeader, names: dict[str, int], rows: int) -> WeightHeader:
+    table = head.parsed
+    if isinstance(table, CheckpointError):
+        return head
+    tensors = tuple(
+        one._replace(shape=(rows, *one.shape[1:]), elements=one.elements // one.shape[0] * rows)
+        if one.name in names and one.shape and one.shape[0] and one.elements is not None
+        else one
+        for one in table.tensors
+    )
+    return replace(head, known=replace(table, tensors=tensors))

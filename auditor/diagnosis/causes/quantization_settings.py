@@ -1,0 +1,166 @@
+"""quantization-settings: bits, groups, ignore lists or method are other than the files hold.
+
+To do: Set the settings to what the files hold, or upload the weights that were packed so.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, settings_held
+from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.solving.packings import differing
+from auditor.layouts.plain import is_float
+
+CAUSE = "quantization-settings"
+_PLACES = (KEY, "quantization", f"text_config.{KEY}", "compression_config")
+
+# Lists of modules to leave plain, by what different writers call them.
+_LISTS = (
+    "modules_to_not_convert",
+    "ignore",
+    "llm_int8_skip_modules",
+    "ignored_layers",
+    "exclude_modules",
+)
+_LIST_OF = {
+    "awq": "modules_to_not_convert",
+    "fp8": "modules_to_not_convert",
+    "bitsandbytes": "llm_int8_skip_modules",
+    "compressed-tensors": "ignore",
+    "mxfp4": "modules_to_not_convert",
+    "modelopt": "ignore",
+}
+_MOST_LISTED = 64
+_SAID_OTHERWISE = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # by older AutoAWQ
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """Settings as the shapes have them, each alone and together; lists as the modules are."""
+    if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
+        return
+    place = next((place for place in _PLACES if isinstance(_at(case, place), Mapping)), None)
+    if place is None:
+        return
+    declared: Mapping[str, Any] = _at(case, place)
+    held = [_spelt(declared, one) for one in settings_held(case)]
+    method = str(declared.get("quant_method", "")).lower() or None
+    for settings in held:
+        same = settings.get("quant_method") == method or "quant_method" not in settings
+        changes = differing(declared, settings) if same else {}
+        alone = len(changes) > 1 and method != "bitsandbytes"  # whose flags exclude each other
+        for key, value in changes.items() if alone else ():
+            yield _undoing(case, place, declared, {key: value})
+        if changes:
+            yield _undoing(case, place, declared, changes)
+    yield from _lists(case, place, declared, method)
+    for settings in held:
+        if settings.get("quant_method") not in {None, method}:
+            yield _other_method(case, place, declared, settings)
+
+
+def _at(case: Case, place: str) -> Any:
+    found: Any = case.config
+    for key in place.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """With the names that the config has for bits and groups; bits of bitsandbytes as flags."""
+    found = dict(settings)
+    for key, others in _SAID_OTHERWISE.items():
+        for other in others:
+            if key in found and other in declared:
+                found[other] = found.pop(key)
+    groups, own = found.get("config_groups"), declared.get("config_groups")
+    if isinstance(groups, Mapping) and isinstance(own, Mapping) and len(own) == 1:
+        found["config_groups"] = dict.fromkeys(own, groups["group_0"])
+    if found.get("quant_method") == "bitsandbytes":
+        four = found.get("load_in_4bit") is True
+        found |= {"load_in_4bit": four, "load_in_8bit": not four}
+    return found
+
+
+def _lists(
+    case: Case, place: str, declared: Mapping[str, Any], method: str | None
+) -> Iterator[Undoing]:
+    """The list with the modules that are plain all the same; without those that are packed."""
+    key = next((one for one in _LISTS if one in declared), _LIST_OF.get(method or "", ""))
+    said = declared.get(key)
+    if not key or not isinstance(said, list | None):
+        return
+    listed = [item for item in said or [] if isinstance(item, str)]
+    plain = [name.removesuffix(".weight") for name in _named_plain(case)]
+    lasts = list(dict.fromkeys(name.rpartition(".")[2] for name in plain))
+    for more in (lasts, plain):
+        if more and len(more) <= _MOST_LISTED:
+            new = list(dict.fromkeys((*listed, *more)))
+            yield _undoing(case, place, declared, {key: new})
+    for item in listed[:_MOST_LISTED] if len(listed) > 1 else ():
+        yield _undoing(case, place, declared, {key: [one for one in listed if one != item]})
+    if listed:
+        yield _undoing(case, place, declared, {key: []})
+
+
+def _named_plain(case: Case) -> Iterator[str]:
+    """Weights of floats that findings name: packed elsewhere, and here plain."""
+    dtypes = {tensor.name: tensor.dtype for tensor in case.stored}
+    bad = (one for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
+    for name in chain.from_iterable(one.names for one in bad):
+        if name.endswith(".weight") and is_float(dtypes.get(name) or ""):
+            yield name
+
+
+def _undoing(
+    case: Case, place: str, declared: Mapping[str, Any], changes: Mapping[str, Any]
+) -> Undoing:
+    paths = {f"{place}.{key}": value for key, value in changes.items()}
+    fields = tuple(
+        (f"{place}.{key}", _value(declared, key), value) for key, value in changes.items()
+    )
+    said = "; ".join(
+        f"{path} is {_shown(was)}, the files hold {_shown(value)}" for path, was, value in fields
+    )
+    wanted = " and ".join(f"{path} to {_shown(value)}" for path, _, value in fields)
+    return Undoing(
+        cause=CAUSE,
+        snapshot=with_values(case.snapshot, paths),
+        fields=fields,
+        summary=said,
+        fix=f"set {wanted} in config.json, or upload weights that were packed so",
+        evidence=("so read, the packed tensors have the shapes that the config implies",),
+    )
+
+
+def _other_method(
+    case: Case, place: str, declared: Mapping[str, Any], settings: dict[str, Any]
+) -> Undoing:
+    was, held = declared.get("quant_method"), settings["quant_method"]
+    return Undoing(
+        cause=CAUSE,
+        snapshot=with_values(case.snapshot, {place: settings}),
+        fields=((f"{place}.quant_method", was, held),),
+        summary=f"{place}.quant_method is {was}, the files hold weights packed by {held}",
+        fix=f"replace {place} in config.json by that of the {held} model, or upload the weights "
+        f"that {was} packed",
+        evidence=(f"the packed tensors have the shapes of {held}",),
+    )
+
+
+def _value(declared: Mapping[str, Any], key: str) -> Any:
+    found: Any = declared
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list) and len(value) > 4:  # noqa: PLR2004 - what a line has room for
+        return f"[{', '.join(map(str, value[:3]))}, ... {len(value)} items]"
+    return (
+        {True: "true", False: "false", None: "null"}.get(value, str(value))
+        if (value is None or isinstance(value, bool))
+        else str(value)
+    )

@@ -1,0 +1,144 @@
+"""Which other values of a config's keys could make what differs expected, likeliest first."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from auditor.analytic.expectation import Symbol
+from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.solving.formulas import solutions
+from auditor.diagnosis.solving.keys import Key, indexed, key_at
+from auditor.diagnosis.solving.trials import Equation, TreeComparison
+
+_MOST_SOLUTIONS = 24  # of one equation for one key: a number of heads may be any divisor
+_MOST_ITEMS = 128  # of a list in a config
+_STEPS = (1, -1, 2, -2, 3, -3)
+
+
+class KeyChange(NamedTuple):
+    """A key with another value."""
+
+    key: Key
+    value: Any
+    share: int = 0  # how wide a head would be, of keys that say how many there are; 0: not known
+
+    @property
+    def field(self) -> tuple[str, Any]:
+        return self.key.path, str(self.value)
+
+
+def solved(values: Mapping[str, Any], found: TreeComparison) -> Iterator[KeyChange]:
+    """The formulas of what differs, solved for each of their keys; what most ask for first."""
+    by_votes = sorted(found.equations.items(), key=lambda item: -item[1])
+    for equation, _ in by_votes:
+        for symbol in sorted(equation.size.symbols):
+            yield from _of_symbol(values, equation, symbol)
+
+
+def _of_symbol(
+    values: Mapping[str, Any], equation: Equation, symbol: Symbol
+) -> Iterator[KeyChange]:
+    several = islice(solutions(equation.size, symbol, equation.wanted), _MOST_SOLUTIONS)
+    for value in several:
+        yield from of_key(values, symbol, value)
+
+
+def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[KeyChange]:
+    """The key of a symbol with that value; of `depths[1]` the list with another item."""
+    if (place := indexed(symbol.key)) is None:
+        key = key_at(values, symbol.key, symbol.value)
+        if value != symbol.value:
+            yield KeyChange(key, value, width_of_heads(values, key.path, value))
+        return
+    path, index = place
+    key = key_at(values, path, None)
+    stated = value_at(values, key.path)
+    if isinstance(stated, list) and index < len(stated) and stated[index] != value:
+        yield KeyChange(key._replace(value=stated), _with_item(stated, index, value))
+
+
+HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
+_GROUPS = frozenset({"num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"})
+_WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
+
+
+def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
+    """The width of a head if the key has that value; 0: the key says nothing about heads."""
+    folders, _, name = path.rpartition(".")
+    within = value_at(values, folders) if folders else values
+    if not isinstance(within, Mapping) or name not in HEADS | _GROUPS or not value:
+        return 0
+    width = next((within[key] for key in _WIDTHS if type(within.get(key)) is int), 0)
+    if name in _GROUPS:
+        value = next((within[key] for key in sorted(HEADS) if type(within.get(key)) is int), 0)
+    return 0 if not value or width % value else int(width // value)
+
+
+def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
+    """Every key that is true or false, as the other of the two."""
+    for key in keys:
+        if isinstance(key.value, bool):
+            yield KeyChange(key, not key.value)
+
+
+def other_numbers(keys: Iterable[Key], found: TreeComparison) -> Iterator[KeyChange]:
+    """Keys that no formula shows: in proportion to a length, a number of names, a step away."""
+    ratios = {(due, have) for due, have in found.lengths if due}
+    for key in keys:
+        value = key.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        several = [value * have / due for due, have in sorted(ratios)]
+        if isinstance(value, int):
+            several = [int(one) for one in several if one == int(one)]
+            several += [have for due, have in sorted(ratios) if due == value]
+            several += sorted(found.numbers, key=lambda one: abs(one - value))[:8]
+            several += [value + step for step in _STEPS]
+        for one in dict.fromkeys(several):
+            if one >= 0 and one != value:
+                yield KeyChange(key, type(value)(one))
+
+
+def lists(keys: Iterable[Key], found: TreeComparison) -> Iterator[KeyChange]:
+    """Lists of numbers with another item, lists of words with the word of another item."""
+    counts = {equation.wanted for equation in found.equations}
+    for key in keys:
+        items = key.value
+        if not isinstance(items, list | tuple) or not 0 < len(items) <= _MOST_ITEMS:
+            continue
+        items = list(items)
+        if all(type(item) is int for item in items):
+            yield from _numbers_of(key, items, found, counts)
+        elif all(isinstance(item, str) for item in items):
+            yield from _words_of(key, items, found)
+
+
+def _numbers_of(
+    key: Key, items: list[int], found: TreeComparison, counts: set[int]
+) -> Iterator[KeyChange]:
+    for index, item in enumerate(items):
+        several = [have for due, have in found.lengths if due == item]
+        several += [item * have // due for due, have in found.lengths if due]
+        several += sorted(counts | found.numbers, key=lambda one: abs(one - item))[:6]
+        several += [item + step for step in _STEPS]
+        for one in dict.fromkeys(several):
+            if one > 0 and one != item:
+                yield KeyChange(key, _with_item(items, index, one))
+
+
+def _words_of(key: Key, items: list[str], found: TreeComparison) -> Iterator[KeyChange]:
+    """Of layers whose numbers are in the names, each alone and all together."""
+    words = sorted(set(items))
+    layers = [number for number in sorted(found.numbers) if number < len(items)]
+    for word in words:
+        others = [index for index in layers if items[index] != word]
+        for index in others:
+            yield KeyChange(key, _with_item(items, index, word))
+    for word in words:
+        yield KeyChange(
+            key, [word if index in layers else item for index, item in enumerate(items)]
+        )
+
+
+def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
+    return [*items[:index], item, *items[index + 1 :]]

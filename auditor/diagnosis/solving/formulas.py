@@ -1,0 +1,125 @@
+"""A Dim solved for one of its keys: which values of `H` make `K*D/H` 64."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from math import ceil, floor
+
+from auditor.analytic.dims import Count, Dim, Rounded
+from auditor.analytic.expectation import Symbol
+
+MOST = 2**31  # the largest value of a key that is looked for
+_ENUMERATED = 1024  # values that are tried one by one where a formula is neither linear nor rising
+
+Values = Mapping[Symbol, int]
+
+
+def size_with(size: Dim, values: Values) -> Fraction | int | None:
+    """The Dim with other values of its symbols; None: there is a division by zero."""
+    total: Fraction | int = 0
+    for monomial, coefficient in size.terms:
+        product: Fraction | int = coefficient
+        for atom, power in monomial:
+            value = _atom(atom, values)
+            if value is None or (power < 0 and not value):
+                return None
+            product = product * value**power if power > 0 else Fraction(product) / value**-power
+        total += product
+    return total
+
+
+def _atom(atom: Symbol | Count | Rounded, values: Values) -> Fraction | int | None:
+    match atom:
+        case Symbol():
+            return values.get(atom, atom.value)
+        case Count(value):
+            return value
+        case Rounded(how, over, by):
+            above, below = size_with(over, values), size_with(by, values)
+            if above is None or not below:
+                return None
+            quotient = Fraction(above) / below
+            return floor(quotient) if how == "floor" else ceil(quotient)
+
+
+def solutions(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
+    """The values of the symbol with which the Dim is `wanted`, all others as they are."""
+    rises, linear = _course(size, symbol)
+    if linear:
+        start, step = _at(size, symbol, 0), _at(size, symbol, 1)
+        if start is None or step is None or start == step:
+            return
+        straight = Fraction(wanted - start) / (step - start)
+        if straight.denominator == 1 and 0 <= straight < MOST:
+            yield straight.numerator
+        return
+    if rises:
+        yield from _bisected(size, symbol, wanted)
+        return
+    for value in range(1, _ENUMERATED):
+        if _at(size, symbol, value) == wanted:
+            yield value
+    # K*D/H for large numbers: what the quotient would have to be divided by.
+    one = _at(size, symbol, 1)
+    if one is not None and wanted and one >= _ENUMERATED * wanted:
+        exact = Fraction(one) / wanted
+        if exact.denominator == 1 and _at(size, symbol, exact.numerator) == wanted:
+            yield exact.numerator
+
+
+def _at(size: Dim, symbol: Symbol, value: int) -> Fraction | int | None:
+    return size_with(size, {symbol: value})
+
+
+def _course(size: Dim, symbol: Symbol) -> tuple[bool, bool]:
+    """Whether the Dim rises with the symbol, and whether it does so in a straight line."""
+    powers: set[int] = set()
+    rounded = falls = False
+    for monomial, coefficient in size.terms:
+        of = 0
+        for atom, power in monomial:
+            if atom == symbol:
+                of = power
+            elif isinstance(atom, Rounded) and symbol in atom.over.symbols | atom.by.symbols:
+                rounded = True
+        powers.add(of)
+        falls = falls or (of != 0 and coefficient < 0)
+    rises = not falls and min(powers, default=0) >= 0 and not _falls_within(size, symbol)
+    return rises, not rounded and powers <= {0, 1}
+
+
+def _falls_within(size: Dim, symbol: Symbol) -> bool:
+    """Whether a rounded quotient has the symbol below, or beside another power of itself."""
+    for monomial, _ in size.terms:
+        within = [atom for atom, _ in monomial if isinstance(atom, Rounded)]
+        if any(symbol in atom.by.symbols for atom in within):
+            return True
+        if any(atom == symbol for atom, _ in monomial) and any(
+            symbol in atom.over.symbols for atom in within
+        ):
+            return True
+    return False
+
+
+def _bisected(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
+    """The roundest of the values, where a quotient that is rounded lets several through."""
+    low = _first_at_least(size, symbol, wanted)
+    if _at(size, symbol, low) != wanted:
+        return
+    high = _first_at_least(size, symbol, wanted + 1) - 1
+    step, first = 1, low
+    low = max(low, 1)
+    while -(-low // (2 * step)) * 2 * step <= high:
+        step *= 2
+    round_one = -(-low // step) * step
+    yield round_one if _at(size, symbol, round_one) == wanted else first
+
+
+def _first_at_least(size: Dim, symbol: Symbol, wanted: int) -> int:
+    low, high = 0, MOST
+    while low < high:
+        middle = (low + high) // 2
+        if (_at(size, symbol, middle) or 0) < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low

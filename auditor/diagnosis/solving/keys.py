@@ -1,0 +1,109 @@
+"""The keys of a config that may be wrong: their paths, as the config spells them, and values."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from auditor.analytic import catalogue
+from auditor.analytic.config_classes import Settled, of_model_type, settle
+from auditor.diagnosis.changes import value_at
+
+_INDEXED = re.compile(r"(.*)\[(\d+)\]")
+_LABELS = "num_labels"
+
+# Objects of a config that hold no sizes of the model.
+_LEFT_OUT = frozenset({"quantization_config", "id2label", "label2id", "task_specific_params"})
+_MOST = 400  # keys of one config; published ones have 150
+
+
+class Key(NamedTuple):
+    """One key of a config."""
+
+    path: str  # dotted, as the config spells it: "text_config.vocab_size"
+    value: Any  # what the config says, or the default of its class
+    default: bool  # the config leaves it out
+
+
+def completed(values: Mapping[str, Any]) -> Settled | None:
+    """The config as its class in transformers completes it, where that is known."""
+    model_type = values.get("model_type")
+    kind = of_model_type(model_type) if isinstance(model_type, str) else None
+    return None if kind is None else settle(kind, values, "")
+
+
+def every_key(values: Mapping[str, Any]) -> tuple[Key, ...]:
+    """The keys that shape tensors of the model type, nested ones too; all where it is not known."""
+    found = dict[str, Key]()
+    for key in _keys(values, completed(values), ""):
+        found.setdefault(key.path, key)
+        if len(found) >= _MOST:
+            break
+    return tuple(found.values())
+
+
+def _keys(values: Mapping[str, Any], whole: Settled | None, within: str) -> Iterator[Key]:
+    shaping = _shaping(whole)
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            if name not in _LEFT_OUT:
+                yield from _keys(value, whole.part(name) if whole else None, f"{within}{name}.")
+        elif shaping is None or _own(whole, name) in shaping:
+            yield Key(f"{within}{name}", value, default=False)
+    for name, value in whole.values.items() if whole else ():
+        stated = name in values or any(alias in values for alias in _aliases(whole, name))
+        if isinstance(value, Settled):
+            if not isinstance(values.get(name), Mapping):
+                yield from _keys({}, value, f"{within}{name}.")
+        elif not stated and (shaping is None or name in shaping):
+            yield Key(f"{within}{name}", value, default=True)
+
+
+def _shaping(whole: Settled | None) -> frozenset[str] | None:
+    """The keys that the closed forms of that model type read; None: there are none."""
+    model_type = whole.kind.model_type if whole else ""
+    if not catalogue.siblings(model_type):
+        return None
+    return frozenset(catalogue.family(model_type).defaults) | {"tie_word_embeddings", _LABELS}
+
+
+def _own(whole: Settled | None, name: str) -> str:
+    return whole.own(name) if whole else name
+
+
+def _aliases(whole: Settled | None, name: str) -> tuple[str, ...]:
+    """The other names of a key, by its config class."""
+    aliases = whole.kind.attribute_map.items() if whole else ()
+    return tuple(alias for alias, own in aliases if own == name)
+
+
+def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
+    """The key of a formula's symbol, as the config spells it; of `depths[1]` the whole list."""
+    folders, _, name = path.rpartition(".")
+    within: Any = value_at(values, folders) if folders else values
+    whole = completed(values)
+    for folder in folders.split(".") if folders else ():
+        whole = whole.part(folder) if whole else None
+    if isinstance(within, Mapping):
+        spelt = (*_aliases(whole, name), name)
+        name = next((one for one in spelt if one in within), name)
+    stated = isinstance(within, Mapping) and name in within
+    if name == _LABELS and isinstance(within, Mapping) and "id2label" in within:
+        stated = True
+    return Key(f"{folders}.{name}" if folders else name, value, default=not stated)
+
+
+def indexed(path: str) -> tuple[str, int] | None:
+    """The list and the index that a symbol's key names: `depths[1]`."""
+    found = _INDEXED.fullmatch(path)
+    return (found[1], int(found[2])) if found else None
+
+
+def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """What is to be set for a key to have that value: of labels, their names."""
+    folders, _, name = path.rpartition(".")
+    if name == _LABELS:
+        dot = f"{folders}." if folders else ""
+        if value_at(values, f"{dot}id2label") and not value_at(values, path):
+            names = {str(number): f"LABEL_{number}" for number in range(value)}
+            return {f"{dot}id2label": names, f"{dot}label2id": None}
+    return {path: value}

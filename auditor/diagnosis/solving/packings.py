@@ -1,0 +1,238 @@
+"""What packed tensors say of the settings that they were written with, by their shapes.
+
+A linear of (out, in) in b bits and groups of g inputs leaves b and g in the lengths of its words
+and scales; where they do not say how many inputs there are, the architecture does.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from auditor.layouts.packing import Members, Shape, Stored, tensor_name
+
+Settings = dict[str, Any]
+_Implied = Callable[[str], Shape | None]
+
+_WORD = 32  # bits
+_BLOCKS = (128, 64, 32, 256, 16, 8, 512)
+_BITS = frozenset({2, 3, 4, 5, 6, 8})
+_MATRIX = 2  # axes
+_ALL_INPUTS = -1  # as a group size
+_LOOKED_AT = 64  # modules of one method
+
+
+def settings_of_files(stored: Stored, implied: _Implied) -> Iterator[Settings]:
+    """What a config would say of the packed tensors: one for each method whose marks are there."""
+    for read in (_gptq, _awq, _fp8, _four_bits, _eight_bits, _compressed, _mxfp4, _mlx):
+        if found := read(stored, implied):
+            yield found
+
+
+def _first(
+    stored: Stored, read: Callable[[str, Members], Settings | None], *marks: str
+) -> Settings | None:
+    """What most modules with these members say; None: there are none, or they say nothing."""
+    having = ((name, parts) for name, parts in stored.modules.items() if parts.keys() >= {*marks})
+    said: dict[str, list[Settings]] = {}
+    for _, (name, parts) in zip(range(_LOOKED_AT), having, strict=False):
+        if found := read(name, parts):
+            said.setdefault(str(found), []).append(found)
+    return max(said.values(), key=len)[0] if said else None
+
+
+def _sides(parts: Members, last: str) -> tuple[int, int] | None:
+    shape = parts[last].shape if last in parts else None
+    return None if shape is None or len(shape) != _MATRIX or 0 in shape else (shape[0], shape[1])
+
+
+def _grouped(inputs: int, groups: int) -> int:
+    return _ALL_INPUTS if groups == 1 else -(-inputs // groups)
+
+
+def _gptq(stored: Stored, implied: _Implied) -> Settings | None:
+    """A qweight (in * b/32, out), qzeros (groups, out * b/32), g_idx (in,)."""
+
+    def read(module: str, parts: Members) -> Settings | None:
+        qweight, scales = _sides(parts, "qweight"), _sides(parts, "scales")
+        if qweight is None or scales is None or qweight[1] != scales[1]:
+            return None
+        inputs = _inputs(module, parts, implied, qweight[1])
+        if inputs is None or (qweight[0] * _WORD) // inputs not in _BITS:
+            return None
+        bits = qweight[0] * _WORD // inputs
+        group = _grouped(inputs, scales[0])
+        return {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": False}
+
+    return _first(stored, read, "qweight", "scales")
+
+
+def _inputs(module: str, parts: Members, implied: _Implied, outputs: int) -> int | None:
+    """By g_idx, else by the zero points' words, else by the architecture."""
+    g_idx = parts["g_idx"].shape if "g_idx" in parts else None
+    if g_idx and g_idx[0]:
+        return g_idx[0]
+    qweight, zeros = _sides(parts, "qweight"), _sides(parts, "qzeros")
+    if qweight and zeros and zeros[1] * _WORD % outputs == 0:
+        return qweight[0] * outputs // zeros[1]
+    shape = implied(tensor_name(module))
+    return shape[1] if shape and len(shape) == _MATRIX and shape[0] == outputs else None
+
+
+def _awq(stored: Stored, _implied: _Implied) -> Settings | None:
+    """GEMM: qweight (in, out * b/32), scales (groups, out)."""
+
+    def read(_module: str, parts: Members) -> Settings | None:
+        qweight, scales = _sides(parts, "qweight"), _sides(parts, "scales")
+        if qweight is None or scales is None or "g_idx" in parts or qweight[1] == scales[1]:
+            return None
+        bits, rest = divmod(qweight[1] * _WORD, scales[1])
+        if rest or bits not in _BITS:
+            return None
+        group = _grouped(qweight[0], scales[0])
+        zeros = "qzeros" in parts
+        return {
+            "quant_method": "awq",
+            "bits": bits,
+            "group_size": group,
+            "zero_point": zeros,
+            "version": "gemm",
+        }
+
+    return _first(stored, read, "qweight", "scales")
+
+
+def _fp8(stored: Stored, _implied: _Implied) -> Settings | None:
+    """A weight_scale_inv (ceil(out/rows), ceil(in/columns)): of most weights, by one block."""
+    votes: dict[tuple[int, int], int] = {}
+    for parts in stored.modules.values():
+        weight, scale = _sides(parts, "weight"), _sides(parts, "weight_scale_inv")
+        if weight is None or scale is None:
+            continue
+        for rows in _BLOCKS:
+            for columns in _BLOCKS:
+                if (-(-weight[0] // rows), -(-weight[1] // columns)) == scale:
+                    votes[rows, columns] = votes.get((rows, columns), 0) + 1
+    if not votes:
+        return None
+    rows, columns = max(votes, key=lambda block: (votes[block], block[0] == block[1]))
+    return {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "weight_block_size": [rows, columns],
+    }
+
+
+def _four_bits(stored: Stored, _implied: _Implied) -> Settings | None:
+    for parts in stored.modules.values():
+        for kind in ("nf4", "fp4"):
+            if f"quant_state.bitsandbytes__{kind}" in _tails(parts):
+                return {
+                    "quant_method": "bitsandbytes",
+                    "load_in_4bit": True,
+                    "bnb_4bit_quant_type": kind,
+                }
+    return None
+
+
+def _tails(parts: Members) -> set[str]:
+    """Below a weight itself: `weight.quant_state.bitsandbytes__nf4` is a member of `X.weight`."""
+    return {f"quant_state.{last}" for last in parts} | set(parts)
+
+
+def _eight_bits(stored: Stored, _implied: _Implied) -> Settings | None:
+    if any("SCB" in parts for parts in stored.modules.values()):
+        return {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    return None
+
+
+def _compressed(stored: Stored, implied: _Implied) -> Settings | None:
+    """pack-quantized: weight_packed (out, in * b/32), weight_scale (out, groups)."""
+
+    def packed(module: str, parts: Members) -> Settings | None:
+        words, scale = _sides(parts, "weight_packed"), _sides(parts, "weight_scale")
+        shape = implied(tensor_name(module))
+        if words is None or scale is None or not shape or len(shape) != _MATRIX:
+            return None
+        bits, rest = divmod(words[1] * _WORD, shape[1])
+        if rest or bits not in _BITS or words[0] != shape[0]:
+            return None
+        symmetric = "weight_zero_point" not in parts
+        return _group("pack-quantized", bits, "int", shape[1], scale[1], symmetric=symmetric)
+
+    def whole(_module: str, parts: Members) -> Settings | None:
+        dtype, shape = parts["weight"].dtype, parts["weight"].shape
+        scale = parts["weight_scale"].shape
+        if dtype not in {"I8", "F8_E4M3"} or not shape or scale is None:
+            return None
+        form = "int-quantized" if dtype == "I8" else "float-quantized"
+        kind = "int" if dtype == "I8" else "float"
+        rows = scale[0] if scale else 1
+        groups = scale[1] if len(scale) == _MATRIX else 1
+        if rows == 1 != shape[0]:
+            groups = 0
+        return _group(form, 8, kind, shape[-1], groups, symmetric=True)
+
+    return _first(stored, packed, "weight_packed", "weight_scale") or _first(
+        stored, whole, "weight", "weight_scale"
+    )
+
+
+def _group(  # noqa: PLR0913 - what a group of one config says
+    form: str, bits: int, kind: str, inputs: int, groups: int, *, symmetric: bool
+) -> Settings:
+    strategy = "tensor" if groups == 0 else "channel" if groups == 1 else "group"
+    size = -(-inputs // groups) if groups > 1 else None
+    weights = {
+        "num_bits": bits,
+        "type": kind,
+        "strategy": strategy,
+        "group_size": size,
+        "symmetric": symmetric,
+        "dynamic": False,
+    }
+    return {
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ["lm_head"],
+    }
+
+
+def _mxfp4(stored: Stored, _implied: _Implied) -> Settings | None:
+    for parts in stored.modules.values():
+        if any(last.endswith("_proj_blocks") for last in parts):
+            return {"quant_method": "mxfp4"}
+    return None
+
+
+def _mlx(stored: Stored, implied: _Implied) -> Settings | None:
+    """A weight U32 (out, in * b/32), scales (out, groups)."""
+
+    def read(module: str, parts: Members) -> Settings | None:
+        words, scales = _sides(parts, "weight"), _sides(parts, "scales")
+        shape = implied(tensor_name(module))
+        if parts["weight"].dtype != "U32" or words is None or scales is None or not shape:
+            return None
+        bits, rest = divmod(words[1] * _WORD, shape[-1])
+        if rest or bits not in _BITS or shape[-1] % scales[1]:
+            return None
+        return {"bits": bits, "group_size": shape[-1] // scales[1]}
+
+    return _first(stored, read, "weight", "scales")
+
+
+def differing(declared: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys of the settings that are other than the files hold, where both say something."""
+    found: dict[str, Any] = {}
+    for key, value in held.items():
+        said = declared.get(key)
+        if isinstance(value, Mapping):
+            if isinstance(said, Mapping):
+                inner = differing(said, value)
+                found.update({f"{key}.{name}": one for name, one in inner.items()})
+        elif key in declared and said != value and key not in _UNSEEN:
+            found[key] = value
+    return found
+
+
+# What shapes do not show, and what is compared by name.
+_UNSEEN = frozenset({"desc_act", "activation_scheme", "dynamic", "ignore", "targets", "version"})

@@ -1,0 +1,200 @@
+"""A config's tree beside what is stored, compared by one tensor of each kind: in a millisecond."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from auditor.analytic.blocks import Module
+from auditor.analytic.dims import Dim, dim
+from auditor.diagnosis.solving.holdings import HeldTensors, name_pattern
+from auditor.diagnosis.solving.outline import Leaf, ModuleList, NamePath, follow, leaves
+from auditor.layouts.packing import Shape
+
+
+class ClassTree(NamedTuple):
+    """What a config comes to for its class, not written out."""
+
+    tree: Module
+    prefix: str  # of the base model; "" where the family has none
+
+
+class Equation(NamedTuple):
+    """A size by its formula, and what it would have to be for a stored tensor to be expected."""
+
+    size: Dim
+    wanted: int
+
+
+class TreeComparison(NamedTuple):
+    """What differs between a tree and what is stored."""
+
+    differ: int  # tensors, each kind counted with its like
+    strange: int  # of them those that are stored, and in no list of layers that is expected
+    equations: Mapping[Equation, int]  # each with the tensors that ask for it
+    lengths: frozenset[tuple[int, int]]  # (expected, stored) of axes that differ
+    numbers: frozenset[int]  # of modules in lists where names are missing or too many, and the next
+    names: frozenset[str]  # patterns of the names that differ
+
+
+class Trials:
+    """Comparisons of one checkpoint with several trees.
+
+    What differs from the tree of the config as it is, and is in no alarming finding, is excused.
+    """
+
+    def __init__(self, holdings: HeldTensors, alarming: Collection[str] | None) -> None:
+        self._holdings = holdings
+        self._excused = frozenset[str]()  # patterns of names
+        self._alarming = None if alarming is None else frozenset(map(name_pattern, alarming))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """All lengths that are stored, those that most kinds of tensors have first."""
+        return self._holdings.lengths
+
+    @property
+    def stored(self) -> int:
+        """How many tensors are stored."""
+        return len(self._holdings.shapes)
+
+    def excuse(self, as_it_is: ClassTree) -> None:
+        """Leave out what differs from this one and alarms nobody."""
+        if self._alarming is not None:
+            self._excused = self.compare(as_it_is).names - self._alarming
+
+    def compare(self, expected: ClassTree) -> TreeComparison:
+        found = _Differences(self._excused)
+        for leaf in leaves(expected.tree):
+            self._expected(leaf, expected.prefix, found)
+        for kind in self._holdings.kinds:
+            ends = [
+                (name, _step(expected, name)) for name in dict.fromkeys((kind.first, kind.last))
+            ]
+            lost = [(name, step) for name, step in ends if step.shape is None and not step.other]
+            alike = -(-kind.number // len(ends))
+            for name, step in lost:
+                whole = len(lost) == len(ends)
+                found.unexpected(name, step, alike, self._holdings.counts, whole=whole)
+            for name, step in ends:
+                if step.shape is not None and kind.shape is not None:
+                    found.shapes(name, step.shape, kind.shape, 0)
+        return found.as_comparison()
+
+    def _expected(self, leaf: Leaf, prefix: str, found: "_Differences") -> None:
+        shapes = self._holdings.shapes
+        for name in _spellings(leaf.name, prefix):
+            if name in shapes:
+                if (stored := shapes[name]) is not None:
+                    found.shapes(leaf.name, leaf.shape, stored, leaf.number)
+                return
+        found.missing(leaf, self._holdings.counts, prefix)
+
+
+def _spellings(name: str, prefix: str) -> Iterator[str]:
+    yield name
+    if prefix:
+        yield name[len(prefix) + 1 :] if name.startswith(f"{prefix}.") else f"{prefix}.{name}"
+
+
+def _step(expected: ClassTree, stored: str) -> NamePath:
+    """Where the name leads, with or without the prefix; else as far as either goes."""
+    best: NamePath | None = None
+    for name in _spellings(stored, expected.prefix):
+        step = follow(expected.tree, name)
+        if step.shape is not None or step.other:
+            return step
+        if best is None or len(step.lists) > len(best.lists):
+            best = step
+    return best or NamePath(None, ())
+
+
+class _Differences:
+    def __init__(self, excused: frozenset[str]) -> None:
+        self._excused = excused
+        self._differ = self._strange = 0
+        self._equations: dict[Equation, int] = {}
+        self._lengths: set[tuple[int, int]] = set()
+        self._numbers: set[int] = set()
+        self._names: set[str] = set()
+
+    def as_comparison(self) -> TreeComparison:
+        return TreeComparison(
+            self._differ,
+            self._strange,
+            self._equations,
+            frozenset(self._lengths),
+            frozenset(self._numbers),
+            frozenset(self._names),
+        )
+
+    def shapes(
+        self, name: str, expected: tuple[Dim | int, ...], stored: Shape, number: int
+    ) -> None:
+        sizes = tuple(map(dim, expected))
+        if tuple(size.value for size in sizes) == stored or self._is_excused(name):
+            return
+        self._differ += max(1, number)
+        if len(sizes) != len(stored):
+            return
+        for size, length in zip(sizes, stored, strict=True):
+            if size.value != length:
+                self._lengths.add((size.value, length))
+                self._ask(size, length, max(1, number))
+
+    def missing(self, leaf: Leaf, counts: Mapping[str, int], prefix: str) -> None:
+        if self._is_excused(leaf.name):
+            return
+        self._differ += leaf.number
+        self._count(leaf.lists, counts, prefix, leaf.number)
+        self._number(leaf.name)
+
+    def unexpected(
+        self, name: str, step: NamePath, number: int, counts: Mapping[str, int], *, whole: bool
+    ) -> None:
+        """`whole`: none of its kind is expected, wherever it may be."""
+        if self._is_excused(name):
+            return
+        self._differ += number
+        self._strange += number if whole and not step.lists else 0
+        self._count(step.lists, counts, "", number, name)
+        self._number(name)
+
+    def _is_excused(self, name: str) -> bool:
+        key = name_pattern(name)
+        if key in self._excused:
+            return True
+        self._names.add(key)
+        return False
+
+    def _number(self, name: str) -> None:
+        for part in name.split("."):
+            if part.isdecimal() and len(part) < 7:  # noqa: PLR2004 - digits of a million
+                self._numbers.update((int(part), int(part) + 1))
+
+    def _count(
+        self,
+        lists: tuple[ModuleList, ...],
+        counts: Mapping[str, int],
+        prefix: str,
+        number: int,
+        name: str = "",
+    ) -> None:
+        for place in lists:
+            spelt = _spellings(place.name, prefix) if prefix else (place.name,)
+            stored = next((counts[one] for one in spelt if one in counts), None)
+            if stored is None and name:  # the tree spells it with a prefix that the file lacks
+                stored = next(
+                    (
+                        count
+                        for one, count in counts.items()
+                        if name.startswith(f"{one}.")
+                        and one.rpartition(".")[2] == place.name.rpartition(".")[2]
+                    ),
+                    None,
+                )
+            have = stored or 0
+            if have != place.modules.value:
+                self._ask(place.modules, have, number)
+
+    def _ask(self, size: Dim, wanted: int, number: int) -> None:
+        equation = Equation(size, wanted)
+        self._equations[equation] = self._equations.get(equation, 0) + number
