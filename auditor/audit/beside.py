@@ -36,6 +36,7 @@ def add_findings_beside(
         expected={one.name: one.shape for one in expectation.tensors} if expectation else {},
         companions={file.name: file for file in companions or ()},
         settings=_settings(snapshot),
+        shaping=_shaping(expectation),
     )
     case.add_findings((*contradictions.contradiction_findings(of), *config_keys.key_findings(of)))
     if companions is None:
@@ -46,6 +47,12 @@ def add_findings_beside(
 
     case.add_findings(tuple(file_findings(of)))
     case.beside = tuple(_unchecked(of))
+
+
+def _shaping(expectation: Expectation | None) -> frozenset[str] | None:
+    if expectation is None or expectation.by != "closed-form":
+        return None
+    return frozenset(symbol.key.rpartition(".")[2] for symbol in expectation.legend)
 
 
 def _settings(snapshot: Snapshot) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -187,7 +188,8 @@ def _add_beside(
     """What the config and the files beside the weights say, of a model that has weights."""
     if declared is None or case.found.empty or is_gguf(case.snapshot):
         return
-    add_findings_beside(case, declared.config, expectation, custom)
+    with suppress(CheckpointError):  # of a config whose types are wrong, which is a finding already
+        add_findings_beside(case, declared.config, expectation, custom)
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:

@@ -138,7 +138,7 @@ def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) ->
     """What a vocabulary says of its ids, instead of its bytes."""
     from auditor.companions import other_vocabularies, tokenizer_json  # noqa: PLC0415 - few have one
     from auditor.companions.json_scan import ScanError  # noqa: PLC0415 - likewise
-    from auditor.companions.vocabulary import Vocabulary, as_json  # noqa: PLC0415 - likewise
+    from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - likewise
 
     readers: dict[str, Callable[[bytes], Vocabulary]] = {
         TOKENIZER: partial(tokenizer_json.read, end=end, whole=whole),
@@ -152,4 +152,4 @@ def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) ->
         found = readers.get(name, other_vocabularies.tiktoken)(start)
     except ScanError as error:
         return CompanionFile(name, None, f"{quoted(name)} {error}")
-    return CompanionFile(name, as_json(found))
+    return CompanionFile(name, summary_json(found))

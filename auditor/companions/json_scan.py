@@ -61,7 +61,7 @@ def skip_space(data: bytes, at: int) -> int:
     return found.end() if found else at
 
 
-def members(data: bytes, at: int) -> Iterator[tuple[str, int]]:
+def json_members(data: bytes, at: int) -> Iterator[tuple[str, int]]:
     """Each key of the object that begins there, and where its value does.
 
     Who iterates passes over the values that it does not read by `skip`; so does this.

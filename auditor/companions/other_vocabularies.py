@@ -12,7 +12,7 @@ from auditor.companions.json_scan import (
     MOST_ENTRIES,
     ScanError,
     highest_of_object,
-    members,
+    json_members,
     text_of,
     value,
 )
@@ -95,7 +95,7 @@ def tiktoken(data: bytes) -> Vocabulary:
 
 def tekken(data: bytes) -> Vocabulary:
     """The number of ids that its settings say, which stand before the vocabulary."""
-    for key, at in members(data, 0):
+    for key, at in json_members(data, 0):
         if key != "config":
             continue
         match value(data, at):

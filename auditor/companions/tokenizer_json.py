@@ -18,7 +18,7 @@ from auditor.companions.json_scan import (
     highest_of_list,
     highest_of_object,
     items,
-    members,
+    json_members,
     text_of,
     value,
 )
@@ -80,7 +80,7 @@ class _Found:
         return "its vocabulary" if self.last is None else "all of its vocabulary but the last entry"
 
     def read(self, data: bytes) -> None:
-        for key, at in members(data, 0):
+        for key, at in json_members(data, 0):
             if key == "added_tokens":
                 self.added.extend(_added(data, at))
                 self.all_added = True
@@ -90,7 +90,7 @@ class _Found:
                 return  # the merges, which may be the longer half
 
     def _model(self, data: bytes, at: int) -> None:
-        for key, inside in members(data, at):
+        for key, inside in json_members(data, at):
             if key == "type":
                 self.kind = str(value(data, inside))[:40]
             elif key == "vocab":

@@ -42,7 +42,7 @@ def token_of(number: int, text: str) -> Token:
     return Token(number, text[:_LONGEST])
 
 
-def as_json(of: Vocabulary) -> bytes:
+def summary_json(of: Vocabulary) -> bytes:
     """As a snapshot keeps it."""
     said: dict[str, object] = {"kind": of.kind, "entries": of.entries, "unread": of.unread}
     said["highest"] = list(of.highest) if of.highest else None
@@ -51,7 +51,7 @@ def as_json(of: Vocabulary) -> bytes:
 
 
 def vocabulary_of(content: bytes, file: str) -> Vocabulary:
-    """What `as_json` wrote; CheckpointError for anything else."""
+    """What `summary_json` wrote; CheckpointError for anything else."""
     said = parse_object(content, file)
     kind, unread, added = (said.get(key) for key in ("kind", "unread", "added"))
     entries, highest = said.get("entries"), said.get("highest")

@@ -17,7 +17,7 @@ def bundled_models() -> tuple[str, ...]:
     """The ids of the models that are shipped, sorted."""
     files = (file.name for file in _DATA.iterdir())
     ids = (name.removesuffix(_ENDING) for name in files if name.endswith(_ENDING))
-    return tuple(sorted(model_id.replace(_BETWEEN, "/") for model_id in ids))
+    return tuple(sorted(one.replace(_BETWEEN, "/") for one in ids if _BETWEEN in one))
 
 
 def file_name(model_id: str) -> str:

@@ -73,7 +73,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     try:
         chosen = with_torch_copies(names, where, choose)  # on a disk they cost next to nothing
     except SourceError as error:
-        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names:
+        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or _cached_as(folder)[0]:
             raise
         return _file(folder / CONFIG)  # which is as much as there is to say
     contents = assemble(_Files(folder), files, chosen)

@@ -7,7 +7,7 @@ from typing import Any
 from auditor.companions.companion_files import PROCESSORS, TOKENIZER_CONFIG
 from auditor.messages import listed, quoted
 from auditor.reconciler.findings import CodeNotThere, Finding
-from auditor.reconciler.repository_rules.repository_case import RepositoryCase, as_text
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _KEY = "auto_map"
 _CLASS = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.[A-Za-z_]\w*", re.ASCII)
@@ -23,7 +23,7 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
             module = _CLASS.fullmatch(name)
             path = f"{module[1].replace('.', '/')}.py" if module else None
             if path is not None and path not in case.names:
-                says.append((file, f"{_KEY}.{auto}", as_text(name)))
+                says.append((file, f"{_KEY}.{auto}", value_text(name)))
                 lacking.add(path)
     if not lacking:
         return

@@ -7,7 +7,7 @@ from auditor.analytic.config_classes import ConfigClass, library
 from auditor.analytic.config_classes.declarations import of_model_type, of_name
 from auditor.reconciler.findings import Finding, UnknownConfigKey
 from auditor.reconciler.repository_rules.near_names import near
-from auditor.reconciler.repository_rules.repository_case import RepositoryCase, as_text
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 # What every config class takes beside its fields.
 _TAKEN = frozenset(
@@ -67,13 +67,13 @@ def _of(
         if meant is None:
             continue
         field = kind.fields.get(meant)
-        stands = as_text(values.get(meant, field.default if field else None))
+        stands = value_text(values.get(meant, field.default if field else None))
         yield UnknownConfigKey(
             says=(
-                (case.config_file, path + key, as_text(value)),
+                (case.config_file, path + key, value_text(value)),
                 (case.config_file, path + meant, stands),
             ),
-            reason=f"{path}{key} is {as_text(value)}, and no class of model type {kind.model_type} "
+            reason=f"{path}{key} is {value_text(value)}, and no class of model type {kind.model_type} "
             f"reads it ({library().short}); {path}{meant} stands at {stands}",
             fix=f"rename {path}{key} to {path}{meant}",
         )

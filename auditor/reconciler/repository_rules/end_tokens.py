@@ -10,8 +10,8 @@ from auditor.companions.tokenizer_config import text_of_token
 from auditor.reconciler.findings import EosDisagrees, Finding
 from auditor.reconciler.repository_rules.repository_case import (
     RepositoryCase,
-    as_text,
     special_ids_of,
+    value_text,
 )
 
 _KEY = "eos_token_id"
@@ -27,7 +27,7 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
         return
     each = "; ".join(f"{file}: {key} {_ids(ids)}" for (file, key), ids in said.items())
     yield EosDisagrees(
-        says=tuple((file, key, as_text(sorted(ids))) for (file, key), ids in said.items()),
+        says=tuple((file, key, value_text(sorted(ids))) for (file, key), ids in said.items()),
         reason=f"{each}; none of them has all",
         fix=f"set {_KEY} of {GENERATION} to {_ids(every)}, or to those of them that are meant",
     )
@@ -51,4 +51,4 @@ def _said(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int
 
 
 def _ids(ids: frozenset[int]) -> str:
-    return as_text(min(ids) if len(ids) == 1 else sorted(ids))
+    return value_text(min(ids) if len(ids) == 1 else sorted(ids))

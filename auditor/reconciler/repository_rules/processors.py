@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from auditor.companions.companion_files import PROCESSORS, TEKKEN
 from auditor.reconciler.findings import Finding, ProcessorMissing
 from auditor.reconciler.repository_rules.modalities import PREPARED
-from auditor.reconciler.repository_rules.repository_case import RepositoryCase, as_text
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _TEXT_ALONE = ("ForCausalLM", "TextModel", "TextModelWithProjection", "ForMaskedLM", "TextEncoder")
 _PARTS = ("vision_config", "audio_config")
@@ -23,7 +23,7 @@ def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
         return  # mistral_common prepares images by tekken.json
     because = f"{towers[0]} and " if towers else ""
     yield ProcessorMissing(
-        says=((case.config_file, "model_type", as_text(model_type)),),
+        says=((case.config_file, "model_type", value_text(model_type)),),
         reason=f"{because}model_type {model_type} want a processor, and none of "
         f"{', '.join(PROCESSORS[:2])} is there",
         fix="save the processor beside the model: AutoProcessor.from_pretrained(BASE)."

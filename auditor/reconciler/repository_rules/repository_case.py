@@ -53,6 +53,7 @@ class RepositoryCase:
     stored: Mapping[str, tuple[int, ...] | None]  # by name; None: its shape is not known
     expected: Mapping[str, tuple[int, ...]]
     companions: Mapping[str, CompanionFile]  # none: they were not asked for
+    shaping: frozenset[str] | None = None  # keys of a closed form's formulas; None: there is none
     settings: Mapping[str, Any] = field(default_factory=dict)  # of sentence-transformers
     unread: dict[str, str] = field(default_factory=dict)  # file -> why it could not be used
 
@@ -145,7 +146,7 @@ def _started_with() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def as_text(value: object) -> str:
+def value_text(value: object) -> str:
     """A value as JSON, cut where it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False)

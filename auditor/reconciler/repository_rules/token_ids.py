@@ -10,8 +10,8 @@ from auditor.reconciler.findings import Finding, SpecialIdBeyondVocabulary, Toke
 from auditor.reconciler.repository_rules.repository_case import (
     EmbeddingRows,
     RepositoryCase,
-    as_text,
     special_ids_of,
+    value_text,
 )
 
 _SPECIAL = re.compile(
@@ -35,12 +35,12 @@ def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fin
     for file, token in case.added:
         if token.id >= rows.rows:
             beyond[token.id] = token.text
-            says.append((file, f"added_tokens.{token.id}", as_text(token.text)))
+            says.append((file, f"added_tokens.{token.id}", value_text(token.text)))
     for file, vocabulary in case.vocabularies.items():
         top = vocabulary.highest
         if top is not None and top.id >= rows.rows:
             beyond.setdefault(top.id, top.text)
-            says.append((file, f"vocab.{top.id}", as_text(top.text)))
+            says.append((file, f"vocab.{top.id}", value_text(top.text)))
     if not beyond:
         return
     ids = tuple(sorted(beyond))
@@ -69,7 +69,7 @@ def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fi
     for file, key, value, part in _special_ids(case):
         high = [one for one in special_ids_of(value) if one >= rows.rows]
         if high and value != case.default(key.rpartition(".")[2], part):
-            says.append((file, key, as_text(value)))
+            says.append((file, key, value_text(value)))
             beyond.update(high)
     if not beyond:
         return

@@ -287,10 +287,10 @@ def test_a_hub_is_asked_for_a_listing_the_manifest_and_config_and_head_of_each(a
 def test_a_sentence_transformer_of_one_model_costs_a_request_more(at_hub: Hub) -> None:
     at_hub.add("org/plain", model(BERT))
     at_hub.add("org/sentence", sentence())
-    auditor.audit("org/plain")
+    auditor.audit("org/plain", companions=False)
     plain = len(at_hub.log)
     at_hub.reset_log()
-    assert auditor.audit("org/sentence").verdict == "clean"
+    assert auditor.audit("org/sentence", companions=False).verdict == "clean"
     assert len(at_hub.log) == plain + 1  # modules.json says what loads it
 
 

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
+
+pytest.importorskip("transformers", reason="writes the repositories")
 import rebuild_special_ids
 from support.builders import safetensors_bytes
 from support.repository_bench import repository_faults, with_file, written_repository

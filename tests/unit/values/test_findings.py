@@ -6,6 +6,8 @@ from importlib.resources import files
 import jsonschema
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="writes the checkpoints")
 from diagnose_values import COLUMNS, causes_of, judged
 from support.value_faults import adapter_cases, value_cases
 from support.value_files import write_numbers
