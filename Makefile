@@ -46,8 +46,7 @@ lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 
 rewrite: $(VENV)/.test ## print the goldens and what the documents show anew; read the diff
 	@$(PROGRAM) tools/golden.py
-	@$(PROGRAM) tools/rewrite_readme.py
-	@$(PROGRAM) tools/rewrite_docs.py
+	@$(PROGRAM) tools/rewrite_documents.py
 	@$(PROGRAM) tools/rewrite_notebook.py
 	@$(PROGRAM) tools/rewrite_security.py
 

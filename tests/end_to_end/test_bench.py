@@ -20,7 +20,7 @@ from support.hub.client import ask
 from support.programs import ROOT, TOOLS, environment
 
 BENCH = TOOLS / "bench.py"
-README = (ROOT / "README.md").read_text()
+SPEED = (ROOT / "docs" / "speed.md").read_text()
 LAYERS, EXPERTS = 20, 8
 
 
@@ -79,7 +79,7 @@ def test_it_prints_every_checkpoint_those_of_safetensors_at_two_distances(ended)
 
 
 def test_the_readme_has_a_place_for_the_tables():
-    assert re.search(f"\n{bench.BEGIN}\n\n(\\|.*\n|\n)+{bench.END}\n", README)
+    assert re.search(f"\n{bench.BEGIN}\n\n(\\|.*\n|\n)+{bench.END}\n", SPEED)
 
 
 def test_every_answer_is_late_from_the_moment_that_it_is_said_and_until_it_is_not():

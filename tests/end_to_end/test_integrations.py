@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rewrite_docs import DOCS
+from rewrite_documents import DOCS
 from support.programs import ROOT
 from support.running import AUDIT
 from support.sweep_models import healthy

@@ -1,62 +1,51 @@
-"""What the README shows is what the commands print."""
+"""What the documents show is what the commands print, and what the code is made of."""
 
 import doctest
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from rewrite_readme import (
-    CAUSES,
-    KINDS,
-    SHOWN_FORMATS,
-    table_of_causes,
-    table_of_formats,
-    table_of_kinds,
-)
+from rewrite_documents import DOCUMENTS, SHOWN, TABLES, marked, printed
 from support.programs import ROOT
 from support.running import run
 
 from auditor.formats import as_csv
 
-README = (ROOT / "README.md").read_text()
-_SHOWN = re.findall(r"```console\n\$ (audit [^\n]*)\n(.*?)```", README, re.DOTALL)
+TEXTS = {path.name: path.read_text() for path in DOCUMENTS}
+EVERYTHING = "\n".join(TEXTS.values())
+CONSOLE = sorted(dict.fromkeys((block[2], block[3]) for block in SHOWN.finditer(EVERYTHING)))
 
 
-@pytest.mark.parametrize(("command", "shown"), _SHOWN, ids=[command for command, _ in _SHOWN])
-def test_a_command_prints_what_the_readme_shows(command: str, shown: str, hub_env) -> None:
-    assert run(*shlex.split(command)[1:], env=hub_env).stdout == shown
+@pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])
+def test_a_command_prints_what_the_documents_show(command: str, shown: str) -> None:
+    assert printed(command) == shown
 
 
-def test_the_python_session_of_the_readme_is_true() -> None:
-    blocks = "\n".join(re.findall(r"```python\n(.*?)```", README, re.DOTALL))
-    test = doctest.DocTestParser().get_doctest(blocks, {}, "README", "README.md", 0)
+def test_the_readme_is_short_and_its_links_and_those_of_the_documents_lead_somewhere() -> None:
+    assert len(TEXTS["README.md"].splitlines()) < 250
+    for path in DOCUMENTS:
+        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXTS[path.name]):
+            assert "://" in link or (path.parent / link).exists(), (path.name, link)
+
+
+def test_the_python_sessions_of_the_documents_are_true() -> None:
+    blocks = "\n".join(re.findall(r"```python\n(.*?)```", EVERYTHING, re.DOTALL))
+    test = doctest.DocTestParser().get_doctest(blocks, {}, "documents", "documents", 0)
     result = doctest.DocTestRunner().run(test)
     assert result.attempted > 5
     assert result.failed == 0
 
 
-def test_the_table_of_formats_is_printed_from_their_registry() -> None:
-    assert SHOWN_FORMATS.findall(README)
-    assert f"<!-- formats -->\n{table_of_formats()}\n<!-- end of formats -->" in README
-
-
-def test_the_tables_of_kinds_are_printed_from_the_findings() -> None:
-    assert [block[0] for block in KINDS.finditer(README)] == [
-        f"<!-- kinds -->\n{table_of_kinds()}\n<!-- end of kinds -->"
-    ]
-
-
-def test_the_table_of_causes_is_printed_from_their_modules() -> None:
-    assert [block[0] for block in CAUSES.finditer(README)] == [
-        f"<!-- causes -->\n{table_of_causes()}\n<!-- end of causes -->"
-    ]
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_printed_from_what_it_is_about(name: str) -> None:
+    [found] = marked(name).finditer(EVERYTHING)
+    assert found[2] == TABLES[name]()
 
 
 @pytest.mark.parametrize("table", ["MODELS", "MODULES", "FINDINGS", "DIAGNOSIS"])
 def test_the_columns_of_the_tables_are_documented(table: str) -> None:
     columns = ", ".join(f"`{column}`" for column in getattr(as_csv, table))
-    assert f"| {table.lower()}.csv | {columns} |" in README
+    assert f"| {table.lower()}.csv | {columns} |" in EVERYTHING
 
 
 def test_the_sample_reports_are_what_the_command_writes(tmp_path: Path, hub_env) -> None:
@@ -69,6 +58,6 @@ def test_the_sample_reports_are_what_the_command_writes(tmp_path: Path, hub_env)
 
 def test_the_table_of_architectures_is_the_one_that_the_command_prints() -> None:
     table = run("architectures", "--markdown").stdout
-    assert f"\n\n{table}\n</details>" in README
+    assert f"\n\n{table}\n</details>" in EVERYTHING
     types, classes = re.findall(r"(\d+) model types, (\d+) classes", table)[0]
-    assert f"{types} model types, {classes} classes: encoders" in README
+    assert f"{types} model types, {classes} classes: encoders" in EVERYTHING

@@ -73,7 +73,7 @@ def _of(
                 (case.config_file, path + key, value_text(value)),
                 (case.config_file, path + meant, stands),
             ),
-            reason=f"{path}{key} is {value_text(value)}, and no class of model type {kind.model_type} "
+            reason=f"{path}{key} is {value_text(value)}, and no class of type {kind.model_type} "
             f"reads it ({library().short}); {path}{meant} stands at {stands}",
             fix=f"rename {path}{key} to {path}{meant}",
         )
