@@ -1,6 +1,6 @@
 """One fact that a config says twice, with different values, and which of them transformers takes.
 
-Who wins was found by building the config classes of transformers 5.23; a test builds them again.
+Who wins was found by building the config classes of transformers 5.23: a test builds them again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
