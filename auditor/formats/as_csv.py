@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from auditor.formats.json_values import finite
 from auditor.formats.text import printable
 from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
@@ -237,7 +238,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
 
 def _diagnosis(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
     for one in outcome.diagnosis:
-        fields = {key: [declared, found] for key, declared, found in one.fields}
+        fields = {key: [finite(said), finite(found)] for key, said, found in one.fields}
         kinds = dict.fromkeys(outcome.findings[at].kind for at in one.findings)
         yield {
             "model": outcome.model,

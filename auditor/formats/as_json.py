@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
+from auditor.formats.json_values import finite
 from auditor.formats.view import View
 from auditor.reconciler.findings import (
     AddedBiasNotZero,
@@ -130,7 +131,7 @@ def _diagnosis(one: Diagnosis) -> dict[str, Any]:
         "level": one.level,
         "summary": one.summary,
         "fix": one.fix,
-        "fields": {key: [declared, found] for key, declared, found in one.fields},
+        "fields": {key: [finite(said), finite(found)] for key, said, found in one.fields},
         "findings": one.findings,
         "evidence": one.evidence,
     }

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+_LONGEST = 900  # characters of a folded name that is never cut
 _PARTS = re.compile(r"(?:[^.{]|\{[^{}]*\}|\{)+")  # of a name; a dot within braces parts nothing
 _ASCII = str.maketrans(
     {
@@ -38,7 +39,7 @@ def cut_middle(text: str, room: int) -> str:
     """
     from rich.cells import cell_len  # noqa: PLC0415 - not for CSV, which is never cut
 
-    if len(text) <= room and cell_len(text) <= room:
+    if _fits(text, room):
         return text
 
     def fitting(chars: Iterable[str], room: int) -> str:
@@ -58,20 +59,25 @@ def cut_middle(text: str, room: int) -> str:
 def cut_name(name: str, room: int) -> str:
     """At most `room` cells of a folded name: whole parts at both its ends, and none within braces.
 
-    A name of one part is cut in its middle, unless it has braces: then it stays whole.
+    A name of one part is cut in its middle, unless it has braces: then it stays whole, but for
+    those that nobody reads.
     """
-    from rich.cells import cell_len  # noqa: PLC0415 - as above
-
-    if cell_len(name) <= room:
+    if _fits(name, room):
         return name
     parts = _PARTS.findall(name)
-    for kept in range(len(parts) - 1, 1, -1):
+    for kept in range(min(len(parts) - 1, room), 1, -1):  # each takes a cell at least
         ends = (*parts[: kept // 2], _ELLIPSIS, *parts[len(parts) - (kept - kept // 2) :])
-        if cell_len(cut := ".".join(ends)) <= room:
+        if _fits(cut := ".".join(ends), room):
             return cut
-    if len(parts) > 1 and cell_len(cut := f"{_ELLIPSIS}.{parts[-1]}") <= room:
+    if len(parts) > 1 and _fits(cut := f"{_ELLIPSIS}.{parts[-1]}", room):
         return cut
-    return name if "{" in name else cut_middle(name, room)
+    return name if "{" in name and len(name) <= _LONGEST else cut_middle(name, room)
+
+
+def _fits(text: str, room: int) -> bool:
+    from rich.cells import cell_len  # noqa: PLC0415 - as above
+
+    return len(text) <= room and cell_len(text) <= room
 
 
 def as_ascii(text: str) -> str:

@@ -22,6 +22,7 @@ _PADDED = 128  # rows up to which Megatron fills each rank's part of a vocabular
 _MATRIX = 2  # axes
 _KINDS = 2  # of modules that one value of a config shapes: what goes in, what comes out
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
+_OF_HEADS = re.compile(r"[qk]_(?:layer)?norm\.weight$")
 _ROUTERS = (".gate.weight", ".router.weight", ".router.layer.weight", "expert_gate.weight")
 _FIX = (
     "gather the parts of all ranks and save them together, with the merging or conversion script "
@@ -48,7 +49,7 @@ def _divided(case: Case) -> Iterator[Undoing]:
             for pair in case.mismatched
             if _ratio(pair) == ranks or _is_vocabulary(pair, ranks)
         }
-        if not _is_everywhere(case, whole):
+        if any(map(_is_norm, whole.items())) or not _is_everywhere(case, whole):
             return
         yield Undoing(
             cause=CAUSE,
@@ -70,6 +71,12 @@ def _ratio(pair: MatchedPair) -> int | None:
         return None
     ranks = axes[0][1] // axes[0][0]
     return ranks if 1 < ranks <= _MOST_RANKS else None
+
+
+def _is_norm(tensor: tuple[str, tuple[int, ...]]) -> bool:
+    """Whether it is as wide as the model: every rank has it whole, unlike norms of heads."""
+    name, shape = tensor
+    return len(shape) == 1 and name.endswith(".weight") and not _OF_HEADS.search(name)
 
 
 def _scales(case: Case, whole: Mapping[str, tuple[int, ...]], ranks: int) -> dict[str, Any]:
@@ -144,7 +151,7 @@ def _other_experts(case: Case) -> Iterator[Undoing]:
     """The same run of experts is there in every layer."""
     stored, missing = numbers(case.shapes, 1), numbers(case.missing, 1)
     shares = {(frozenset(stored.get(one, ())), frozenset(missing[one])) for one in missing}
-    if len(shares) != 1 or len(missing) < 1:
+    if len(shares) != 1 or not all("expert" in one for one in missing):
         return
     ((here, away),) = shares
     inside = all(len(list(members(name))) > 1 for name in case.missing)

@@ -275,7 +275,7 @@ def _strangeness(change: KeyChange) -> tuple[int, int, int, int, int, float]:
 
 def _distance(declared: Any, value: Any) -> float:
     if type(declared) is int and type(value) is int and declared > 0 and value > 0:
-        return float(abs(log(value / declared)))
+        return abs(log(value) - log(declared))  # of integers of any length
     if isinstance(declared, list) and isinstance(value, list):
         return float(sum(one != other for one, other in zip(declared, value, strict=False)))
     return 0.0

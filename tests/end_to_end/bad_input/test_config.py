@@ -202,7 +202,7 @@ ODD_BUT_TRUE = (
     ("no class in the list", {"architectures": []}),
     ("NaN under a key that is not read", {"layer_norm_eps": float("nan")}),
     ("4,000 unknown keys", {f"key_{n}": n for n in range(4000)}),
-    ("a huge number under a key that is not read", {"eos_token_id": 10**600}),
+    ("a huge number under a key that is not read", {"rows_of_training_data": 10**600}),
     ("70,000 empty objects", {"a": {str(n): {} for n in range(70_000)}}),
 )
 
