@@ -155,7 +155,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             closing.undoing.target or target,
         )
     said = (*custom_code.declared(report, snapshot), *_merged(found))
-    return with_repository(said, report)
+    return with_repository(said, report, now)
 
 
 def _is_ordinary(tensor: StoredTensor) -> bool:
