@@ -150,7 +150,8 @@ def test_what_mlx_lm_converts_is_the_unpacked_checkpoint(tmp_path, family, mode,
         tmp_path
     )
     written = json.loads((tmp_path / "config.json").read_bytes())
-    older = {"rope_theta": 10000.0, **MODELS[family]}  # keys that mlx_lm reads
+    theta = written["rope_parameters"]["rope_theta"]
+    older = {"rope_theta": theta, **MODELS[family]}  # keys that mlx_lm reads
     (tmp_path / "config.json").write_text(json.dumps(written | older))
     model, settings = utils.quantize_model(
         *utils.load_model(tmp_path), group_size=group, bits=bits, mode=mode
