@@ -182,10 +182,11 @@ def test_source_auto_falls_back_to_the_package_and_says_so(hub_env) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [("check", "oracle"), ("report", "parquet"), ("sweep", "cluster")]
+    ("command", "extra"),
+    [("check", "oracle"), ("check", "values"), ("report", "parquet"), ("sweep", "cluster")],
 )
 def test_help_says_which_extra_an_option_needs(command: str, extra: str) -> None:
-    shown = run(command, "--help", env={**os.environ, "COLUMNS": "140"}).stdout
+    shown = run(command, "--help", env={**os.environ, "COLUMNS": "220"}).stdout
     assert f"needs hf-audit[{extra}]." in shown
 
 
