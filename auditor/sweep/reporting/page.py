@@ -26,7 +26,7 @@ from auditor.sweep.reporting.tables import Outcome, object_at
 # Beyond this number the page leaves out models that are clean and unchanged; models.csv has them.
 # With 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.
 MOST_MODELS = 20_000
-_MOST_FINDINGS = 30  # of one model; findings.csv has all of them
+MOST_FINDINGS = 30  # of one model; findings.csv has all of them
 _MOST_PATTERNS = 8
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 400
@@ -75,7 +75,7 @@ class NightPage:
                 CHANGES.index(match.change),
                 0 if why is None else _short(why),
             ]
-            for match, why in both[:_MOST_FINDINGS]
+            for match, why in both[:MOST_FINDINGS]
         ]
         return [
             _name(judged.model),

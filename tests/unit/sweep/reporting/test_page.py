@@ -339,7 +339,8 @@ def test_a_section_opens_on_demand_with_modules_and_folded_findings(several):
     assert any(label.startswith("encoder.3: missing.") for label in labels)
     assert any(label.startswith("encoder.{0-2,10}, 4 modules: equal.") for label in labels)
     folded = "[...document.querySelectorAll('.findings details')].map(one => one.open)"
-    assert several.do(folded) == [False] * len(every_kind().findings)
+    shown = min(len(every_kind().findings), module.MOST_FINDINGS)  # findings.csv has all of them
+    assert several.do(folded) == [False] * shown
     click(several, ".row button", "someone/every-kind")
     assert several.do("document.querySelectorAll('.detail').length") == 0
 
