@@ -12,11 +12,11 @@ from itertools import islice
 from typing import Any
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes import _asked_values
+from auditor.diagnosis.causes import _asked_values, _of_totals
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.keys import Key, config_with
-from auditor.diagnosis.solving.search import KeySearch, Solution
+from auditor.diagnosis.solving.search import KeySearch
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 
 CAUSE = "config-field"
@@ -30,6 +30,9 @@ _SYMPTOMS = frozenset(
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """The keys and values with which most of what differs would be expected as it is stored."""
+    by_total = [(change,) for change in _of_totals.changes_by_total(case)]
+    for changes in by_total:
+        yield _undoing(case, changes, tuple(other for other in by_total if other is not changes))
     if _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     if case.report.expected is not None and case.report.expected.by == "oracle":
@@ -41,7 +44,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if found and found[0].differ and case.size > _LARGE:
         found = found[:1]
     for one in found:
-        others = () if one.differ else tuple(other for other in found if other is not one)
+        others = () if one.differ else tuple(other.changes for other in found if other is not one)
         yield _undoing(case, one.changes, others)
 
 
@@ -70,7 +73,9 @@ def search(case: Case) -> KeySearch:
     return KeySearch(case.config, trees, Trials(case.holdings, alarming), faults)
 
 
-def _undoing(case: Case, changes: tuple[KeyChange, ...], others: tuple[Solution, ...]) -> Undoing:
+def _undoing(
+    case: Case, changes: tuple[KeyChange, ...], others: tuple[tuple[KeyChange, ...], ...]
+) -> Undoing:
     values: dict[str, Any] = {}
     for change in changes:
         values.update(config_with(case.config, change.key.path, change.value))
@@ -93,13 +98,11 @@ def _sentence(change: KeyChange) -> str:
     return f"{change.key.path} is {declared}{omitted}, the files hold {_shown(change.value)}"
 
 
-def _as_much(others: tuple[Solution, ...]) -> str:
+def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:
     """What would explain as much."""
     if not others:
         return ""
-    said = " and ".join(
-        f"{change.key.path} = {_shown(change.value)}" for change in others[0].changes
-    )
+    said = " and ".join(f"{change.key.path} = {_shown(change.value)}" for change in others[0])
     more = f", and {len(others) - 1} more" if len(others) > 1 else ""
     return f" (or {said}{more}, which would explain as much)"
 
