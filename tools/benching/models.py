@@ -60,7 +60,9 @@ def add_models(hub: Hub, layers: int, experts: int) -> None:
     """Serve checkpoints.listed(layers, experts), BERT by its legacy name too."""
     hub.add(BERT_ID, single(), aliases=[BERT])
     hub.add(LLAMA, llama())
-    hub.add(DEEPSEEK, {one.name: _content(one) for one in deepseek_v3.files(experts)})
+    code = dict.fromkeys(("configuration_deepseek.py", "modeling_deepseek.py"), b"# not read\n")
+    weights = {one.name: _content(one) for one in deepseek_v3.files(experts)}
+    hub.add(DEEPSEEK, {**code, **weights})
     hub.add(MANY_LAYERS, sharded(layers, SHARDS))
 
 

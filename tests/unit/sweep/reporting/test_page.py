@@ -298,11 +298,11 @@ def test_what_is_shown_is_in_the_address(several):
     click(several, "thead button", "Model")
     click(several, "thead button", "Model")
     assert several.do("location.hash") == "#q=o%2F&state=clean&sort=-Model"
-    several.do("location.hash = '#kind=missing&sort=Errors&state=new&q=broken'")
+    several.do("location.hash = '#kind=missing&sort=Errors&state=new&q=o/broken'")
     several.do("new Promise(requestAnimationFrame)")
     assert several.do(NAMES) == ["o/broken"]
     assert several.do("document.getElementById('kind').value") == "missing"
-    assert several.do("document.getElementById('query').value") == "broken"
+    assert several.do("document.getElementById('query').value") == "o/broken"
     pressed = (
         "[...document.querySelectorAll('.chip[aria-pressed=true]')].map(one => one.textContent)"
     )
