@@ -68,6 +68,7 @@ CAUSES: tuple[Cause, ...] = (
     unmerged_adapter.undoings,
     wrapper_prefix.undoings,
     layers_renumbered.undoings,
+    config_field.certain,
     transposed.undoings,
     fused_names.undoings,
     foreign_names.undoings,
