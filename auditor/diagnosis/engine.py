@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -200,7 +199,7 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
         return None
     known = isinstance(case.report, Report) and case.config
     causes = CAUSES if known else OF_FILES
-    for undoing in chain.from_iterable(undoings(case) for undoings in causes):
+    for undoing in _proposed(case, causes, tries):
         if not promises(case, undoing):
             continue
         after = _after(case, undoing, tries)
@@ -212,6 +211,14 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
         if not tries.left(case.size):
             break  # before the next one is made, which takes time by itself
     return best
+
+
+def _proposed(case: Case, causes: tuple[Cause, ...], tries: _Tries) -> Iterator[Undoing]:
+    """What the causes propose in turn; none is asked when the time is up, for asking takes some."""
+    for undoings in causes:
+        if not tries.left(case.size):
+            return
+        yield from undoings(case)
 
 
 def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | None:

@@ -18,6 +18,7 @@ from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.search import KeySearch
 from auditor.diagnosis.solving.trials import ClassTree, Trials
+from auditor.reconciler.findings import Unexpected, count_of
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # of those with which nothing differs, or of those that leave least
@@ -39,6 +40,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
         for symbol, value in _asked_values.suggested(case):
             yield _undoing(case, (KeyChange(symbol, value),), ())
         return
+    if _is_hopeless(case):
+        return
     yield from _untied(case)
     found = list(islice(search(case).solutions(), _MOST_AUDITED))
     if found and found[0].differ and case.size > _LARGE:
@@ -50,6 +53,12 @@ def undoings(case: Case) -> Iterator[Undoing]:
         yield _undoing(case, one.changes, others)
 
 
+def _is_hopeless(case: Case) -> bool:
+    """Whether most names of a large model are strange: no value of a field makes them expected."""
+    strange = sum(count_of(one) for one in case.alarms if isinstance(one, Unexpected))
+    return case.size > _LARGE and 2 * strange > case.size
+
+
 def certain(case: Case) -> Iterator[Undoing]:
     """Of a large model the first value with which nothing at all would differ, if there is one.
 
@@ -58,6 +67,8 @@ def certain(case: Case) -> Iterator[Undoing]:
     if case.size <= _LARGE or _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     if case.report.expected is not None and case.report.expected.by == "oracle":
+        return
+    if _is_hopeless(case):
         return
     for one in islice(search(case).solutions(), 1):
         if not one.differ:
