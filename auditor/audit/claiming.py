@@ -90,7 +90,7 @@ def implied_by(
 
 
 def _stored(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
-    """What the files hold, in numbers; None: there are none, or they could not be read."""
+    """The counts of what the files hold; None if there is no file, or one could not be read."""
     if not snapshot.headers:
         return None
     outcome: Report | Unaudited = examine(

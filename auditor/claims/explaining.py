@@ -44,7 +44,7 @@ class Question:
         )
 
     def counted_in(self, of: Counterpart) -> CountedCells | None:
-        """The same part of another class or config; None: there is none."""
+        """The same part of another class or config; None if that has no such part."""
         found = readings(self.part, of.cells, of.prefix)
         return self.counted(of, found[0]) if found else None
 
@@ -151,7 +151,7 @@ class _Bases:
         self._own = _Base(counted=question.counted(question.whose, question.reading))
 
     def of_length(self, slips: int, way: Way, *, alone: bool) -> Iterator[_Found]:
-        """The combinations of so many slips; `alone`: nothing shorter was found."""
+        """The combinations of that many slips; `alone` says that no shorter one was found."""
         low, high = way.low, way.high
         if slips == 0:
             if way.slips and low <= self._own.counted.total <= high:

@@ -71,7 +71,7 @@ class Figure:
     high: int  # and the greatest
     scale: int = 1  # a million for 110M
     unit: Literal["parameters", "bytes"] = "parameters"
-    experts: int | None = None  # of 8x7B: 8, of which each counts by itself
+    experts: int | None = None  # 8 of 8x7B, where 7B is the model with one of them
     active: "Figure | None" = None  # of 30B-A3B
 
     @property

@@ -170,7 +170,7 @@ def _rounding_alone(figure: Figure, actual: int) -> tuple[Explanation, ...]:
 
 
 def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdict:
-    """8x7B: so many experts, of which one alone makes a model of so many parameters."""
+    """A claim like 8x7B: eight experts, and a model with one of them has seven billion."""
     experts = {axis.size: axis for cell in reading.cells for axis in cell.axes if axis.active}
     if not experts or figure.experts is None:
         return replace(verdict, note="it is no mixture of experts")

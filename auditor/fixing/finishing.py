@@ -1,6 +1,7 @@
 """What is staged takes its place. Each step can be done twice, so that any run can end it."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from auditor.downloader.local_folder import FIX_FOLDER
@@ -56,10 +57,11 @@ def _keep(folder: Path, entry: Entry) -> None:
     """Give the old file its second name, while it has its first."""
     if entry.kept is None or os.path.lexists(folder / entry.kept):
         return
-    try:
-        os.link(folder / entry.file, folder / entry.kept, follow_symlinks=False)
-    except (OSError, NotImplementedError):  # FAT has no hard links
-        (folder / entry.file).replace(folder / entry.kept)
+    if os.link in os.supports_follow_symlinks:
+        with suppress(OSError):  # FAT has no hard links
+            os.link(folder / entry.file, folder / entry.kept, follow_symlinks=False)
+            return
+    (folder / entry.file).replace(folder / entry.kept)
 
 
 def _common(one: bytes, other: bytes) -> int:

@@ -148,7 +148,10 @@ def _stop_at(point: int, number: signal.Signals, hit: Path) -> None:
         return call
 
     for name in (*_COUNTED, *_CUT_IN_TWO):
-        setattr(os, name, counted(getattr(os, name), name))
+        real = getattr(os, name)
+        setattr(os, name, counted(real, name))
+        if real in os.supports_follow_symlinks:
+            os.supports_follow_symlinks.add(getattr(os, name))
 
 
 def _half(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
