@@ -10,11 +10,13 @@ from auditor.layouts.declared import declaration
 from auditor.layouts.packing import Shape
 from auditor.tensors import StoredTensor
 
+_Numbers = tuple[tuple[int, str], ...]  # (digits, number): of any length, and never parsed
+
 
 class HeldKind(NamedTuple):
     """Stored tensors whose names differ in numbers alone, and whose shapes are the same."""
 
-    first: str  # names
+    first: str  # names, by their numbers: files have layer 10 before layer 9
     last: str
     shape: Shape | None  # None: only an index names them
     number: int
@@ -28,16 +30,13 @@ class HeldTensors:
 
     @cached_property
     def kinds(self) -> tuple[HeldKind, ...]:
-        found: dict[tuple[str, Shape | None], list[str | int]] = {}
+        found: dict[tuple[str, Shape | None], list[tuple[_Numbers, str]]] = {}
         for name, shape in self.shapes.items():
-            key = name_pattern(name), shape
-            if (kind := found.get(key)) is None:
-                found[key] = [name, name, 1]
-            else:
-                kind[1], kind[2] = name, int(kind[2]) + 1
+            pattern, numbers = _pattern_and_numbers(name)
+            found.setdefault((pattern, shape), []).append((numbers, name))
         return tuple(
-            HeldKind(str(first), str(last), shape, int(number))
-            for (_, shape), (first, last, number) in found.items()
+            HeldKind(min(names)[1], max(names)[1], shape, len(names))
+            for (_, shape), names in found.items()
         )
 
     @cached_property
@@ -70,7 +69,16 @@ def module_counts(names: Iterable[str]) -> dict[str, int]:
 
 def name_pattern(name: str) -> str:
     """The name without its numbers."""
-    return ".".join("*" if part.isdecimal() else part for part in name.split("."))
+    return _pattern_and_numbers(name)[0]
+
+
+def _pattern_and_numbers(name: str) -> tuple[str, _Numbers]:
+    parts, numbers = name.split("."), []
+    for at, part in enumerate(parts):
+        if part.isdecimal():
+            numbers.append((len(part), part))
+            parts[at] = "*"
+    return ".".join(parts), tuple(numbers)
 
 
 def held(
