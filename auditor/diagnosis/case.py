@@ -1,5 +1,6 @@
 """What a cause looks at, and what it proposes: a change that would undo it."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +28,10 @@ from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 
 Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config implies
+
+
+_LARGE = 2000  # tensors
+_NUMBER = re.compile("[0-9]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +138,29 @@ class Case:
         return {one.file: one.hidden for one in self.report.findings if isinstance(one, OfFile)}
 
     @cached_property
-    def due(self) -> Shapes:
+    def implied_shapes(self) -> Shapes:
         """What the config implies that must be stored; nothing where it implies nothing."""
         return self.implied(self.snapshot) or {}
+
+    @property
+    def is_large(self) -> bool:
+        """Whether auditing it again takes so long that there are few tries."""
+        return self.size > _LARGE
+
+    @cached_property
+    def is_strange(self) -> bool:
+        """Whether most names of a large model are of another model.
+
+        No value of a field, and no class of the same type, makes those expected. Layers or experts
+        that the config does not count are not strange: others of the same kind are expected.
+        """
+        found = [one for one in self.alarms if isinstance(one, UnexpectedFinding)]
+        observed = self.report.observed.tensors if self.report.observed else 0
+        if not self.is_large or 2 * sum(map(count_of, found)) <= observed:
+            return False
+        kinds = {_NUMBER.sub("#", name) for name in self.implied_shapes}
+        strange = sum(_NUMBER.sub("#", name) not in kinds for name in self.unexpected)
+        return 2 * strange > len(self.unexpected)
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...] | None]:

@@ -18,11 +18,9 @@ from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.search import KeySearch
 from auditor.diagnosis.solving.trials import ClassTree, Trials
-from auditor.reconciler.findings import Unexpected, count_of
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # of those with which nothing differs, or of those that leave least
-_LARGE = 2000  # tensors, from which on one that leaves something is audited
 _MOST_SHOWN = 4  # items of a list
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
@@ -40,11 +38,11 @@ def undoings(case: Case) -> Iterator[Undoing]:
         for symbol, value in _asked_values.suggested(case):
             yield _undoing(case, (KeyChange(symbol, value),), ())
         return
-    if _is_hopeless(case):
+    if case.is_strange:
         return
     yield from _untied(case)
     found = list(islice(search(case).solutions(), _MOST_AUDITED))
-    if found and found[0].differ and case.size > _LARGE:
+    if found and found[0].differ and case.is_large:
         found = found[:1]
     for one in found:
         for change in one.changes if len(one.changes) > 1 else ():
@@ -53,22 +51,16 @@ def undoings(case: Case) -> Iterator[Undoing]:
         yield _undoing(case, one.changes, others)
 
 
-def _is_hopeless(case: Case) -> bool:
-    """Whether most names of a large model are strange: no value of a field makes them expected."""
-    strange = sum(count_of(one) for one in case.alarms if isinstance(one, Unexpected))
-    return case.size > _LARGE and 2 * strange > case.size
-
-
 def certain(case: Case) -> Iterator[Undoing]:
     """Of a large model the first value with which nothing at all would differ, if there is one.
 
     An audit of it takes a second, so that what others merely propose would use up the tries.
     """
-    if case.size <= _LARGE or _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
+    if not case.is_large or _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     if case.report.expected is not None and case.report.expected.by == "oracle":
         return
-    if _is_hopeless(case):
+    if case.is_strange:
         return
     for one in islice(search(case).solutions(), 1):
         if not one.differ:

@@ -19,7 +19,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     report = case.report
     if case.target is not None or report.model_type is None or report.target is None:
         return
-    if not (case.missing or case.unexpected):
+    if case.is_strange or not (case.missing or case.unexpected):
         return
     others = other_classes(case)
     for name in others[:_MOST]:

@@ -1,14 +1,18 @@
 """config-field, head-not-saved and their kin on a tiny BERT, as its closed form has it."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
 from support.checkpoints import TINY, expect, stored_by
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
+from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.changes import with_values
 
 
@@ -67,3 +71,42 @@ def test_labels_are_counted_by_their_names():
 
 def test_a_sound_checkpoint_has_no_cause():
     assert diagnosed() == []
+
+
+# --- as many layers as people have: files hold layer 10 before layer 9 --------------------------
+
+LAYERS = 200  # a large model, of which there are few tries
+
+
+def deep(layers, config_layers, names=()):
+    """A BERT of small layers, or other names in its place, under a config of so many layers."""
+    tensors = stored_by(expect("BertForMaskedLM", num_hidden_layers=layers))
+    if names:
+        tensors = [one._replace(name=name) for one, name in zip(tensors, names, strict=False)]
+    table = Table(file="model.safetensors", tensors=tuple(sorted(tensors)))
+    made = tiny(num_hidden_layers=config_layers)
+    return replace(made, headers=(WeightHeader(name="model.safetensors", size=None, known=table),))
+
+
+@given(st.integers(2, 40), st.integers(1, 40))
+@example(12, 11)
+@example(LAYERS, LAYERS - 1)
+@example(LAYERS, LAYERS // 10)
+@example(LAYERS, 2 * LAYERS)
+def test_a_wrong_number_of_layers_is_named(layers, declared):
+    assume(layers != declared)
+    report = examine(deep(layers, declared), Options(requested="deep"))
+    [found] = report.diagnosis
+    assert found.cause == "config-field"
+    assert found.fields == (("num_hidden_layers", declared, layers),)
+
+
+def test_large_models_of_strange_names_are_asked_for_no_field(monkeypatch):
+    def refuse(_):
+        raise AssertionError("a field was looked for")
+
+    monkeypatch.setattr(config_field, "search", refuse)
+    names = [f"some.{at:x}.name" for at in range(5_000)]
+    report = examine(deep(LAYERS, LAYERS, names), Options(requested="large"))
+    assert report.verdict == "findings"
+    assert report.diagnosis == ()
