@@ -25,7 +25,7 @@ _COMMANDS = {
     "snapshot": "questions",
     "explain": "questions",
     "explain-finding": "explain_finding",
-    "memory": "questions",
+    "memory": "memory",
     "architectures": "questions",
     "claim": "claim",
     "diff": "diff",

@@ -9,12 +9,13 @@ import typer
 
 from auditor.analytic.catalogue import model_types, siblings
 from auditor.audit.expected import config_faults
-from auditor.audit.pipeline import audit, describing_snapshot
+from auditor.audit.pipeline import describing_snapshot
 from auditor.audit.pipeline import explain as explained
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import (
+    CLEAN,
     UNAUDITED,
     FailOn,
     QuietOption,
@@ -24,8 +25,6 @@ from auditor.cli.console import (
     exit_code,
     fail,
     guarded,
-    requested,
-    say,
     talk,
     terminal,
     write,
@@ -37,12 +36,11 @@ from auditor.downloader.reference_configs import NAMES as PAPERS
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.formats.registry import TERMINAL
 from auditor.formats.text import printable
-from auditor.messages import meant, quoted
+from auditor.messages import quoted
 from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
-from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
 
-_FOUR_BITS = 4
+_JSON = "json"
 
 
 def snapshot(
@@ -119,7 +117,10 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         bool, typer.Option("--keys", help="Which keys of the config change the count.")
     ] = False,
     form: Annotated[
-        str, typer.Option("--format", help="Of such tables: markdown, csv, json, latex.")
+        str,
+        typer.Option(
+            "--format", help="Of such tables: markdown, csv, json, latex; of the tree: json."
+        ),
     ] = TERMINAL,
     output: Annotated[
         Path | None,
@@ -134,13 +135,18 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     with guarded():
         given = dict(map(parsed_setting, settings or ()))
         wanted = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
-        if wanted.any or form != TERMINAL:
+        if wanted.any or form not in {TERMINAL, _JSON}:
             text = _tables(model, wanted, form, target, source.value, token, given, tell)
             _put(text, output)
             return
         outcome = explained(
             model, target=target, source=source.value, token=token, settings=given, say=tell
         )
+        if form == _JSON:
+            from auditor.formats import explanation_json  # noqa: PLC0415 - for this alone
+
+            _put(explanation_json.render(outcome, depth=depth), output)
+            raise typer.Exit(CLEAN if outcome.expected else exit_code(outcome, FailOn.WARNING))
         if outcome.expected is None:
             print_outcome(
                 outcome, TERMINAL, Shown(depth=depth), quiet=isinstance(outcome, Unaudited)
@@ -217,81 +223,6 @@ def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what
     if wanted.keys:
         tables.append(hand_counts.key_table(subject))
     return TABLE_FORMATS[form](tables)
-
-
-def memory(  # noqa: PLR0913 - one parameter for each option
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-    ],
-    *,
-    dtype: Annotated[
-        str,
-        typer.Option(
-            "--dtype", help="Weights and cache in this dtype: bf16, fp32, int8, 4bit, F8_E4M3."
-        ),
-    ] = "BF16",
-    context: Annotated[
-        int | None,
-        typer.Option("--context", min=1, show_default=False, help="Tokens that the cache holds."),
-    ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Sequences at a time.")] = 1,
-    target: Annotated[
-        str | None,
-        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to load."),
-    ] = None,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Say what MODEL takes in memory: its weights, as stored and in a dtype, and its KV cache.
-
-    Activations, workspaces and the program itself come on top. Exit codes are those of audit,
-    findings aside: they make no difference here.
-    """
-    with guarded():
-        bits = _bits(dtype)
-        dtype = dtype_as_stored(dtype)
-        tell = talk(quiet=quiet)
-        outcomes = [
-            audit(
-                model,
-                target=target,
-                source=source.value,
-                token=token,
-                depth=0,
-                say=tell,
-            )
-            for model in requested(models)
-        ]
-        from auditor.formats import memory as form  # noqa: PLC0415 - rich takes 15 ms
-
-        width, color = terminal()
-        for outcome in outcomes:
-            if outcome.observed or outcome.expected:
-                text = form.render(
-                    outcome,
-                    bits=bits,
-                    dtype=dtype,
-                    context=context,
-                    batch=batch,
-                    width=width,
-                    color=color,
-                )
-                sys.stdout.write(text)
-            if isinstance(outcome, Unaudited):
-                say(f"{printable(outcome.requested)}: {outcome.reason}: {outcome.detail}")
-    raise typer.Exit(max(exit_code(outcome, FailOn.NEVER) for outcome in outcomes))
-
-
-def _bits(dtype: str) -> int:
-    """The width of one number; UsageError for what is no dtype."""
-    stored = dtype_as_stored(dtype)
-    bits = _FOUR_BITS if stored == FOUR_BIT else DTYPE_BITS.get(stored)
-    if bits is None:
-        nearly = meant(dtype, (*DTYPE_BITS, *SPELT_DTYPES))
-        some = "some are F32, BF16, F16, F8_E4M3, int8, 4bit"
-        raise UsageError(f"--dtype {quoted(dtype)}: no such dtype{nearly}; {some}")
-    return bits
 
 
 def architectures(

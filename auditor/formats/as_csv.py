@@ -1,4 +1,4 @@
-"""The CSV tables: models.csv, modules.csv, findings.csv, diagnosis.csv and values.csv.
+"""The CSV tables: models, modules, findings, diagnosis, tensors and values.
 
 RFC 4180 but for the line ends, which are LF: the tables are committed and compared by git. UTF-8.
 Nothing known is an empty cell. Columns are only ever added, at the end.
@@ -10,14 +10,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from auditor.formats.csv_cells import WHOLE, Cell, csv_row
 from auditor.formats.json_values import finite
-from auditor.formats.text import printable
 from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
+from auditor.reconciler.tensor_rows import TensorRow
 from auditor.report import VALUES, Report, Unaudited
-
-_Cell = str | int | float | None
 
 MODELS = (
     "requested",
@@ -96,11 +95,8 @@ DIAGNOSIS = (
     "evidence",
     "component",
 )
+TENSORS = ("model", "commit_sha", *TensorRow._fields, "component")
 VALUE_COLUMNS = ("model", "commit_sha", *VALUES, "component")
-
-# With these a spreadsheet takes a cell for a formula; the last four are the wide forms of the first
-# four, which East Asian versions take for the same.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> dict[str, str]:
@@ -116,6 +112,7 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> 
         "modules.csv": _table(MODULES, (row for one in outcomes for row in _modules(one))),
         "findings.csv": _table(FINDINGS, (row for one in outcomes for row in _findings(one))),
         "diagnosis.csv": _table(DIAGNOSIS, (row for one in outcomes for row in _diagnosis(one))),
+        "tensors.csv": _table(TENSORS, (row for one in outcomes for row in _tensors(one))),
     }
     if any(one.values for one in outcomes):
         rows = (row for one in outcomes for row in _values(one))
@@ -123,7 +120,25 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> 
     return tables
 
 
-def _values(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+def _tensors(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
+    known: dict[str, Cell] = {
+        "model": outcome.model,
+        "commit_sha": outcome.commit,
+        "component": outcome.component,
+    }
+    for row in outcome.tensors.rows() if outcome.tensors else ():
+        found = row._asdict()
+        for key in ("shape", "expected_shape"):
+            found[key] = _shape(found[key])
+        yield known | found
+
+
+def _shape(shape: tuple[int, ...] | None) -> str | None:
+    """`[30522, 768]`, as JSON and the Hub's pages have it."""
+    return None if shape is None else str([*shape])
+
+
+def _values(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
     for one in outcome.values.tensors if outcome.values else ():
         known = {"model": outcome.model, "commit_sha": outcome.commit}
         cells = {key: getattr(one, key) for key in VALUES}
@@ -134,30 +149,22 @@ def _values(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
 
 def table_of(
     outcome: Report | Unaudited, name: str
-) -> tuple[Sequence[str], list[tuple[_Cell, ...]]]:
+) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     """The columns and the rows of one table as values, of an outcome and of its parts."""
     columns, rows = {"findings": (FINDINGS, _findings), "diagnosis": (DIAGNOSIS, _diagnosis)}[name]
     every = (row for one in outcome.every for row in rows(one))
     return columns, [tuple(row[column] for column in columns) for row in every]
 
 
-def _table(columns: Sequence[str], rows: Iterable[Mapping[str, _Cell]]) -> str:
+def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([safe(row[column]) for column in columns] for row in rows)
+    writer.writerows(csv_row(row, columns) for row in rows)
     return text.getvalue()
 
 
-def safe(cell: _Cell) -> _Cell:
-    """Numbers stay numbers; text that a spreadsheet would run gets an apostrophe in front."""
-    if not isinstance(cell, str):
-        return cell
-    guard = "'" if cell.lstrip(" ").startswith(_FORMULA) else ""
-    return guard + printable(cell)
-
-
-def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
+def _model(outcome: Report | Unaudited) -> dict[str, Cell]:
     observed, expected = outcome.observed, outcome.expected
     found = (finding for one in outcome.every for finding in one.findings)
     severities = Counter(finding.severity for finding in found)
@@ -195,12 +202,12 @@ def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
     }
 
 
-def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
     for row in outcome.modules:
         yield {
             "model": outcome.model,
             "commit_sha": outcome.commit,
-            "prefix": row.prefix,
+            "prefix": row.prefix or WHOLE,
             "depth": row.depth,
             "tensors": row.tensors,
             "elements": row.elements,
@@ -216,7 +223,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
         }
 
 
-def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
     """Ignored ones too, and marked: only with them does `explains` add up to the difference."""
     for at, finding in enumerate((*outcome.findings, *outcome.ignored)):
         yield {
@@ -236,7 +243,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
         }
 
 
-def _diagnosis(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+def _diagnosis(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
     for one in outcome.diagnosis:
         fields = {key: [finite(said), finite(found)] for key, said, found in one.fields}
         kinds = dict.fromkeys(outcome.findings[at].kind for at in one.findings)

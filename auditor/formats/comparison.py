@@ -15,7 +15,7 @@ def comparison_tables(found: Comparison, *, most: int | None = _SHOWN) -> tuple[
         _table("lost", ("lost", "what", "tensors", "parameters"), _whole(found.lost)),
         _table("gained", ("gained", "what", "tensors", "parameters"), _whole(found.gained)),
         _table("renamed", ("renamed", "before", "after"), _renamed(found)),
-        _table("tensors", ("tensors", "difference", "before", "after"), _tensors(found)),
+        _table("tensors", ("tensors", "change", "before", "after"), _tensors(found)),
         _table("config", ("config key", "before", "after", "tensors explained"), _keys(found)),
         _table("modules", ("module", *_names(found), "difference"), _modules(found)),
     )

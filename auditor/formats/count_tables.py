@@ -3,10 +3,11 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from auditor.claims.hand_counts import CountTable
+from auditor.formats.csv_cells import Cell, guarded_value, safe
 from auditor.formats.text import printable
 
 _CellText = str | int | None
@@ -56,22 +57,33 @@ def _markdown_of(table: CountTable) -> str:
 
 
 def as_csv_text(tables: Sequence[CountTable]) -> str:
-    """One table after another, an empty line between them; cells a spreadsheet runs are quoted."""
-    texts = []
+    """One table, as it is; of several one long one, whose first column says which a row is of.
+
+    The first column of each is its names; what another table has a column for is empty.
+    """
+    if len(tables) == 1:
+        [table] = tables
+        return _csv(table.columns, table.rows)
+    more = dict.fromkeys(column for table in tables for column in table.columns[1:])
+    rows: list[Sequence[_CellText]] = []
     for table in tables:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(table.columns)
-        writer.writerows([_plain(cell) for cell in row] for row in table.rows)
-        texts.append(out.getvalue())
-    return "\n".join(texts)
+        for row in table.rows:
+            cells = dict(zip(table.columns[1:], row[1:], strict=True))
+            rows.append((row[0], table.title, *map(cells.get, more)))
+    return _csv(("name", "table", *more), rows)
 
 
-def _plain(cell: _CellText) -> _CellText:
-    if isinstance(cell, str):
-        text = printable(cell)
-        return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t"} else text
-    return cell
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[_CellText]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(safe, columns))
+    writer.writerows((safe(row[0]), *map(_readable, row[1:])) for row in rows)
+    return out.getvalue()
+
+
+def _readable(cell: _CellText) -> Cell:
+    """As `safe`, but for text that may be a number or a flag: a shape, a value of the config."""
+    return guarded_value(cell) if isinstance(cell, str) else safe(cell)
 
 
 def as_json_text(tables: Sequence[CountTable]) -> str:

@@ -1,28 +1,43 @@
-"""What a checkpoint takes in memory, for people: its weights by dtype, and its cache a token."""
+"""What a model takes in memory, for people and as JSON: loaded, with a cache, in training."""
 
 import io
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from auditor.formats.memory_needs import (
+    COMMON_DTYPES,
+    TRAINING,
+    LoadingNeed,
+    bits_of,
+    in_bytes,
+    loading_needs,
+    parameters_loaded,
+)
 from auditor.formats.memory_size import size
 from auditor.formats.plain_console import plain_console, without_trailing_spaces
 from auditor.formats.text import printable
 from auditor.report import KVCache, Observed, Report, Unaudited
 
+_SCHEMA = 1
+_WHOLE_BYTE = 8
+
 
 def render(  # noqa: PLR0913 - one keyword for each choice a caller has
     outcome: Report | Unaudited,
     *,
-    bits: int,
-    dtype: str,
+    dtypes: Sequence[str] = COMMON_DTYPES,
     context: int | None = None,
     batch: int = 1,
+    cache_dtype: str | None = None,
     width: int = 80,
     color: bool = False,
 ) -> str:
-    """Weights as stored and in a dtype of `bits` bits; the cache of `context` tokens in it.
+    """Weights as stored and in some dtypes, with the cache of `context` tokens; then training.
 
     A few lines at the most where no header was read: what the config implies alone.
     """
@@ -32,17 +47,29 @@ def render(  # noqa: PLR0913 - one keyword for each choice a caller has
     console.print(Text(f"{title}: {outcome.target}" if outcome.target else title, style="bold"))
     console.print()
     if outcome.observed and outcome.observed.weights:
-        console.print(_table(outcome.observed), width=width)
+        console.print(_stored(outcome.observed), width=width)
         console.print()
-    for line in (*_weights(outcome, bits, dtype), *_cache(outcome, bits, dtype, context, batch)):
-        console.print(Text(line), soft_wrap=True)
+    rows = loading_needs(outcome, dtypes, context=context, batch=batch, cache_dtype=cache_dtype)
+    if rows:
+        console.print(_loading(rows, context), width=width)
+        for line in (*_parameters(outcome, rows), *_cache(outcome.kv_cache, rows, context, batch)):
+            console.print(Text(line), soft_wrap=True)
+        console.print()
+        console.print(_training(parameters_loaded(outcome) or 0), width=width)
+        console.print(Text("an estimate: every parameter is trained; activations come on top"))
     return without_trailing_spaces(text)
 
 
-def _table(observed: Observed) -> Table:
+def _new_table(first: str, *columns: str) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("stored as", "tensors", "parameters", "bytes", "", "bits a parameter"):
-        table.add_column(name, justify="left" if name == "stored as" else "right", no_wrap=True)
+    table.add_column(first, no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _stored(observed: Observed) -> Table:
+    table = _new_table("stored as", "tensors", "parameters", "bytes", "", "bits a parameter")
     for one in observed.weights:
         each = "" if one.bits_per_parameter is None else f"{one.bits_per_parameter:.2f}"
         table.add_row(
@@ -61,38 +88,52 @@ def _table(observed: Observed) -> Table:
     return table
 
 
-def _weights(outcome: Report | Unaudited, bits: int, dtype: str) -> Iterator[str]:
-    """What loading as stored takes is in the table; this is the model in one dtype."""
+def _loading(rows: Sequence[LoadingNeed], context: int | None) -> Table:
+    """A row a dtype; columns of a cache where something decodes."""
+    decodes = rows[0].cache_dtype is not None
+    cache = (("cache a token",) if context is None else ("cache", "both")) if decodes else ()
+    table = _new_table("loaded as", "bytes each", "bytes", "weights", *cache)
+    for row in rows:
+        cells = [f"{row.bits / _WHOLE_BYTE:g}", f"{row.weights:,}", size(row.weights)]
+        if row.cache_per_token is not None:
+            kept = row.cache_per_token if row.cache is None else row.cache
+            cells += [size(kept)] if context is None else [size(kept), size(row.total)]
+        table.add_row(Text(row.dtype), *map(Text, cells))
+    return table
+
+
+def _parameters(outcome: Report | Unaudited, rows: Sequence[LoadingNeed]) -> Iterator[str]:
+    """How many numbers the table multiplies, and what it does not know of quantization."""
     observed, expected = outcome.observed, outcome.expected
-    if observed is not None and observed.parameters is not None:
-        yield _product("stored", observed.parameters, bits, dtype)
-    if expected is not None and (observed is None or expected.parameters != observed.parameters):
-        yield _product(f"{outcome.target} alone", expected.parameters, bits, dtype)
-
-
-def _product(what: str, parameters: int, bits: int, dtype: str) -> str:
-    total = parameters * bits // 8
-    return f"{what} in {dtype}: {parameters:,} x {bits / 8:g} = {total:,} bytes ({size(total)})"
+    stored = observed.parameters if observed else None
+    if expected is None:
+        yield f"{stored:,} parameters are stored"
+    else:
+        others = "" if stored in {None, expected.parameters} else f"; {stored:,} are stored"
+        yield f"{expected.parameters:,} parameters of {printable(outcome.target or '')}{others}"
+    if any(row.bits <= _WHOLE_BYTE for row in rows):
+        yield "quantized weights take more: scales come with them, and some tensors stay wider"
 
 
 def _cache(
-    outcome: Report | Unaudited, bits: int, dtype: str, context: int | None, batch: int
+    cache: KVCache | None, rows: Sequence[LoadingNeed], context: int | None, batch: int
 ) -> Iterator[str]:
-    cache = outcome.kv_cache
     if cache is None:
         return
-    yield (
-        f"KV cache in {dtype}: {_layers(cache)} = {cache.per_token:,} elements, "
-        f"{cache.per_token * bits // 8:,} bytes a token"
-    )
+    yield f"KV cache: {_layers(cache)} = {cache.per_token:,} elements a token"
+    kept = rows[0].cache_dtype or ""
+    width = bits_of(kept)
     if cache.expanded_per_token != cache.per_token:
-        more = cache.expanded_per_token * bits // 8
-        yield f"  as transformers keeps it, keys and values written out: {more:,} bytes a token"
+        more = in_bytes(cache.expanded_per_token, width)
+        yield f"  as transformers keeps it, keys and values written out: {more:,} bytes in {kept}"
     if cache.cross:
-        yield f"  and {cache.cross * bits // 8:,} bytes for each token of the encoder"
+        yield f"  and {cache.cross:,} for each token of the encoder"
     if context is not None:
-        total = batch * cache.elements(context) * bits // 8
-        yield f"  {context:,} tokens in {batch} sequence(s): {total:,} bytes ({size(total)})"
+        yield f"  the cache of {context:,} tokens in {batch} sequence(s)"
+    narrow = [row.dtype for row in rows if row.cache_dtype != row.dtype]
+    if narrow:
+        [other] = {row.cache_dtype for row in rows if row.dtype in narrow}
+        yield f"  beside {' and '.join(narrow)} weights in {other}"
 
 
 def _layers(cache: KVCache) -> str:
@@ -106,3 +147,52 @@ def _layers(cache: KVCache) -> str:
         for (elements, window), count in kinds.items()
     )
     return " + ".join(parts) or "no layer attends"
+
+
+def _training(parameters: int) -> Table:
+    columns = ("bytes each", "weights", "gradients", "moments", "all")
+    table = _new_table("training with Adam", *columns)
+    for one in TRAINING:
+        parts = (one.weights, one.gradients, one.adam, one.total)
+        each = f"{one.weights} + {one.gradients} + {one.adam}"
+        table.add_row(Text(one.precision), each, *(size(part * parameters) for part in parts))
+    return table
+
+
+def as_json(
+    outcome: Report | Unaudited,
+    *,
+    dtypes: Sequence[str] = COMMON_DTYPES,
+    context: int | None = None,
+    batch: int = 1,
+    cache_dtype: str | None = None,
+) -> str:
+    """The same as one object on one line, all sizes in bytes."""
+    rows = loading_needs(outcome, dtypes, context=context, batch=batch, cache_dtype=cache_dtype)
+    observed, expected, count = outcome.observed, outcome.expected, parameters_loaded(outcome)
+    found = {
+        "schema": _SCHEMA,
+        "requested": outcome.requested,
+        "model": outcome.model,
+        "commit": outcome.commit,
+        "target": outcome.target,
+        "reason": outcome.reason if isinstance(outcome, Unaudited) else None,
+        "detail": outcome.detail if isinstance(outcome, Unaudited) else None,
+        "parameters": expected.parameters if expected else None,
+        "stored_parameters": observed.parameters if observed else None,
+        "stored": [asdict(one) for one in observed.weights] if observed else [],
+        "context": context,
+        "batch": batch,
+        "loaded": [asdict(row) | {"total": row.total} for row in rows],
+        "training_estimate": [] if count is None else _training_objects(count),
+    }
+    return json.dumps(found) + "\n"
+
+
+def _training_objects(parameters: int) -> list[dict[str, Any]]:
+    return [
+        {"precision": one.precision, "bytes_per_parameter": one.total}
+        | {part: getattr(one, part) * parameters for part in ("weights", "gradients", "adam")}
+        | {"total": one.total * parameters}
+        for one in TRAINING
+    ]

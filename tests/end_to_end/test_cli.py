@@ -104,7 +104,10 @@ def test_csv_goes_to_a_folder_of_tables_and_the_table_is_still_printed(
     tables = {
         path.name: list(csv.DictReader(path.read_text().splitlines())) for path in folder.iterdir()
     }
-    assert set(tables) == {"models.csv", "modules.csv", "findings.csv", "diagnosis.csv"}
+    assert set(tables) == {
+        f"{name}.csv" for name in ("models", "modules", "findings", "diagnosis", "tensors")
+    }
+    assert sum(int(row["parameters"]) for row in tables["tensors.csv"]) == 102_882_442
     (model,) = tables["models.csv"]
     assert (model["parameters"], model["expected"]) == ("102882442", "102290312")
     explained = sum(int(row["explains"]) for row in tables["findings.csv"])
@@ -273,7 +276,7 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one_whole(tmp_path: Path
 def test_memory_answers_for_a_dtype_and_refuses_one_that_there_is_not():
     shown = run("memory", CHINESE, "--source", "bundled", "--dtype", "f16")
     assert shown.returncode == 0
-    assert "stored in F16: 102,882,442 x 2 = 205,764,884 bytes (196.23 MiB)" in shown.stdout
+    assert "F16                2 204,580,624 195.10 MiB" in shown.stdout
     refused = run("memory", CHINESE, "--source", "bundled", "--dtype", "int3")
     assert refused.returncode == 2
     assert "--dtype 'int3': no such dtype" in refused.stderr

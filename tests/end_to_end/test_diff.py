@@ -19,7 +19,7 @@ def test_two_vocabularies_differ_in_the_tensors_that_they_shape():
     assert explained["vocab_size"] == 2
     whole = tables["modules"][0]
     assert whole["difference"] == 102_882_442 - 110_106_428
-    for form, sign in (("markdown", "| --- |"), ("csv", "module,"), ("terminal", "vocab_size")):
+    for form, sign in (("markdown", "| --- |"), ("csv", "name,table,"), ("terminal", "vocab_size")):
         assert sign in run(*args, "--format", form).stdout
 
 

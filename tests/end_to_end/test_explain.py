@@ -102,6 +102,18 @@ def test_architectures_lists_every_class_of_the_catalogue() -> None:
             assert name in text
 
 
+def test_the_tree_as_json_has_the_formula_and_adds_up() -> None:
+    done = run("explain", "gpt2", "--format", "json", env={"PATH": "", "HF_HUB_OFFLINE": "1"})
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["expected"]["parameters"]) == (0, 124_439_808)
+    whole, *modules = found["modules"]
+    assert whole["formula"] == found["expected"]["formula"]
+    assert sum(row["expected"] for row in modules if row["depth"] == 1) == whole["expected"]
+    unknown = run("explain", "no/such", "--format", "json", env={"HF_HUB_OFFLINE": "1"})
+    assert unknown.returncode == 3
+    assert json.loads(unknown.stdout)["reason"] == "offline"
+
+
 # --- the tables of those who count by hand ------------------------------------------------------
 
 

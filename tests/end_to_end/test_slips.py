@@ -76,8 +76,8 @@ def _without_torch(tmp_path):
 )
 def test_a_dtype_is_known_however_it_is_spelt(spelt, shown, bits):
     done = run("memory", *BUNDLED, "--dtype", spelt, env=ENV)
-    size = 102_882_442 * bits // 8
-    assert f"stored in {shown}: 102,882,442 x {bits / 8:g} = {size:,} bytes" in done.stdout
+    row = [shown, f"{bits / 8:g}", f"{102_290_312 * bits // 8:,}"]
+    assert row in [line.split()[:3] for line in done.stdout.splitlines()]
 
 
 def test_python_m_auditor_is_audit(tmp_path):

@@ -7,12 +7,11 @@ from importlib import import_module
 from typing import IO, Any
 
 from auditor.errors import UsageError
-from auditor.formats.as_csv import safe
+from auditor.formats.csv_cells import Cell, csv_row
 from auditor.sweep.reporting import changes
 from auditor.sweep.reporting.model_entry import ModelEntry
 from auditor.sweep.reporting.tables import (
     COLUMNS,
-    Cell,
     Row,
     diagnosis_rows,
     finding_rows,
@@ -64,7 +63,7 @@ class Csv:
         self._writer.writerow(self._columns)
 
     def add(self, found: Iterable[Row]) -> None:
-        self._writer.writerows([safe(row[name]) for name in self._columns] for row in found)
+        self._writer.writerows(csv_row(row, self._columns) for row in found)
 
     def finish(self) -> None:
         self._text.detach()

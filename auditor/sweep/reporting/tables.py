@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from auditor.formats.as_csv import DIAGNOSIS, FINDINGS, MODELS, MODULES
+from auditor.formats.csv_cells import WHOLE, Cell
 
-Cell = str | int | float | None
 Row = Mapping[str, Cell]
 Outcome = Mapping[str, Any]  # the JSON object of one audit, schema 1
 
@@ -54,7 +54,8 @@ def module_rows(outcome: Outcome, depth: int | None = None) -> Iterator[Row]:
     key = _key(outcome)
     for module in outcome.get("modules", ()):
         if depth is None or module["depth"] <= depth:
-            yield {**{name: module.get(name) for name in MODULES}, **key}
+            named = {"prefix": module["prefix"] or WHOLE}
+            yield {**{name: module.get(name) for name in MODULES}, **key, **named}
 
 
 def finding_rows(outcome: Outcome) -> Iterator[Row]:

@@ -18,6 +18,7 @@ _BATCH = 64  # models a query; each may bring a snapshot of some kB
 _COLUMNS = (*SUMMARY, "recorded", "content", "shared")
 _WRITTEN = ", ".join(_COLUMNS)
 _MARKS = ", ".join("?" for _ in _COLUMNS)
+_LARGEST = (1 << 63) - 1  # number that SQLite stores
 
 
 class Waiting(NamedTuple):
@@ -245,7 +246,8 @@ class StoreWriter(Tallies):
     def _written(self, recorded: Recorded) -> tuple[object, ...]:
         """The columns of an outcome; within a transaction."""
         kept = recorded.kept
-        return *recorded.summary, now(), kept.content, self._share(kept.shared)
+        summary = map(_storable, recorded.summary)
+        return *summary, now(), kept.content, self._share(kept.shared)
 
     def _share(self, shared: Shared | None) -> bytes | None:
         """Keep what rows have in common, unless it is there; its digest. Within a transaction."""
@@ -290,6 +292,13 @@ class StoreWriter(Tallies):
                 " AND planned.commit_sha = listings.commit_sha)",
                 (night.plan,),
             )
+
+
+def _storable(value: object) -> object:
+    """A count of a hostile config may have more digits; its JSON has all of them."""
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return _LARGEST if value > 0 else -_LARGEST
+    return value
 
 
 _LEFT = """

@@ -36,7 +36,9 @@ def test_all_formats_of_one_report_say_the_same():
         "shapes and dtypes: no shard of the index is here,0,0,,closed-form,3*D,"
         "read from a folder of this machine,"
     )
-    assert tables["modules.csv"].splitlines()[1] == "some/folder,,,0,2,,,12,,unchecked,3*D,,,,"
+    assert tables["modules.csv"].splitlines()[1] == (
+        "some/folder,,(whole model),0,2,,,12,,unchecked,3*D,,,,"
+    )
     assert tables["findings.csv"].splitlines()[1:] == []
 
 

@@ -1,16 +1,20 @@
 """What a checkpoint takes in memory, as people read it."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.outcomes.clean_bert import bert_base_chinese
-from support.outcomes.examples import gated
+from support.outcomes.examples import config_alone, gated
 
 from auditor.analytic.kv_cache import KVCache, LayerCache
-from auditor.formats.memory import render, size
+from auditor.formats.memory import as_json, render
+from auditor.formats.memory_needs import COMMON_DTYPES, bits_of, in_bytes, loading_needs
+from auditor.formats.memory_size import size
 from auditor.reconciler.weight_memory import Weights
+from auditor.tensors import DTYPE_BITS
 
 GIB = 2**30
 
@@ -28,39 +32,97 @@ def packed():
 
 
 def shown(outcome=None, **options) -> str:
-    return render(outcome or packed(), bits=16, dtype="BF16", **options)
+    return render(outcome or packed(), **options)
+
+
+def rows_of(outcome=None, **options) -> list[list[str]]:
+    return [line.split() for line in shown(outcome, **options).splitlines()]
 
 
 def test_bits_a_parameter_are_those_of_the_packing_and_quantization_data_has_none():
-    rows = [line.split() for line in shown().splitlines()]
+    rows = rows_of()
     assert ["BF16", "1", "100", "200", "200", "bytes", "16.00"] in rows
     assert ["INT4", "1", "900", "450", "450", "bytes", "4.00"] in rows
     assert ["quantization-data", "1", "0", "36", "36", "bytes"] in rows
     assert ["all", "3", "1,000", "686", "686", "bytes", "5.49"] in rows
 
 
-def test_the_whole_is_multiplied_out_in_the_dtype_that_is_asked_for():
-    assert "stored in BF16: 1,000 x 2 = 2,000 bytes (1.95 KiB)" in shown()
+def llama_3_8b(**changes):
+    """8,030,261,248 parameters (Llama Team 2024); 8 key and value heads of 128 in 32 layers."""
+    outcome = config_alone()
+    expected = replace(outcome.expected, parameters=8_030_261_248)
+    layers = tuple(LayerCache(n, 2 * 8 * 128, None, 2 * 8 * 128) for n in range(32))
+    return replace(outcome, expected=expected, kv_cache=KVCache(layers=layers), **changes)
+
+
+def test_a_model_is_multiplied_out_in_each_dtype():
+    assert [line[:3] for line in rows_of(llama_3_8b())[3:7]] == [
+        ["F32", "4", "32,121,044,992"],
+        ["BF16", "2", "16,060,522,496"],  # the 16.06 GB of its files
+        ["I8", "1", "8,030,261,248"],
+        ["4-bit", "0.5", "4,015,130,624"],
+    ]
+
+
+def test_the_cache_of_a_context_is_128_kib_a_token():
+    """2 x 8 heads x 128 x 32 layers x 2 bytes; 1 GiB for 8,192 tokens."""
+    found = {row.dtype: row for row in loading_needs(llama_3_8b(), COMMON_DTYPES, context=8192)}
+    assert {row.cache for row in found.values() if row.dtype != "F32"} == {GIB}
+    assert found["F32"].cache == 2 * GIB
+    assert found["4-bit"].cache_dtype == "BF16"
+    assert found["BF16"].total == 16_060_522_496 + GIB
+    narrow = loading_needs(llama_3_8b(), ("BF16",), context=8192, cache_dtype="F8_E4M3")
+    assert narrow[0].cache == GIB // 2
+    assert loading_needs(llama_3_8b(), ("BF16",))[0].cache_per_token == 128 * 1024
+
+
+def test_training_takes_what_its_sources_say():
+    """18 bytes a parameter in mixed precision (transformers), 16 in float32: 4 + 4 + 8."""
+    said = json.loads(as_json(llama_3_8b()))["training_estimate"]
+    each = {one["precision"]: one["bytes_per_parameter"] for one in said}
+    assert each == {"F32": 16, "mixed": 18, "BF16": 8}
+    for one in said:
+        assert one["total"] == one["weights"] + one["gradients"] + one["adam"]
+        assert one["total"] == one["bytes_per_parameter"] * 8_030_261_248
+    assert "an estimate" in shown(llama_3_8b())
+
+
+@given(st.integers(0, 2**50), st.sampled_from([*DTYPE_BITS, "4-bit"]))
+def test_bytes_hold_all_bits_and_no_byte_more(numbers, dtype):
+    bits = bits_of(dtype)
+    assert numbers * bits <= 8 * in_bytes(numbers, bits) < numbers * bits + 8
 
 
 def test_a_cache_is_shown_layer_by_layer_where_they_differ_and_for_a_context():
     layers = (LayerCache(0, 8, 4, 8), LayerCache(1, 8, None, 8), LayerCache(2, 8, None, 8))
-    lines = shown(replace(packed(), kv_cache=KVCache(layers=layers, cross=5)), context=10, batch=2)
-    assert "1 layers x 8 (window 4) + 2 layers x 8 = 24 elements, 48 bytes a token" in lines
-    assert "and 10 bytes for each token of the encoder" in lines
+    outcome = replace(packed(), kv_cache=KVCache(layers=layers, cross=5))
+    lines = shown(outcome, context=10, batch=2, dtypes=("BF16",))
+    assert "1 layers x 8 (window 4) + 2 layers x 8 = 24 elements a token" in lines
+    assert "and 5 for each token of the encoder" in lines
     # (4 tokens in the window + 2 x 10) x 8 elements x 2 bytes x 2 sequences
-    assert "10 tokens in 2 sequence(s): 768 bytes (768 bytes)" in lines
+    [found] = loading_needs(outcome, ("BF16",), context=10, batch=2)
+    assert found.cache == 768
+    assert "the cache of 10 tokens in 2 sequence(s)" in lines
 
 
 def test_latent_attention_written_out_is_said_apart():
-    cache = KVCache(layers=(LayerCache(0, 8, None, 64),))
-    assert "keys and values written out: 128 bytes a token" in shown(
-        replace(packed(), kv_cache=cache)
-    )
+    outcome = replace(packed(), kv_cache=KVCache(layers=(LayerCache(0, 8, None, 64),)))
+    assert "keys and values written out: 128 bytes in BF16" in shown(outcome, dtypes=("BF16",))
+
+
+def test_text_and_json_say_the_same():
+    outcome = llama_3_8b()
+    text = shown(outcome, context=8192)
+    for row in json.loads(as_json(outcome, context=8192))["loaded"]:
+        assert f"{row['weights']:,} {size(row['weights'])} " in " ".join(text.split())
+        assert f"{size(row['cache'])} {size(row['total'])}" in " ".join(text.split())
 
 
 def test_nothing_is_made_up_where_nothing_is_known():
     assert shown(gated()).count("\n") == 2
+    said = json.loads(as_json(gated()))
+    assert (said["loaded"], said["training_estimate"], said["parameters"]) == ([], [], None)
+    assert said["reason"] == "gated"
 
 
 @pytest.mark.parametrize(

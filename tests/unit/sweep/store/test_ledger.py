@@ -81,6 +81,14 @@ def test_what_is_recorded_is_shown_and_no_longer_waits(path):
         assert ledger.alarms("n1") == (1, 0, 1, 0, 0, 0)
 
 
+def test_a_count_of_more_than_64_bits_is_stored_as_the_largest(path):
+    """A config may ask for that many; one such model ended a night."""
+    ledger, night = opened(path, found("o/a"))
+    with ledger:
+        ledger.record(night, "o/a", "a" * 40, recorded("clean", expected=2**70, residual=-(2**70)))
+        assert shown(ledger) == [("o/a", "clean", None)]
+
+
 def test_a_new_version_waits_for_all_and_hands_out_what_is_stored(path):
     ledger, night = opened(path, found("o/a", siblings=[]), found("o/b", siblings=[]))
     with ledger:

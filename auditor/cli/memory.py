@@ -1,0 +1,130 @@
+"""The `audit memory` command: what a model takes loaded, with its cache, and in training."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from auditor.audit.pipeline import audit
+from auditor.cli.console import (
+    FailOn,
+    QuietOption,
+    SourceChoice,
+    SourceOption,
+    TokenOption,
+    exit_code,
+    guarded,
+    requested,
+    say,
+    talk,
+    terminal,
+)
+from auditor.errors import Reason, UsageError
+from auditor.formats.memory_needs import COMMON_DTYPES
+from auditor.formats.text import printable
+from auditor.messages import meant, quoted
+from auditor.report import Report, Unaudited
+from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
+
+
+class MemoryFormat(StrEnum):
+    """What `audit memory` prints."""
+
+    TERMINAL = "terminal"
+    JSON = "json"
+
+
+def memory(  # noqa: PLR0913 - one parameter for each option
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
+    ],
+    *,
+    dtypes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dtype",
+            metavar="DTYPE",
+            show_default="fp32, bf16, int8, 4bit",
+            help="Weights in this dtype: bf16, fp32, int8, 4bit, F8_E4M3; may be given again.",
+        ),
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option("--context", min=1, show_default=False, help="Tokens that the cache holds."),
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Sequences at a time.")] = 1,
+    cache_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--cache-dtype",
+            metavar="DTYPE",
+            show_default="as the weights, bf16 beside narrower ones",
+            help="The cache in this dtype.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to load."),
+    ] = None,
+    form: Annotated[
+        MemoryFormat, typer.Option("--format", help="json: one object a model, each on a line.")
+    ] = MemoryFormat.TERMINAL,
+    source: SourceOption = SourceChoice.HUB,
+    token: TokenOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Say what MODEL takes in memory: as stored, loaded in some dtypes, its KV cache, in training.
+
+    Activations, workspaces and the program itself come on top. Exit codes are those of audit,
+    findings aside: they make no difference here.
+    """
+    with guarded():
+        chosen = tuple(_dtype("--dtype", spelt) for spelt in dtypes or ())
+        cache = None if cache_dtype is None else _dtype("--cache-dtype", cache_dtype)
+        tell = talk(quiet=quiet)
+        outcomes: list[Report | Unaudited] = []
+        for model in requested(models):
+            try:
+                found = audit(
+                    model, target=target, source=source.value, token=token, depth=0, say=tell
+                )
+            except UsageError as error:
+                found = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
+            outcomes.append(found)
+        if not outcomes:
+            raise UsageError("standard input holds no model")
+        from auditor.formats import memory as shown  # noqa: PLC0415 - rich takes 15 ms
+
+        dtypes_shown = tuple(dict.fromkeys(chosen)) or COMMON_DTYPES
+        width, color = terminal()
+        for outcome in outcomes:
+            if form is MemoryFormat.JSON:
+                text = shown.as_json(
+                    outcome, dtypes=dtypes_shown, context=context, batch=batch, cache_dtype=cache
+                )
+                sys.stdout.write(text)
+            elif outcome.observed or outcome.expected:
+                text = shown.render(
+                    outcome,
+                    dtypes=dtypes_shown,
+                    context=context,
+                    batch=batch,
+                    cache_dtype=cache,
+                    width=width,
+                    color=color,
+                )
+                sys.stdout.write(text)
+            if isinstance(outcome, Unaudited):
+                say(f"{printable(outcome.requested)}: {outcome.reason}: {outcome.detail}")
+    raise typer.Exit(max(exit_code(outcome, FailOn.NEVER) for outcome in outcomes))
+
+
+def _dtype(option: str, spelt: str) -> str:
+    """The dtype as safetensors has it; UsageError for what is no dtype."""
+    stored = dtype_as_stored(spelt)
+    if stored == FOUR_BIT or stored in DTYPE_BITS:
+        return stored
+    nearly = meant(spelt, (*DTYPE_BITS, *SPELT_DTYPES))
+    some = "some are F32, BF16, F16, F8_E4M3, int8, 4bit"
+    raise UsageError(f"{option} {quoted(spelt)}: no such dtype{nearly}; {some}")
