@@ -11,7 +11,7 @@ from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
 
 from auditor.formats import verdict
-from auditor.formats.as_json import as_object
+from auditor.formats.as_json import modules_object
 from auditor.formats.drawing import icicle
 from auditor.formats.finding_text import file_of
 from auditor.formats.hub_links import address
@@ -19,9 +19,10 @@ from auditor.formats.icicle import Cell, cells
 from auditor.formats.markup import Attributes, Child, code, element, html, table, verbatim
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.module_tree import module_tree, modules_of
+from auditor.formats.stored_outcome import names_in
 from auditor.formats.text import counted
 from auditor.formats.view import View
-from auditor.reconciler.findings import Finding, Severity, count_of
+from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
 
@@ -104,7 +105,7 @@ def _scrolled(label: str, inner: Element) -> Element:
 
 
 def _modules(outcome: Report | Unaudited) -> Iterator[Element]:
-    tree = module_tree(modules_of(as_object(outcome)))
+    tree = module_tree(modules_of(modules_object(outcome)))
     if tree is None:
         return
     placed = cells(tree)
@@ -170,7 +171,7 @@ def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False
     alarms = finding.severity is not Severity.INFO and not ignored
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     about = [file_of(finding) or ""]
-    about += [counted(count_of(finding), "name")] if finding.names else []
+    about += [counted(names_in(finding), "name")] if finding.names else []
     about += [counted(finding.parameters, "parameter")] if finding.parameters else []
     folded = fold(finding.names)
     names = element("ul", {"class": "names"})

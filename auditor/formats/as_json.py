@@ -163,6 +163,17 @@ def _kv_cache(cache: KVCache | None) -> dict[str, Any] | None:
     }
 
 
+def modules_object(outcome: Report | Unaudited) -> dict[str, Any]:
+    """Of the object what module_tree.modules_of reads, and no more."""
+    return {
+        "component": outcome.component,
+        "expected": _expected(outcome.expected),
+        "observed": _observed(outcome.observed),
+        "modules": [_module(row) for row in outcome.modules],
+        "parts": [modules_object(part) for part in outcome.parts],
+    }
+
+
 def _expected(expected: Expected | None) -> dict[str, Any]:
     if expected is None:
         unknown = dict.fromkeys(("by", "parameters", "formula", "tensors"))
@@ -317,9 +328,10 @@ def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
             | ProcessorMissing()
         ):
             evidence = _said(finding)
+        case NewlyInitialized():
+            evidence = {"learned": sum(tensor.role.learned for tensor in finding.tensors)}
         case (
             Missing()
-            | NewlyInitialized()
             | Unexpected()
             | StoredBuffer()
             | QuantizationData()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
 
-from auditor.formats.as_json import as_object
+from auditor.formats.as_json import modules_object
 from auditor.formats.drawing import height, icicle
 from auditor.formats.icicle import cells
 from auditor.formats.markup import element, svg, verbatim
@@ -36,7 +36,7 @@ def palette() -> str:
 
 def _add(drawn: Element, outcome: Report | Unaudited, top: int) -> int:
     """Draw one model from `top` on; the height that it takes."""
-    tree = module_tree(modules_of(as_object(outcome)))
+    tree = module_tree(modules_of(modules_object(outcome)))
     stored = outcome.observed.parameters if outcome.observed else None
     counted = f"{stored:,} parameters stored" if stored is not None else "parameters not known"
     name = outcome.model or outcome.requested

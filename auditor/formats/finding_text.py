@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from auditor.formats.plain_console import indented, shown
+from auditor.formats.stored_outcome import StoredFinding
 from auditor.formats.text import counted, cut_name, printable
 from auditor.reconciler.findings import (
     BadConfig,
@@ -98,6 +99,8 @@ def _heading(finding: Finding, *, ignored: bool) -> Text:
 
 def file_of(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
+    if isinstance(finding, StoredFinding):
+        return finding.file
     if isinstance(
         finding,
         BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers | OfKeys,

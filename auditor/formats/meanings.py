@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, get_args
 
 from auditor.diagnosis.known_causes import described_causes
@@ -24,6 +25,7 @@ class Meaning:
     to_do: str
 
 
+@cache  # a page asks for each of its findings: 90 % of the time that it took
 def kind_meanings() -> tuple[Meaning, ...]:
     """All kinds of findings, errors first."""
     found = (

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from auditor.formats.stored_outcome import learned_names_in, names_in
 from auditor.formats.text import counted
 from auditor.reconciler.findings import (
     Finding,
@@ -12,7 +13,6 @@ from auditor.reconciler.findings import (
     Severity,
     Unexpected,
     Unused,
-    count_of,
 )
 from auditor.report import Report, Unaudited, Verdict
 
@@ -21,7 +21,7 @@ _ENDED: Mapping[Verdict, str] = {
     "unaudited": "not audited",
     "clean": "clean",
 }
-_BESIDE = (Unused, Unexpected)  # stored, and not used
+_BESIDE = (Unused.kind, Unexpected.kind)  # stored, and not used
 
 
 def word(outcome: Report | Unaudited) -> tuple[str, str]:
@@ -47,7 +47,7 @@ def sentence(outcome: Report | Unaudited) -> str:
         left = f"{outcome.residual:,} parameters are explained by no finding"
         return f"{left}, which is a fault of this program: please report it."
     said = [*_of_tensors(alarms, outcome), *_of_kinds(alarms)]
-    if any(isinstance(one, Missing | Mismatched) for one in alarms):
+    if any(one.kind in {Missing.kind, Mismatched.kind} for one in alarms):
         return _sentence(said)
     return _sentence([_stored_part(outcome), *said])
 
@@ -58,10 +58,11 @@ def _stored_part(report: Report) -> str:
     if expected is None:
         tensors = report.observed.tensors if report.observed else 0
         return f"{counted(tensors, 'tensor')} read; the config does not say what to expect"
-    if any(_alarms(one) and not isinstance(one, _BESIDE) for one in report.ignored):
+    if any(_alarms(one) and one.kind not in _BESIDE for one in report.ignored):
         return "nothing is wrong beside what --ignore leaves out"
     every = expected.tensors
-    afresh = sum(_learned(one) for one in report.findings if isinstance(one, NewlyInitialized))
+    started = (one for one in report.findings if one.kind == NewlyInitialized.kind)
+    afresh = sum(map(learned_names_in, started))
     shapes = report.observed is not None and report.observed.parameters is not None
     fit = "stored, in the right shapes" if shapes else "named by the index; shapes were not seen"
     if any(one.kind.startswith("bad-") for one in report.findings):
@@ -74,33 +75,29 @@ def _stored_part(report: Report) -> str:
     return f"all {every:,} tensors that {target} needs are {fit}"
 
 
-def _learned(finding: NewlyInitialized) -> int:
-    return sum(tensor.role.learned for tensor in finding.tensors)
-
-
 def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
     """Missing, of another shape, unexpected: how many of each."""
     target = report.target or "the config"
-    lacking = _names(alarms, Missing)
+    lacking = _names(alarms, Missing.kind)
     if lacking:
         needs = f"{counted(lacking, 'tensor')} that {target} needs"
         yield f"{needs} {'is' if lacking == 1 else 'are'} not stored"
-    if other := _names(alarms, Mismatched):
+    if other := _names(alarms, Mismatched.kind):
         whose = "" if lacking else f" that {target} needs"
         verb = "has another shape" if other == 1 else "have other shapes"
         yield f"{counted(other, 'tensor')}{whose} {verb}"
-    if more := _names(alarms, Unexpected):
+    if more := _names(alarms, Unexpected.kind):
         yield f"{counted(more, 'stored tensor')} {'is' if more == 1 else 'are'} unexpected"
 
 
-def _names(alarms: list[Finding], kind: type[Finding]) -> int:
-    return sum(count_of(one) for one in alarms if isinstance(one, kind))
+def _names(alarms: list[Finding], kind: str) -> int:
+    return sum(names_in(one) for one in alarms if one.kind == kind)
 
 
 def _of_kinds(alarms: list[Finding]) -> Iterator[str]:
     """The kinds that the sentence has no words for."""
-    told = (Missing, Mismatched, Unexpected)
-    kinds = Counter(one.kind for one in alarms if not isinstance(one, told))
+    told = {Missing.kind, Mismatched.kind, Unexpected.kind}
+    kinds = Counter(one.kind for one in alarms if one.kind not in told)
     if kinds:
         yield "also " + ", ".join(
             f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()
@@ -137,7 +134,7 @@ def account(outcome: Report | Unaudited) -> str:
     if outcome.expected is None:
         return f"{counted(stored, 'parameter')} stored"
     terms = _terms(outcome)
-    beside = {kind.kind: terms.pop(kind.kind, 0) for kind in _BESIDE}
+    beside = {kind: terms.pop(kind, 0) for kind in _BESIDE}
     residual = (outcome.residual or 0) if isinstance(outcome, Report) else 0
     used = stored - sum(beside.values()) - residual
     others = "".join(f" + {count:,} {kind}" for kind, count in beside.items() if count)

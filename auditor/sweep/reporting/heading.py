@@ -21,14 +21,16 @@ _MOST_SAID = 300  # characters of what was found
 _SCALES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
-def heading(summary: Mapping[str, Any], *, left_out: int) -> Mapping[str, str]:
-    """What the template has places for."""
+def heading(
+    summary: Mapping[str, Any], pages: Mapping[str, str], *, left_out: int
+) -> Mapping[str, str]:
+    """What the template has places for; `pages` are the addresses of the models' own."""
     return {
         "night": _html(summary["night"]),
         "subtitle": _subtitle(summary),
         "tiles": "".join(_tiles(summary)),
         "bar": "".join(_bar(summary["states"], max(1, summary["models"]))),
-        "news": _news(summary["news"]),
+        "news": _news(summary["news"], pages),
         "causes": _causes(summary["causes"]),
         "kinds": "".join(_kinds(summary["findings"])),
         "notes": "".join(f"<li>{_html(note)}</li>" for note in _notes(summary, left_out)),
@@ -41,7 +43,7 @@ def night_fragment(summary: Mapping[str, Any]) -> str:
         f"{count:,} {_STATES[state]}" for state, count in summary["states"].items() if count
     )
     title = f"<p><strong>{_html(summary['night'])}</strong> &middot; {_subtitle(summary)}</p>"
-    return f"<div>{title}<p>{_html(states)}</p>{_news(summary['news'])}</div>"
+    return f"<div>{title}<p>{_html(states)}</p>{_news(summary['news'], {})}</div>"
 
 
 def _subtitle(summary: Mapping[str, Any]) -> str:
@@ -129,14 +131,14 @@ _NEWS = """<section aria-labelledby="news-title">
 _HUB = "https://huggingface.co/"
 
 
-def _news(news: Mapping[str, Any]) -> str:
-    """What is new, each with a link to the model at its commit; nothing where there is no news."""
-    rows = "".join(map(new_row, news["listed"]))
+def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> str:
+    """What is new, each with links to the model at its commit and to its page; or nothing."""
+    rows = "".join(new_row(item, pages.get(item["model"])) for item in news["listed"])
     more = f"<p>and {news['more']:,} more, in changes.csv</p>" if news["more"] else ""
     return _NEWS.format(rows=rows, more=more) if rows else ""
 
 
-def new_row(item: Mapping[str, Any]) -> str:
+def new_row(item: Mapping[str, Any], page: str | None = None) -> str:
     commit = f"/tree/{item['commit']}" if item["commit"] else ""
     address = _html(_HUB + quote(printable(f"{item['model']}{commit}")))
     inside = f" ({item['component']})" if item["component"] else ""
@@ -144,9 +146,16 @@ def new_row(item: Mapping[str, Any]) -> str:
     said = _html(item["said"][:_MOST_SAID])
     return (
         f'<tr><th scope="row"><a href="{address}"><bdi>{_html(item["model"])}</bdi></a>'
-        f"{_html(inside)}</th>"
+        f"{_html(inside)}{_link(page, item['model'])}</th>"
         f'<td class="text">{mark}</td><td class="text"><bdi>{said}</bdi></td></tr>'
     )
+
+
+def _link(page: str | None, model: str) -> str:
+    if page is None:
+        return ""
+    whose = f'<span class="hidden"> of <bdi>{_html(model)}</bdi></span>'
+    return f' <a href="{_html(page)}">report{whose}</a>'
 
 
 _CAUSES = """<section>

@@ -14,6 +14,7 @@ from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read_basel
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, table_rows
 from auditor.sweep.reporting.heading import night_fragment
 from auditor.sweep.reporting.model_entry import entry_of
+from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
 from auditor.sweep.reporting.page import NightPage
 from auditor.sweep.reporting.sarif import Sarif
 from auditor.sweep.reporting.summary import NightSummary
@@ -88,7 +89,7 @@ def _written(
 ) -> WrittenReports:
     previous = nights.previous(night.night)
     baseline = Baseline(entries=entries or (), day=_day(night))
-    summary = NightSummary()
+    summary, models = NightSummary(), ModelPages()
     with ExitStack() as stack:
         page = stack.enter_context(NightPage(nights.count(night)))
         tables = tuple(_tables(stack, folder, wanted))
@@ -99,16 +100,21 @@ def _written(
             one = entry_of(compared, baseline, first=previous is None)
             summary.add(one)
             page.add(one)
+            models.add(one)
             if sarif:
                 sarif.add(one)
             for name, found in table_rows(one, wanted.depth):
                 _add(tables, name, found)
         for sink in (*(table for _, table in tables), *((sarif,) if sarif else ())):
             sink.finish()
+        index = stack.enter_context(replacing(folder / "index.html"))
+        numbers = stack.enter_context(replacing(folder / "summary.json"))
+        # The last that is entered ends first: no link leads to a page that is not there yet.
+        pages = models.write(nights, night.night, stack.enter_context(staged_pages(folder)))
         content = summary.content(night, previous, baseline if wanted.baseline else None)
-        page.write(stack.enter_context(replacing(folder / "index.html")), content)
-        lines = f"{json.dumps(content, indent=2)}\n"
-        stack.enter_context(replacing(folder / "summary.json")).write(lines.encode())
+        content = {**content, "pages": len(pages)}
+        page.write(index, content, pages)
+        numbers.write(f"{json.dumps(content, indent=2)}\n".encode())
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
 
 

@@ -110,8 +110,8 @@ class NightPage:
         key = json.dumps([modules, formula, by]).encode()
         return self._trees.place([formula, by], key, lambda: [module_tree(modules)])
 
-    def write(self, file: IO[bytes], summary: Mapping[str, Any]) -> None:
-        """The whole page; `summary` is the content of summary.json."""
+    def write(self, file: IO[bytes], summary: Mapping[str, Any], pages: Mapping[str, str]) -> None:
+        """The whole page; `summary` is the content of summary.json, `pages` those of models."""
         style, script = _text("page.css"), _text("page.js") + _text("icicle.js")
         values = {
             "policy": _policy(style, script),
@@ -120,7 +120,9 @@ class NightPage:
             "states": ascii_json([*STATES]),
             "severities": ascii_json([*SEVERITIES]),
             "changes": ascii_json([*CHANGES]),
-            **heading(summary, left_out=self._left_out),
+            # By the names of the rows, but for what is cut or written out in them.
+            "pages": ascii_json({one: pages[one] for one in pages if _name(one) == one}),
+            **heading(summary, pages, left_out=self._left_out),
         }
         blocks = {"models": self._models, "findings": self._findings, "trees": self._trees}
         # Cut before it is filled in, so that no name can stand for a block.

@@ -34,7 +34,7 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
     ]
     names = {path.name for path in (tmp_path / "reports/nightly" / THIRD).iterdir()}
     tables = {f"{name}.csv" for name in TABLES}
-    assert names == {*tables, "summary.json", "index.html"}
+    assert names == {*tables, "summary.json", "index.html", "models"}
     accepts = [
         {"kind": kind, "model": "*", "reason": "r"} for kind in ("missing", "unexpected", "tied")
     ]

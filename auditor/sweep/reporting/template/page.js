@@ -145,7 +145,9 @@ function section(cell, row) {
     const said = name === "commit" || name === "formula" ? make("code", {}, value) : value;
     list.append(make("div", {}, make("dt", {}, name), make("dd", {}, said)));
   }
-  cell.append(...row[WHY].map(why), list);
+  const whole = Object.hasOwn(WORDS.pages, row[NAME])
+    ? [make("p", {}, make("a", { href: WORDS.pages[row[NAME]] }, "The whole report of this model"))] : [];
+  cell.append(...whole, ...row[WHY].map(why), list);
   if (row[MOVES].length) cell.append(make("ul", { class: "moves" }, ...row[MOVES].map(move)));
   if (tree) icicle(cell, tree);
   const found = make("div", { class: "findings" }, ...row[FOUND].map(finding));

@@ -298,7 +298,7 @@ NIGHTS = {
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def test_the_same_store_gives_the_same_bytes(tmp_path):
@@ -311,7 +311,8 @@ def test_the_same_store_gives_the_same_bytes(tmp_path):
     _, folder = written(tmp_path / "one", NIGHTS, sarif=tmp_path / "y", parquet=True)
     found.append({**contents(folder), "sarif": (tmp_path / "y").read_bytes()})
     assert found[0] == found[1] == found[2]
-    assert len(found[0]) == len(TABLES) + len(TABLES) + 2 + 1
+    pages = json.loads(found[0]["summary.json"])["pages"]
+    assert len(found[0]) == len(TABLES) + len(TABLES) + 2 + 1 + pages
 
 
 def test_what_fails_half_way_leaves_the_last_files_as_they_were(tmp_path, monkeypatch):

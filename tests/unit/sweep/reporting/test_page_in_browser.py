@@ -5,6 +5,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from support import chromium
@@ -167,6 +168,10 @@ def test_what_is_new_comes_first_and_a_cause_is_in_its_row_and_its_section(page,
     told = page.do("document.querySelector('.detail .why').textContent")
     assert "config-field num_hidden_layers is 4" in told
     assert "Fix set num_hidden_layers to 3" in told
+    places = [".news a[href^=models]", ".detail a[href^=models]"]
+    hrefs = [page.do(f"document.querySelector({json.dumps(one)}).href") for one in places]
+    assert hrefs[0] == hrefs[1]
+    assert Path(unquote(urlsplit(hrefs[0]).path)).read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.slow

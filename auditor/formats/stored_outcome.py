@@ -1,0 +1,149 @@
+"""An outcome read back from its JSON, as a night keeps it: all that a page shows of it.
+
+What JSON leaves out stays out: the list of tensors, and the shapes that findings carry.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from auditor.errors import Reason
+from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, count_of
+from auditor.reconciler.module_rows import ModuleRow
+from auditor.report import (
+    Diagnosis,
+    Expected,
+    FileTally,
+    Observed,
+    Outcome,
+    Report,
+    Symbol,
+    Unaudited,
+)
+
+_Object = Mapping[str, Any]
+_WITH_FILES = "missing-component"  # whose file is the manifest that lists it
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFinding:
+    """What pages ask of a finding of any kind."""
+
+    kind: str
+    severity: Severity
+    names: tuple[str, ...]
+    count: int  # of names, those that it does not name included
+    learned: int  # of the names: those of parameters, not of buffers
+    parameters: int
+    explains: int
+    reason: str
+    file: str | None
+
+
+def names_in(finding: Finding) -> int:
+    """How many names a finding is about, those that it does not name included."""
+    return finding.count if isinstance(finding, StoredFinding) else count_of(finding)
+
+
+def learned_names_in(finding: Finding) -> int:
+    """How many parameters, buffers left out, a finding of newly initialized tensors is about."""
+    if isinstance(finding, StoredFinding):
+        return finding.learned
+    tensors = finding.tensors if isinstance(finding, NewlyInitialized) else ()
+    return sum(tensor.role.learned for tensor in tensors)
+
+
+def outcome_from(stored: _Object) -> Report | Unaudited:
+    """The outcome of one audit; keys that an older version did not write are not known."""
+    known = Outcome(
+        requested=stored["requested"],
+        model=stored.get("model"),
+        commit=stored.get("commit"),
+        source=stored.get("source"),
+        origin=stored.get("origin"),
+        target=stored.get("target"),
+        model_type=stored.get("model_type"),
+        expected=_expected(stored.get("expected") or {}),
+        observed=_observed(stored.get("observed") or {}),
+        modules=tuple(_module(row) for row in stored.get("modules", ())),
+        findings=_findings(stored.get("findings", ())),
+        ignored=_findings(stored.get("ignored", ())),
+        diagnosis=tuple(_cause(one) for one in stored.get("diagnosis", ())),
+        unchecked=tuple(stored.get("unchecked", ())),
+        notes=tuple(stored.get("notes", ())),
+        component=stored.get("component"),
+        parts=tuple(outcome_from(part) for part in stored.get("parts", ())),
+    )
+    if reason := stored.get("reason"):
+        return known.as_unaudited(Reason(reason), stored.get("detail") or "")
+    return known.as_report(stored.get("residual"))
+
+
+def _findings(stored: Sequence[_Object]) -> tuple[Finding, ...]:
+    found = (
+        StoredFinding(
+            kind=one["kind"],
+            severity=Severity(one["severity"]),
+            names=tuple(one.get("names", one["folded"])),
+            count=one["count"],
+            learned=one.get("learned", one["count"]),
+            parameters=one["parameters"],
+            explains=one.get("explains", 0),
+            reason=one["reason"],
+            file=None if one["kind"] == _WITH_FILES else one.get("file"),
+        )
+        for one in stored
+    )
+    return cast("tuple[Finding, ...]", tuple(found))
+
+
+def _cause(one: _Object) -> Diagnosis:
+    fields = one.get("fields", {}).items()
+    return Diagnosis(
+        cause=one["cause"],
+        severity=Severity(one["severity"]),
+        level=one.get("level", "headers"),
+        summary=one["summary"],
+        fix=one["fix"],
+        fields=tuple((key, said, found) for key, (said, found) in fields),
+        findings=tuple(one["findings"]),
+        evidence=tuple(one.get("evidence", ())),
+    )
+
+
+def _expected(one: _Object) -> Expected | None:
+    if one.get("parameters") is None or not one.get("by"):
+        return None
+    return Expected(
+        by=one["by"],
+        tensors=one.get("tensors") or 0,
+        parameters=one["parameters"],
+        formula=one.get("formula") or "",
+        legend=tuple(
+            Symbol(**{key: row.get(key) for key in Symbol._fields}) for row in one.get("legend", ())
+        ),
+        library=one.get("library"),
+    )
+
+
+def _observed(one: _Object) -> Observed | None:
+    if one.get("tensors") is None:
+        return None
+    counts = ("bytes", "tensors", "elements", "parameters", "trainable")
+    known: dict[str, Any] = {name: one.get(name) for name in counts}
+    files = one.get("by_file", ())
+    return Observed(
+        **known,
+        files=one.get("files") or 0,
+        by_dtype=tuple(one.get("by_dtype", {}).items()),
+        by_file=tuple(
+            FileTally(**{key: row.get(key) for key in FileTally.__dataclass_fields__})
+            for row in files
+        ),
+        layout=one.get("layout"),
+    )
+
+
+def _module(row: _Object) -> ModuleRow:
+    known: dict[str, Any] = {key: row.get(key) for key in ModuleRow._fields}
+    return ModuleRow(**known)
