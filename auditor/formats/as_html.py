@@ -16,10 +16,11 @@ from auditor.formats.drawing import icicle
 from auditor.formats.finding_text import file_of
 from auditor.formats.hub_links import address
 from auditor.formats.icicle import Cell, cells
-from auditor.formats.markup import Attributes, Child, code, element, html, table, verbatim
+from auditor.formats.markup import Child, code, element, html, scrolled, table, verbatim
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.module_tree import module_tree, modules_of
 from auditor.formats.stored_outcome import names_in
+from auditor.formats.tensor_list import tensor_list
 from auditor.formats.text import counted
 from auditor.formats.view import View
 from auditor.reconciler.findings import Finding, Severity
@@ -34,11 +35,15 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
     names = ", ".join(outcome.model or outcome.requested for outcome in outcomes)
     style = _text("palette.css") + _text("page.css")
     body = element("main", {}, *(_model(outcome) for outcome in outcomes))
+    filtered = body.find(".//details[@class='tensors']") is not None
+    script = _text("tensor_list.js") if filtered else ""
     head = element(
         "head",
         {},
         element("meta", {"charset": "utf-8"}),
-        element("meta", {"http-equiv": "Content-Security-Policy", "content": _policy(style)}),
+        element(
+            "meta", {"http-equiv": "Content-Security-Policy", "content": _policy(style, script)}
+        ),
         element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
         element("title", {}, f"Audit of {names[:200]}"),
         verbatim("style", style),
@@ -46,7 +51,8 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
     read = any(one.values for outcome in outcomes for one in outcome.every)
     what = "headers and numbers." if read else "headers alone; no weight was read."
     made_by = element("footer", {}, f"Made by hf-audit from {what}")
-    page = element("html", {"lang": "en"}, head, element("body", {}, body, made_by))
+    filtering = verbatim("script", script) if script else None
+    page = element("html", {"lang": "en"}, head, element("body", {}, body, made_by, filtering))
     return {"report.html": html(page)}
 
 
@@ -54,16 +60,20 @@ def _text(name: str) -> str:
     return (resources(__package__) / "template" / name).read_text(encoding="ascii")
 
 
-def _policy(style: str) -> str:
-    """Nothing loads and nothing runs but the page's own style."""
-    digest = b64encode(sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+def _policy(style: str, script: str) -> str:
+    """Nothing loads and nothing runs but the page's own style, and its script where it has one."""
+    texts = {"style": style, "script": script}
+    digests = {what: b64encode(sha256(text.encode()).digest()) for what, text in texts.items()}
+    allowed = [f"{what}-src 'sha256-{digests[what].decode()}'" for what in texts if texts[what]]
+    parts = ["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"]
+    return "; ".join(parts)
 
 
 def _model(outcome: Report | Unaudited) -> Element:
     article = element("article", {}, *_heading(outcome), *map(_cause, outcome.diagnosis))
-    for sections in (_modules(outcome), _findings(outcome), _config(outcome), _files(outcome)):
-        article.extend(sections)
+    sections = (_modules, _findings, _tensors, _config, _files)
+    for section in sections:
+        article.extend(section(outcome))
     article.extend(_sentences("Not checked", outcome.unchecked))
     article.extend(_sentences("Notes", outcome.notes))
     return article
@@ -95,10 +105,9 @@ def _cause(one: Diagnosis) -> Element:
     )
 
 
-def _scrolled(label: str, inner: Element) -> Element:
-    """A table that may be wider than a phone, and that a keyboard scrolls."""
-    region: Attributes = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": label}
-    return element("div", region, inner)
+def _scrolled(what: str, outcome: Report | Unaudited, inner: Element) -> Element:
+    """A table that may be wider than a phone; of several models each has a label of its own."""
+    return scrolled(f"{what} of {outcome.model or outcome.requested}", inner)
 
 
 # --- modules ------------------------------------------------------------------------------------
@@ -118,7 +127,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[Element]:
     whole = placed[0].stored or 0
     rows = (_module_row(cell, whole, formulas) for cell in placed)
     head = element("summary", {}, "Modules as a table")
-    yield element("details", {}, head, _scrolled("Modules", table(columns, rows)))
+    yield element("details", {}, head, _scrolled("Modules", outcome, table(columns, rows)))
 
 
 def _module_row(cell: Cell, whole: int, formulas: Mapping[str, str | None]) -> tuple[Child, ...]:
@@ -203,6 +212,18 @@ def _to_do(finding: Finding) -> Iterator[Child]:
         yield code(part) if at % 2 else part
 
 
+def _tensors(outcome: Report | Unaudited) -> Iterator[Element]:
+    """The tensors of the model, or of each of those that it is made of."""
+    lists = [(one.component, tensor_list(one)) for one in outcome.every]
+    if any(found is not None for _, found in lists):
+        yield element("h2", {}, "Tensors")
+    for component, found in lists:
+        if found is not None:
+            if component is not None:
+                yield element("h3", {}, component)
+            yield found
+
+
 # --- config and files ---------------------------------------------------------------------------
 
 
@@ -222,7 +243,7 @@ def _config(outcome: Report | Unaudited) -> Iterator[Element]:
     for name, (said, found) in fields.items():  # keys that shape no tensor by the formulas
         rows.append([code(name), "", f"{said}", f"{found}"])
     yield element("h2", {}, "Config")
-    yield _scrolled("Config", table(columns, rows))
+    yield _scrolled("Config", outcome, table(columns, rows))
     formula = code(outcome.expected.formula)
     yield element("p", {"class": "sub"}, "Parameters of the whole: ", formula)
 
@@ -241,7 +262,7 @@ def _files(outcome: Report | Unaudited) -> Iterator[Element]:
         for one in outcome.observed.by_file
     )
     yield element("h2", {}, "Files")
-    yield _scrolled("Files", table(columns, rows))
+    yield _scrolled("Files", outcome, table(columns, rows))
 
 
 def _linked(outcome: Report | Unaudited, file: str) -> Child:

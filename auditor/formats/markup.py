@@ -72,6 +72,12 @@ def table(
     return element("table", attributes, element("thead", {}, element("tr", {}, *head)), body)
 
 
+def scrolled(label: str, inner: Element) -> Element:
+    """A table that may be wider than a phone, and that a keyboard scrolls."""
+    region: Attributes = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": label}
+    return element("div", region, inner)
+
+
 def _side(figure: bool) -> str | None:  # noqa: FBT001 - of a column
     return "figure" if figure else None
 

@@ -2,23 +2,42 @@
 
 import base64
 import hashlib
+import html
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support import chromium
 from support.outcomes.examples import EXAMPLES
+from support.tensor_tables import ListedTensors, tensor
 
+from auditor.formats import tensor_list
 from auditor.formats.registry import FORMATS
 from auditor.formats.text import printable
 from auditor.formats.view import View
+from auditor.reconciler.fold import expand
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 
 
+TENSORS = ListedTensors(
+    tensor("encoder.weight", 4, 6),
+    tensor("bad<b>.weight", 4, file="other.safetensors"),
+    tensor("lost.bias", 4, file=None),
+)
+
+
 def page_of(*names):
-    [text] = FORMATS["html"]([EXAMPLES[name]() for name in names], View()).values()
+    return page_with(None, *names)
+
+
+def page_with(tensors, *names):
+    outcomes = [replace(EXAMPLES[name](), tensors=tensors) for name in names]
+    [text] = FORMATS["html"](outcomes, View()).values()
     return text
 
 
@@ -58,6 +77,64 @@ def test_a_model_of_a_folder_has_no_link():
     assert "href" not in page_of("names-alone")
 
 
+# --- the tensors ----------------------------------------------------------------------------------
+
+CELLS = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
+
+
+def listed(text):
+    """The rows of the list, as texts."""
+    section = re.search(r'<details class="tensors">(.*?)</details>', text, re.DOTALL)[1]
+    rows = re.findall(r"<tr>(.*?)</tr>", section.partition("<tbody>")[2], re.DOTALL)
+    return [
+        [html.unescape(re.sub("<[^>]*>", "", cell)) for cell in CELLS.findall(row)] for row in rows
+    ]
+
+
+def test_each_tensor_has_its_shape_and_a_script_may_filter_them_and_nothing_else():
+    text = page_with(TENSORS, "every-kind")
+    assert listed(text) == [
+        ["encoder.weight", "F32", "[4, 6]", "=", "24", "equal", "model.safetensors"],
+        ["bad<b>.weight", "F32", "[4]", "=", "4", "equal", "other.safetensors"],
+        ["lost.bias", "", "", "[4]", "0", "missing", ""],
+    ]
+    [script] = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"; script-src 'sha256-{digest}'; " in text
+    assert '<p hidden="hidden"><label>' in text
+    assert not re.search(
+        r"\b(innerHTML|outerHTML|insertAdjacent|eval|fetch|document\.write)\b", script
+    )
+
+
+@given(
+    st.sets(
+        st.tuples(
+            st.sampled_from(["layers", "experts"]), st.integers(0, 30), st.sampled_from("ab{")
+        ),
+        min_size=4,
+    )
+)
+def test_a_long_list_is_folded_and_has_each_tensor_once(parts):
+    names = sorted(f"{part}.{number}.{end}" for part, number, end in parts)
+    rows = [tensor(name, 1 + len(name) % 2) for name in names]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensor_list, "MOST_ROWS", 3)
+        folded = tensor_list._folded(rows)  # noqa: SLF001 - before it is cut
+    assert sorted(name for pattern, _, _ in folded for name in expand(pattern)) == names
+    shapes = {row.name: row.shape for row in rows}
+    for pattern, count, one in folded:
+        assert len(expand(pattern)) == count
+        assert {shapes[name] for name in expand(pattern)} == {one.shape}
+
+
+def test_what_a_list_leaves_out_is_counted():
+    names = [f"n{number}.{'ab'[number % 2] * number}" for number in range(2_500)]
+    text = page_with(ListedTensors(*(tensor(name, 1) for name in names)), "every-kind")
+    assert len(listed(text)) == tensor_list.MOST_ROWS == 2_000
+    assert "and 500 tensors more, in tensors.csv" in text
+
+
 # --- in a browser ---------------------------------------------------------------------------------
 
 
@@ -74,12 +151,14 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_axe_finds_no_fault_at_any_width(name, dark, page, tmp_path):
+@pytest.mark.parametrize(
+    "names", [("every-kind",), tuple(EXAMPLES)], ids=["one model", "all examples"]
+)
+def test_axe_finds_no_fault_at_any_width(names, dark, page, tmp_path):
     if not AXE.exists():
         pytest.skip("axe-core is not installed: npm")
     file = tmp_path / "page.html"
-    file.write_text(page_of(name))
+    file.write_text(page_with(TENSORS, *names))
     for width in (390, 1280, 1920):
         page.open(file, dark=dark, width=width)
         page.do("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -93,6 +172,46 @@ def test_axe_finds_no_fault_at_any_width(name, dark, page, tmp_path):
         assert found == [], width
     assert page.complaints == []
     assert [one for one in page.requests if not one.startswith(("file:", "data:"))] == []
+
+
+@pytest.mark.slow
+def test_ninety_two_thousand_tensors_are_filtered_by_name_and_number(page, tmp_path):
+    """58 layers of 256 experts of three matrices and their scales; and 1,990 that nothing folds."""
+    ends = [
+        f"{name}_proj.{what}" for name in ("gate", "up", "down") for what in ("weight", "scale")
+    ]
+    names = (
+        f"model.layers.{layer}.mlp.experts.{expert}.{end}"
+        for layer in range(3, 61)
+        for expert in range(256)
+        for end in ends
+    )
+    rows = [*(tensor(name, 2048, 7168) for name in names)]
+    rows += [tensor(f"stray.{'x' * number}", 1) for number in range(1, 1_991)]
+    file = tmp_path / "page.html"
+    file.write_text(page_with(ListedTensors(*rows), "every-kind"))
+    assert len(rows) > 91_000
+    assert file.stat().st_size < 3_000_000
+    page.open(file)
+    page.do("document.querySelector('details.tensors').open = true")
+    shown = "[...document.querySelectorAll('.tensors tbody tr:not([hidden])')]"
+    for query, found in {
+        "layers.7. up_proj.weight": 1,
+        "layers.2.": 0,
+        "experts.255.gate": 2,
+        "experts.256.": 0,
+        "stray [1]": 1_990,
+        "": 1_996,
+    }.items():
+        page.do(
+            "(() => { const field = document.querySelector('.tensors input');"
+            f"field.value = {query!r}; field.dispatchEvent(new Event('input')); }})()"
+        )
+        assert page.do(f"{shown}.length") == found, query
+    assert page.do("document.querySelector('.tensors output').textContent") == (
+        "1,996 of 1,996 rows"
+    )
+    assert page.complaints == []
 
 
 @pytest.mark.slow

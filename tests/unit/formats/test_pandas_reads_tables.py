@@ -14,11 +14,11 @@ from support.nightly_stores import FIRST, SECOND, outcome_of, written
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import EXAMPLES, diagnosed, hostile
 from support.outcomes.making import row
+from support.tensor_tables import ListedTensors, tensor
 
 from auditor.claims.hand_counts import CountTable
 from auditor.formats import as_csv, csv_cells
 from auditor.formats.count_tables import TABLE_FORMATS
-from auditor.reconciler.tensor_rows import TensorRow
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 
 pandas = pytest.importorskip("pandas")
@@ -33,22 +33,13 @@ STRANGE = (
 TEXTS = {"shape", "before", "after"}  # and figures, where all of them are some
 
 
-class TensorRows:
-    """What an audit would list."""
-
-    def rows(self):
-        for name in STRANGE:
-            yield TensorRow(name, "007", "F32", (2, 3), 6, 6, (3,), "equal")
-        yield TensorRow("lost", None, None, None, None, 0, (1,), "missing")
-
-
 def strange():
     """A commit, an id, names and modules that look like something else; and counts without end."""
     one = TensorValues(
         name="NA", file="f", dtype="F32", numbers=2, read=2, nan=1, inf=0, nonzero=True, absmax=1.0
     )
     few = [row(name, 1, 1, 0, "unexpected", of=9) for name in STRANGE]
-    huge = 2**70
+    huge, lost = 2**70, tensor("lost", 1, file=None)
     report = bert_base_chinese()
     return replace(
         report,
@@ -57,7 +48,7 @@ def strange():
         commit="1" * 39 + "e",
         modules=(row("", 9, 9, 0, "unexpected", of=9), *few),
         observed=replace(report.observed, bytes=huge, parameters=huge, elements=2**53 - 1),
-        tensors=TensorRows(),
+        tensors=ListedTensors(*(tensor(name, 2, 3, file="007") for name in STRANGE), lost),
         values=ValuesRead(bytes=8, of=8, tensors=(one,)),
     )
 
