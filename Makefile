@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-values pictures diagnose diagnose-values corpus claims clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-values pictures diagnose diagnose-values corpus claims first-hour clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --valu
 
 bench-values: $(VENV)/.test ## --values beside safe_open and torch: GB/s a core, memory, a sparse file
 	@$(PROGRAM) tools/bench_values.py $(ARGS)
+
+first-hour: $(VENV)/.test ## install from a clone as the README says, then each of its commands, and slips
+	@$(PROGRAM) tools/first_hour.py
 
 corpus: $(VENV)/.test ## audit real checkpoints' metadata, where ../shared/corpus has it
 	@$(PROGRAM) tools/corpus.py $(ARGS)
