@@ -28,6 +28,7 @@ CONSOLE = tuple((block[2], block[3]) for block in SHOWN.finditer(README))
 INSTALL = tuple(re.findall(r"```bash install\n(.*?)```", README, re.DOTALL)[0].splitlines())
 
 _CLEAN, _FINDINGS, _USAGE, _UNAUDITED, _INTERRUPTED = 0, 1, 2, 3, 130
+_OF_INSTALLERS = re.compile(r"PIP_|UV_|SSL_CERT_|HTTPS?_PROXY\Z", re.IGNORECASE)
 _PATIENCE = 120  # seconds for one command
 
 
@@ -124,9 +125,10 @@ def _compiled(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _environment(home: Path, path: str, **more: str) -> dict[str, str]:
-    """Nothing but a home of its own, a PATH, and what pip needs to find packages."""
-    kept = {name: os.environ[name] for name in os.environ if name.startswith(("PIP_", "UV_"))}
-    return {**kept, "HOME": str(home), "PATH": path, "LANG": "C.UTF-8", "COLUMNS": "80", **more}
+    """Nothing but a home of its own, a PATH, and what an installer needs to reach its packages."""
+    kept = {name: value for name, value in os.environ.items() if _OF_INSTALLERS.match(name)}
+    own = {"HOME": str(home), "PATH": path, "LANG": "C.UTF-8", "COLUMNS": "80"}
+    return {**kept, "NO_PROXY": "127.0.0.1", **own, **more}
 
 
 def _run(step: Step, place: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -192,9 +194,10 @@ def main() -> int:
                 continue
             path = f"{home}/.hf-audit/bin:{home}/.local/bin:{usual}"
             step = Step(line, _CLEAN, "")
-            failed += _told(step, _fault(step, _run(step, clone, _environment(home, path))))
-            for each, fault in walk(home / "walk", path):
-                failed += _told(each, fault)
+            if _told(step, _fault(step, _run(step, clone, _environment(home, path)))):
+                failed += 1
+                continue
+            failed += sum(_told(each, fault) for each, fault in walk(home / "walk", path))
     return min(failed, 1)
 
 
