@@ -35,6 +35,7 @@ from auditor.diagnosis.causes import (
     wrapper_prefix,
 )
 from auditor.diagnosis.repository import with_repository
+from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.promise import promises
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.reconciler.findings import (
@@ -119,14 +120,15 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     classes: Callable[[str], tuple[str, ...]],
     implied: Callable[..., Shapes | None],
     tree: Callable[..., ClassTree | None],
+    forms: Callable[..., NameForms],
     keep: Callable[[Undoing], None] = lambda _: None,
 ) -> tuple[Diagnosis, ...]:
     """The causes of a report's alarming findings, most telling first.
 
     `again` audits a changed snapshot, for a class if one is given; `implied` says what its config
-    implies, which takes less, and `tree` its blocks, which takes least. What no undoing closes has
-    no cause here. `keep` gets the undoing of each cause, each with a snapshot that goes on from the
-    last one's.
+    implies, which takes less, `tree` its blocks, which takes least, and `forms` how its names are
+    spelt. What no undoing closes has no cause here. `keep` gets the undoing of each cause, each
+    with a snapshot that goes on from the last one's.
     """
     found: list[Diagnosis] = []
     tries = _Tries(again)
@@ -140,6 +142,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             classes=classes,
             implied=partial(implied, target=target),
             tree=partial(tree, target=target),
+            forms=partial(forms, target=target),
         )
         if not (case.alarms and all(map(_is_ordinary, case.stored))):
             break
