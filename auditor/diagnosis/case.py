@@ -86,6 +86,11 @@ class Case:
         return tuple(map(self._as_stored, self._named_by(Missing)))
 
     @cached_property
+    def near(self) -> frozenset[str]:
+        """Missing names, with and without their first part, which loading may add or remove."""
+        return frozenset((*self.missing, *(name.partition(".")[2] for name in self.missing)))
+
+    @cached_property
     def unexpected(self) -> tuple[str, ...]:
         """Names of stored tensors that nothing expects."""
         return self._named_by(UnexpectedFinding)
