@@ -46,7 +46,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Prefixes that are too much, wrappers inside names, prefixes that lack; the most apt first."""
     if not (case.unexpected and case.missing):
         return
-    near = _near(case)
+    near = case.near
     asked = case.unexpected[:: 1 + len(case.unexpected) // _MOST_ASKED]
     ways = [
         _Way(prefix, rename, _found(asked, rename, near), added)
@@ -58,11 +58,6 @@ def undoings(case: Case) -> Iterator[Undoing]:
     for way in islice(apt, _PROPOSED):
         if renames := _renames(case, way):
             yield _undoing(case, way, renames)
-
-
-def _near(case: Case) -> frozenset[str]:
-    """Missing names, with and without their first part, which loading may add or remove."""
-    return frozenset((*case.missing, *(name.partition(".")[2] for name in case.missing)))
 
 
 def _found(names: Iterable[str], rename: Rename, near: frozenset[str]) -> int:
@@ -138,9 +133,13 @@ def _shared(names: tuple[str, ...]) -> Iterator[str]:
 
 def _before(ends: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
     """What stands before some of the ends in some of the names, the most frequent first."""
-    asked = dict.fromkeys((*ends[: _ASKED // 2], *ends[-_ASKED // 2 :]))
+    asked = tuple(dict.fromkeys((*ends[: _ASKED // 2], *ends[-_ASKED // 2 :])))
     found = Counter(
-        name[: -len(end)] for end in asked for name in names if name.endswith(end) and name != end
+        name[: -len(end)]
+        for name in names
+        if name.endswith(asked)
+        for end in asked
+        if name.endswith(end) and name != end
     )
     return [prefix for prefix, _ in found.most_common(_PROPOSED)]
 
