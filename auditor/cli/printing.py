@@ -80,8 +80,8 @@ def print_outcome(
 
 
 def _text(outcome: Report | Unaudited, form: str, shown: Shown) -> str:
-    texts = rendered([outcome], form, shown)
-    return texts.get("modules.csv") or next(iter(texts.values()))
+    [text] = rendered([outcome], form, shown, printed=True).values()
+    return text
 
 
 def _crashed_text(
@@ -106,7 +106,9 @@ def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
     )
 
 
-def rendered(outcomes: Sequence[Report | Unaudited], form: str, shown: Shown) -> Mapping[str, str]:
+def rendered(
+    outcomes: Sequence[Report | Unaudited], form: str, shown: Shown, *, printed: bool = False
+) -> Mapping[str, str]:
     width, color = terminal()
     view = View(
         depth=_TABLE_DEPTH if shown.depth is None else shown.depth,
@@ -114,6 +116,7 @@ def rendered(outcomes: Sequence[Report | Unaudited], form: str, shown: Shown) ->
         color=color,
         verbose=shown.verbose,
         ascii_only=only_ascii(sys.stdout),
+        printed=printed,
     )
     return FORMATS[form](outcomes, view)
 

@@ -99,7 +99,7 @@ TENSORS = ("model", "commit_sha", *TensorRow._fields, "component")
 VALUE_COLUMNS = ("model", "commit_sha", *VALUES, "component")
 
 
-def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> dict[str, str]:
+def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> dict[str, str]:
     """The tables by file name, values.csv where numbers were read.
 
     To be written as UTF-8, without translating line ends.
@@ -107,9 +107,12 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> 
     After the rows of a repository of several models come those of each, which add up to them.
     """
     outcomes = [one for outcome in outcomes for one in outcome.every]
+    modules = _table(MODULES, (row for one in outcomes for row in _modules(one)))
+    if view is not None and view.printed:
+        return {"modules.csv": modules}
     tables = {
         "models.csv": _table(MODELS, (_model(outcome) for outcome in outcomes)),
-        "modules.csv": _table(MODULES, (row for one in outcomes for row in _modules(one))),
+        "modules.csv": modules,
         "findings.csv": _table(FINDINGS, (row for one in outcomes for row in _findings(one))),
         "diagnosis.csv": _table(DIAGNOSIS, (row for one in outcomes for row in _diagnosis(one))),
         "tensors.csv": _table(TENSORS, (row for one in outcomes for row in _tensors(one))),

@@ -12,3 +12,4 @@ class View:
     color: bool = False
     verbose: bool = False  # every name, every module, the formula, where it all comes from
     ascii_only: bool = False  # for terminals that have no other characters
+    printed: bool = False  # to standard output, which takes one table: 90,000 tensors need 3 s
