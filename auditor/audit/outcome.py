@@ -166,7 +166,7 @@ def compared_outcome(
         ),
         findings=in_order(stand),
         ignored=in_order(left_out),
-        tensors=TensorTable(reconciled),
+        tensors=TensorTable.compared(reconciled, expectation),
         unchecked=(
             *_unchecked(found, dtype, unpacked, index.unchecked),
             *_torch_copies(case.snapshot, found),
@@ -250,7 +250,11 @@ def no_weights(
 ) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
     modules = expected_rows(expectation, depth=case.options.depth)
-    known = replace(_with_findings(case, *contradictions(case), *findings), modules=modules)
+    known = replace(
+        _with_findings(case, *contradictions(case), *findings),
+        modules=modules,
+        tensors=TensorTable.of_expected(expectation),
+    )
     return known.as_unaudited(Reason.NO_WEIGHTS, detail)
 
 
@@ -298,5 +302,6 @@ def _add_stored(case: ModelAudit) -> Walk:
             case.known,
             observed=observed_side(walked, case.snapshot, shapes=shapes),
             modules=stored_rows(walked, shapes=shapes),
+            tensors=TensorTable.of_stored(found.tensors, found.shared),
         )
     return walked
