@@ -9,6 +9,7 @@ from auditor.analytic import Expectation, ModuleFormula, Role
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
+from auditor.claims.published import PublishedCount
 from auditor.errors import Reason
 from auditor.messages import quoted
 from auditor.reconciler.findings import Finding, Severity
@@ -109,6 +110,7 @@ class Outcome:
     load_report: LoadReport | None = None  # what from_pretrained would say; None: not known
     # Name of a finding about tensors -> the names under which from_pretrained looks for it.
     in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads the model
+    claims: tuple[PublishedCount, ...] = ()  # what is published of its size, and whether it is true
     values: ValuesRead | None = None  # what the numbers are; None: they were not asked for
     fetched: Fetched = field(default_factory=Fetched)
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole

@@ -11,8 +11,11 @@ from auditor.analytic.target import TargetChoice
 from auditor.audit.declaration import where
 from auditor.audit.expected import Implied, Opinion
 from auditor.audit.options import Options
+from auditor.audit.published_claims import published_counts, refuted
 from auditor.checkpoint.filenames import dtype_of
+from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.claims.published import PublishedCount
 from auditor.errors import Reason
 from auditor.layouts import learned
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
@@ -37,6 +40,7 @@ from auditor.reconciler.torch_copies import (
 )
 from auditor.reconciler.weight_memory import weights_by_dtype
 from auditor.report import (
+    Observed,
     Outcome,
     Report,
     Unaudited,
@@ -142,6 +146,7 @@ def compared_outcome(
     layout = None if unpacked is PLAIN else unpacked.layout
     rows = weights_by_dtype(reconciled, walked) if shapes else ()
     observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=rows)
+    published = _published(case, expectation, observed)
     findings = (
         *found.findings,
         *contradictions(case),
@@ -152,6 +157,7 @@ def compared_outcome(
         *_other_model(case, reconciled, expectation),
         *torch_copy_findings(case.snapshot, found),
         *other_weights(case.snapshot),
+        *refuted(published),
     )
     stand, left_out = split(findings, case.options.ignore)
     case.add_notes(*index.notes)
@@ -159,6 +165,7 @@ def compared_outcome(
     known = replace(
         case.known,
         observed=observed,
+        claims=published,
         load_report=loads.report,
         in_memory=loads.in_memory,
         modules=compared_rows(
@@ -189,6 +196,18 @@ def _shallow(
     note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
     case.add_notes(note)
     return Shallow(fates, depth)
+
+
+def _published(
+    case: ModelAudit, expectation: Expectation, observed: Observed
+) -> tuple[PublishedCount, ...]:
+    """Of the repository's own model: an adapter, or one in a folder, has another's name."""
+    found, snapshot = case.found, case.snapshot
+    adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
+    if adapter or any("/" in head.name for head in snapshot.headers):
+        return ()
+    whole = not (found.unread or found.names_only)
+    return published_counts(snapshot, expectation, observed, whole=whole)
 
 
 def _dtypes(
