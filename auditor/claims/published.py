@@ -31,6 +31,7 @@ class PublishedCount:
     verdict: Literal["confirmed", "confirmed to its rounding", "refuted"]
     actual: int
     reason: str = ""  # of one that is refuted
+    usual: bool = False  # refuted, as the Hub's own way of counting is for all such files
 
 
 class OtherCounts(NamedTuple):
@@ -181,9 +182,10 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
     if not counts.packed:
         right |= _near(claim, (counts.elements,))  # masks and copies are counted there, too
     reason = ""
+    usual = not right and counts.packed and _near(claim, (counts.elements,))
     if not right:
         how = "neither parameters nor stored elements come to that"
-        if counts.packed and _near(claim, (counts.elements,)):
+        if usual:
             how = f"it counts the {counts.elements:,} elements in which they are packed"
         said = f"the Hub shows {claim:,} parameters ({key})"
         reason = f"{said}, and the model has {counts.parameters:,}: {how}"
@@ -195,6 +197,7 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
         verdict="confirmed" if right else "refuted",
         actual=counts.parameters,
         reason=reason,
+        usual=usual,
     )
 
 

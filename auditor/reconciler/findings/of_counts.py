@@ -30,11 +30,11 @@ class OfCount:
 
 
 class HubCount(OfCount):
-    """The Hub states a number of parameters that the model does not have; programs select by it.
+    """The Hub states a number of parameters that these files do not have; programs select by it.
 
-    The Hub counts stored elements: of weights that GPTQ or AWQ packed, eight parameters are one.
+    It is neither the parameters nor the stored elements: of another upload, or edited.
 
-    To do: Give the true number in the model card; `--ignore hub-count` if that is known.
+    To do: Upload the weights again, which makes the Hub count anew.
     """
 
     kind: ClassVar = "hub-count"
@@ -42,9 +42,12 @@ class HubCount(OfCount):
 
 
 class ClaimedSize(OfCount):
-    """The repository's name or its model card gives a size that no part of the model comes near.
+    """A published size is not the model's: its name's, its card's, the Hub's count of packed words.
 
-    To do: Ask `audit claim` what the number would be right for, and correct the name or the card.
+    The Hub counts stored elements: of weights that GPTQ or AWQ packed, eight parameters are one.
+
+    To do: Correct the name or the card (`audit claim` says what the number would be right for); of
+    packed weights, give the true number in the card.
     """
 
     kind: ClassVar = "claimed-size"

@@ -71,18 +71,24 @@ def test_a_name_of_another_size_is_an_info_and_no_alarm():
     assert report.verdict == "clean"
 
 
-def test_the_hub_s_number_of_packed_weights_is_a_warning_that_says_why():
+def test_the_hub_s_number_of_packed_weights_is_said_with_why_and_alarms_nobody():
     report, found = told(packed(llama("someone/Llama-3.1-8B-GPTQ"), "gptq", 4, 128))
     assert found == []  # nobody says a number
     elements = report.observed.elements
     assert round(elements / 10**9, 2) == 1.99  # as the Hub shows for such uploads
     shown = packed(llama("someone/Llama-3.1-8B-GPTQ", total(elements)), "gptq", 4, 128)
     report, [found] = told(shown)
-    assert (found.severity, found.claim, found.actual) == (Severity.WARNING, elements, PARAMETERS)
+    assert (found.severity, found.claim, found.actual) == (Severity.INFO, elements, PARAMETERS)
     assert "packed" in found.reason
-    assert report.verdict == "findings"
-    assert report.diagnosis == ()
-    report, found = told(shown, ignore=(Ignore.parse("hub-count"),))
+    assert report.verdict == "clean"
+
+
+def test_a_number_of_the_hub_that_is_of_no_count_is_a_warning():
+    snapshot = llama(said=total(3_000_000_000))
+    report, [found] = told(snapshot)
+    assert (found.severity, found.claim, found.actual) == (Severity.WARNING, 3 * 10**9, PARAMETERS)
+    assert (report.verdict, report.diagnosis) == ("findings", ())
+    report, found = told(snapshot, ignore=(Ignore.parse("hub-count"),))
     assert (report.verdict, found) == ("clean", [])
 
 
