@@ -11,11 +11,10 @@ from auditor.analytic.target import TargetChoice
 from auditor.audit.declaration import where
 from auditor.audit.expected import Implied, Opinion
 from auditor.audit.options import Options
-from auditor.audit.published_claims import published_counts, refuted
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.claims.published import PublishedCount
+from auditor.claims.published_count import PublishedCount
 from auditor.errors import Reason
 from auditor.layouts import learned
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
@@ -23,7 +22,7 @@ from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.duplicates import counted_once
 from auditor.reconciler.file_rules import dtype_rule
-from auditor.reconciler.findings import BadConfig, Finding
+from auditor.reconciler.findings import BadConfig, ClaimedSize, Finding, HubCount
 from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
 from auditor.reconciler.module_rows import compared_rows, expected_rows, stored_rows
@@ -157,7 +156,7 @@ def compared_outcome(
         *_other_model(case, reconciled, expectation),
         *torch_copy_findings(case.snapshot, found),
         *other_weights(case.snapshot),
-        *refuted(published),
+        *refuted_claims(published),
     )
     stand, left_out = split(findings, case.options.ignore)
     case.add_notes(*index.notes)
@@ -206,8 +205,29 @@ def _published(
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):
         return ()
+    if not (snapshot.published or any(map(str.isdigit, snapshot.model))):
+        return ()
+    from auditor.audit.published_claims import published_counts  # noqa: PLC0415 - 10 ms, for some
+
     whole = not (found.unread or found.names_only)
     return published_counts(snapshot, expectation, observed, whole=whole)
+
+
+def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
+    """A finding for each that is not true; programs read the Hub's, people the others.
+
+    That the Hub counts packed words is no fault of an upload, and no alarm.
+    """
+    for one in counts:
+        if one.verdict == "refuted":
+            kind = HubCount if one.where == "hub" and not one.usual else ClaimedSize
+            yield kind(
+                where=one.key,
+                text=one.text,
+                claim=one.claim,
+                actual=one.actual,
+                reason=one.reason,
+            )
 
 
 def _dtypes(

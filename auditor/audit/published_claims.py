@@ -1,6 +1,5 @@
 """What is published of a model's size beside it: in its name, by the Hub, in its model card."""
 
-from collections.abc import Iterator
 from functools import partial
 
 from auditor.analytic import Expectation, Role
@@ -8,12 +7,11 @@ from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.claims.published import (
     ModelCounts,
     OtherCounts,
-    PublishedCount,
     count_in_card,
     count_in_name,
     count_of_hub,
 )
-from auditor.reconciler.findings import ClaimedSize, HubCount
+from auditor.claims.published_count import PublishedCount
 from auditor.report import Observed
 
 _NAMED = frozenset({Source.HUB, Source.CACHE, Source.BUNDLED})
@@ -41,23 +39,6 @@ def published_counts(
         elif not _other_sets(snapshot):
             found.append(count_of_hub(one.name, one.text, counts))
     return tuple(filter(None, found))
-
-
-def refuted(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
-    """A finding for each that is not true; programs read the Hub's, people the others.
-
-    That the Hub counts packed words is no fault of an upload, and no alarm.
-    """
-    for one in counts:
-        if one.verdict == "refuted":
-            kind = HubCount if one.where == "hub" and not one.usual else ClaimedSize
-            yield kind(
-                where=one.key,
-                text=one.text,
-                claim=one.claim,
-                actual=one.actual,
-                reason=one.reason,
-            )
 
 
 def _counts(expectation: Expectation, observed: Observed, *, whole: bool) -> ModelCounts:

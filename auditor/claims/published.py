@@ -9,29 +9,16 @@ else stands in a name is told by its letter: contexts are in k, data is in T, ve
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from auditor.claims.figures import parse_figure
+from auditor.claims.published_count import PublishedCount
 
 # Of a size in a name the share that a model may have: opt-350m has 0.95 of it, gemma-2-2b 1.31,
 # codegen-2B 1.39, btlm-3b 0.88; an 8B that the files store as 2B, or a 7B that is a 13B, has not.
 _LEAST, _MOST = 0.68, 1.45
 _NEAR = 0.05  # by which a number that was counted may differ: biases that a packer added
 _SHARED = 0.5  # of experts times a size, at the least: 8x7B has 0.83 of it, 8x1.1B 0.73
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedCount:
-    """A number that stands beside a model, and what became of it."""
-
-    where: Literal["name", "hub", "card"]
-    key: str  # the repository's name, or the key that says it
-    text: str
-    claim: int
-    verdict: Literal["confirmed", "confirmed to its rounding", "refuted"]
-    actual: int
-    reason: str = ""  # of one that is refuted
-    usual: bool = False  # refuted, as the Hub's own way of counting is for all such files
 
 
 class OtherCounts(NamedTuple):
