@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 
+from support.published_configs import VALUES
+
 from auditor.analytic import Config, catalogue
 from auditor.claims.judge import judge
 from auditor.claims.subject import subject_of
 from auditor.errors import CheckpointError
 
-STATED = {"esm": {"vocab_size": 33}}
+STATED = {"esm": {"vocab_size": 33}, "lfm2_moe": VALUES["LiquidAI/LFM2-8B-A1B"]}
 MOST = 1.0  # seconds of processor time
 SHOWN = 10
 
