@@ -24,8 +24,19 @@ PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_prepro
 
 # In the order in which they tell more; of a repository on the Hub the first few are read.
 _TEXTS = (GENERATION, TEMPLATE, TOKENIZER_CONFIG, ADDED, SPECIAL, OLDER_TEMPLATE, *PROCESSORS)
-_SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+# Whichever name the tokenizer's class gives it; some hold tiktoken's ranks.
+_SENTENCEPIECE = (
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+    "spm.model",
+    "spm_char.model",
+    "tiktoken.model",
+)
 _OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
+# Beside it the pieces of sentencepiece are no ids: the dictionary of fairseq has those (BARTpho).
+_DICTIONARY = "dict.txt"
 _POOLING = re.compile(r"[^/]*Pooling/config\.json")
 _TIKTOKEN = ".tiktoken"
 
@@ -71,7 +82,8 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
     """Those of a listing, the most telling first; a second vocabulary is the same again."""
     ranked = sorted(name for name in names if name.endswith(_TIKTOKEN) and "/" not in name)
     every = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
-    vocabularies = [name for name in every if name in names]
+    without_ids = _SENTENCEPIECE if _DICTIONARY in names else ()
+    vocabularies = [name for name in every if name in names and name not in without_ids]
     pooling = sorted(name for name in names if _POOLING.fullmatch(name))
     texts = (name for name in _TEXTS if name in names)
     return (*vocabularies[:1], *texts, *pooling, *vocabularies[1:])
