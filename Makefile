@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-values pictures diagnose diagnose-values corpus claims clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-values corpus claims clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## t
 
 bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
 	@$(PROGRAM) tools/bench_sweep.py $(ARGS)
+
+bench-companions: $(VENV)/.test ## what reading beside the weights costs one audit at 50 ms
+	@$(PROGRAM) tools/bench_companions.py $(ARGS)
 
 fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, and fixes at every point
 	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)

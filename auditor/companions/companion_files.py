@@ -146,6 +146,16 @@ def read_companion(plan: PlannedRead, read: Callable[[Span], bytes]) -> Companio
     return summary(plan.name, start, end, whole=plan.whole)
 
 
+def import_readers() -> None:
+    """Import what reads vocabularies, for 15 ms: who waits for the network has the time."""
+    from auditor.companions import other_vocabularies, tokenizer_json  # noqa: F401, PLC0415
+
+
+def has_template(file: CompanionFile) -> bool:
+    """Whether a chat template may be in it."""
+    return file.name == TEMPLATE or b'"chat_template"' in (file.content or b"")
+
+
 def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:
     """What a vocabulary says of its ids, instead of its bytes."""
     from auditor.companions import other_vocabularies, tokenizer_json  # noqa: PLC0415 - few have one
