@@ -44,6 +44,10 @@ _TIKTOKEN = ".tiktoken"
 MAX_TEXT = 4 * 1024 * 1024
 # Bytes of a vocabulary of which all is read: tokenizer.json of Gemma 3 has 33 MB.
 MAX_VOCABULARY = 40 * 1024 * 1024
+# A repository has one tokenizer, in two forms or three.
+_MOST_VOCABULARIES = 2
+# Bytes of a module's settings; that of a Pooling has 200.
+_MAX_MODULE = 64 * 1024
 # Bytes of what is read of a longer one.
 START, END = 192 * 1024, 4 * 1024
 # Bytes of a tekken.json at whose start the settings stand.
@@ -67,6 +71,11 @@ class CompanionBounds(NamedTuple):
 
 # What a single audit may ask of the Hub beside config, index and shards.
 OF_HUB = CompanionBounds(3, 512 * 1024)
+
+
+# What the files of a folder may take, several of which are in memory at once: all of Gemma 3's
+# have 39 MiB.
+_OF_FOLDER = CompanionBounds(32, 48 * 1024 * 1024)
 
 
 class PlannedRead(NamedTuple):
@@ -97,13 +106,17 @@ def is_vocabulary(name: str) -> bool:
 def planned(
     names: Iterable[str], sizes: Mapping[str, int | None], bounds: CompanionBounds | None
 ) -> Iterator[PlannedRead]:
-    """What is read of each file; `bounds` None: it costs nothing to read it all."""
-    left = bounds or CompanionBounds(10_000, 10_000 * MAX_VOCABULARY)
+    """What is read of each file; `bounds` None: they are here, and read whole."""
+    left = bounds or _OF_FOLDER
     ends: list[PlannedRead] = []
+    vocabularies = 0
     for name in names:
         size = sizes.get(name)
-        most = MAX_VOCABULARY if is_vocabulary(name) else MAX_TEXT
+        most = MAX_VOCABULARY if is_vocabulary(name) else _MAX_MODULE if "/" in name else MAX_TEXT
         read = _of_one(name, size, min(most, left.bytes, START if bounds and size else most))
+        vocabularies += is_vocabulary(name) and name != ADDED and bool(read.spans)
+        if vocabularies > _MOST_VOCABULARIES:
+            read = PlannedRead(name, (), unread="other vocabularies were read instead of it")
         taken = sum(span.stop - span.start for span in read.spans)
         if read.spans and (left.requests < 1 or taken > left.bytes):
             read = PlannedRead(name, (), unread="other files were read instead of it")

@@ -17,16 +17,15 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
         return
     from auditor.companions.chat_template import (  # noqa: PLC0415 - most models have none
         NotCheckedError,
-        parse_fault,
+        parse_faults,
     )
 
+    faults = parse_faults(dict.fromkeys(each.values()))
     for (file, name), text in each.items():
-        try:
-            fault = parse_fault(text)
-        except NotCheckedError as error:
-            case.unread[file] = f"the chat template was not checked: it {error}"
-            continue
-        if fault is not None:
+        fault = faults[text]
+        if isinstance(fault, NotCheckedError):
+            case.unread[file] = f"the chat template was not checked: it {fault}"
+        elif fault is not None:
             which = f" {quoted(name)}" if name != DEFAULT else ""
             yield ChatTemplateBroken(
                 says=((file, "" if file == TEMPLATE else _KEY, ""),),

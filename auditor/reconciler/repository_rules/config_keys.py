@@ -1,6 +1,7 @@
 """Keys that no class of the model type reads, and that are one slip from one that it does."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from auditor.analytic.config_classes import ConfigClass, library
@@ -39,6 +40,9 @@ _TAKEN = frozenset(
     )
 )
 
+# Unknown keys that are looked at: configs of the repository's own code have some dozens.
+_MOST_UNKNOWN = 500
+
 
 def key_findings(case: RepositoryCase) -> Iterator[Finding]:
     if case.kind is None or case.custom:
@@ -60,9 +64,9 @@ def _of(
     known = {*kind.fields, *kind.attribute_map, *kind.parts, *kind.read_only, *_TAKEN}
     known |= library().generation
     known |= {key.removeprefix("_") for key in known}  # _out_features is written as out_features
-    for key, value in values.items():
-        if key in known or key.startswith("_"):
-            continue
+    unknown = (key for key in values if key not in known and not key.startswith("_"))
+    for key in islice(unknown, _MOST_UNKNOWN):
+        value = values[key]
         meant = near(key, known)
         if meant is None:
             continue
