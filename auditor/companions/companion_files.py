@@ -16,11 +16,13 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 GENERATION = "generation_config.json"
 TEMPLATE = "chat_template.jinja"
 OLDER_TEMPLATE = "chat_template.json"
+_MORE_TEMPLATES = re.compile(r"additional_chat_templates/([^/]+)\.jinja")
 ADDED = "added_tokens.json"
 SPECIAL = "special_tokens_map.json"
 TEKKEN = "tekken.json"
+PROCESSOR = "processor_config.json"
 # The processor of images or audio: any of them will do.
-PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+PROCESSORS = ("preprocessor_config.json", PROCESSOR, "video_preprocessor_config.json")
 
 # In the order in which they tell more; of a repository on the Hub the first few are read.
 _TEXTS = (GENERATION, TEMPLATE, TOKENIZER_CONFIG, ADDED, SPECIAL, OLDER_TEMPLATE, *PROCESSORS)
@@ -34,6 +36,8 @@ _SENTENCEPIECE = (
     "spm_char.model",
     "tiktoken.model",
 )
+# Of tokenizers that came from fairseq, whose ids are the pieces' places and one or more.
+OFFSET_PIECES = frozenset(("sentencepiece.bpe.model",))
 _OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
 # Beside it the pieces of sentencepiece are no ids: the dictionary of fairseq has those (BARTpho).
 _DICTIONARY = "dict.txt"
@@ -93,9 +97,17 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
     every = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
     without_ids = _SENTENCEPIECE if _DICTIONARY in names else ()
     vocabularies = [name for name in every if name in names and name not in without_ids]
-    pooling = sorted(name for name in names if _POOLING.fullmatch(name))
-    texts = (name for name in _TEXTS if name in names)
-    return (*vocabularies[:1], *texts, *pooling, *vocabularies[1:])
+    texts = [name for name in _TEXTS if name in names]
+    inside = sorted(name for name in names if template_name(name) or _POOLING.fullmatch(name))
+    return (*vocabularies[:1], *texts, *inside, *vocabularies[1:])
+
+
+def template_name(file: str) -> str | None:
+    """That of the template which is all of the file; the default's is empty. None: it is none."""
+    if file == TEMPLATE:
+        return ""
+    found = _MORE_TEMPLATES.fullmatch(file)
+    return found[1] if found else None
 
 
 def is_vocabulary(name: str) -> bool:
@@ -166,7 +178,7 @@ def import_readers() -> None:
 
 def has_template(file: CompanionFile) -> bool:
     """Whether a chat template may be in it."""
-    return file.name == TEMPLATE or b'"chat_template"' in (file.content or b"")
+    return template_name(file.name) is not None or b'"chat_template"' in (file.content or b"")
 
 
 def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:

@@ -30,6 +30,7 @@ class Vocabulary(NamedTuple):
     entries: int | None = None  # of it; None: not all were read
     added: tuple[Token, ...] = ()  # by their ids
     unread: str = ""  # why not all of the file was read; "": it was
+    special: tuple[Token, ...] = ()  # of the vocabulary itself, which look it: "</s>"
 
     @property
     def top(self) -> Token | None:
@@ -47,6 +48,8 @@ def summary_json(of: Vocabulary) -> bytes:
     said: dict[str, object] = {"kind": of.kind, "entries": of.entries, "unread": of.unread}
     said["highest"] = list(of.highest) if of.highest else None
     said["added"] = [list(token) for token in of.added]
+    if of.special:
+        said["special"] = [list(token) for token in of.special]
     return json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -54,9 +57,10 @@ def vocabulary_of(content: bytes, file: str) -> Vocabulary:
     """What `summary_json` wrote; CheckpointError for anything else."""
     said = parse_object(content, file)
     kind, unread, added = (said.get(key) for key in ("kind", "unread", "added"))
-    entries, highest = said.get("entries"), said.get("highest")
+    entries, highest, special = said.get("entries"), said.get("highest"), said.get("special", [])
     texts = isinstance(kind, str) and isinstance(unread, str)
-    if not texts or not isinstance(added, list) or not isinstance(entries, int | None):
+    lists = isinstance(added, list) and isinstance(special, list)
+    if not texts or not lists or not isinstance(entries, int | None):
         raise CheckpointError(f"{file}: this is no summary of a vocabulary")
     return Vocabulary(
         kind=str(kind),
@@ -64,6 +68,7 @@ def vocabulary_of(content: bytes, file: str) -> Vocabulary:
         entries=entries,
         added=tuple(_token(one, file) for one in added),
         unread=str(unread),
+        special=tuple(_token(one, file) for one in special),
     )
 
 
