@@ -59,8 +59,8 @@ def vocabulary_of(content: bytes, file: str) -> Vocabulary:
     kind, unread, added = (said.get(key) for key in ("kind", "unread", "added"))
     entries, highest, special = said.get("entries"), said.get("highest"), said.get("special", [])
     texts = isinstance(kind, str) and isinstance(unread, str)
-    lists = isinstance(added, list) and isinstance(special, list)
-    if not texts or not lists or not isinstance(entries, int | None):
+    counted = isinstance(entries, int | None)
+    if not texts or not counted or not isinstance(added, list) or not isinstance(special, list):
         raise CheckpointError(f"{file}: this is no summary of a vocabulary")
     return Vocabulary(
         kind=str(kind),

@@ -41,7 +41,7 @@ _TAKEN = frozenset(
     )
 )
 # Composite types whose config class takes the keys of its text from the top, as they are published.
-FLAT = frozenset(("qwen2_vl", "qwen2_5_vl", "paddleocr_vl"))
+FLAT = frozenset(("qwen2_vl", "qwen2_5_vl"))
 # Unknown keys that are looked at: configs of the repository's own code have some dozens.
 _MOST_UNKNOWN = 500
 

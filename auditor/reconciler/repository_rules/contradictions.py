@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from auditor.analytic.config_classes import library
 from auditor.reconciler.findings import ConfigContradiction, Finding
 from auditor.reconciler.repository_rules.near_names import near
+from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _ROPE = "rope_parameters"
@@ -184,14 +185,15 @@ def _synonyms(case: RepositoryCase) -> Iterator[Twice]:
 def _parts(case: RepositoryCase) -> Iterator[Twice]:
     """Sizes of text beside the config of text that has them, where the class reads only that."""
     part = case.text_part()
-    if part is None or part[0] != "text_config" or case.kind is None:
+    pair = str(case.config.get("model_type")).endswith(PAIR)
+    if part is None or part[0] != ("decoder" if pair else "text_config") or case.kind is None:
         return
     for key in _SIZES:
         top, inner = case.config.get(key), part[1].get(key)
         if key in case.kind.fields or key in case.kind.attribute_map:
             continue
         if type(top) is int and type(inner) is int and top != inner:
-            name = f"text_config.{key}"
+            name = f"{part[0]}.{key}"
             yield Twice(key, top, name, inner, _takes(name))
 
 
