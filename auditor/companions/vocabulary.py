@@ -59,9 +59,10 @@ def vocabulary_of(content: bytes, file: str) -> Vocabulary:
     kind, unread, added = (said.get(key) for key in ("kind", "unread", "added"))
     entries, highest, special = said.get("entries"), said.get("highest"), said.get("special", [])
     texts = isinstance(kind, str) and isinstance(unread, str)
-    counted = isinstance(entries, int | None)
-    if not texts or not counted or not isinstance(added, list) or not isinstance(special, list):
-        raise CheckpointError(f"{file}: this is no summary of a vocabulary")
+    if not texts or not isinstance(added, list) or not isinstance(entries, int | None):
+        raise _no_summary(file)
+    if not isinstance(special, list):
+        raise _no_summary(file)
     return Vocabulary(
         kind=str(kind),
         highest=None if highest is None else _token(highest, file),
@@ -76,4 +77,8 @@ def _token(said: object, file: str) -> Token:
     match said:
         case [int(number), str(text)] if len(str(number)) <= MOST_DIGITS + 1:
             return Token(number, text)
-    raise CheckpointError(f"{file}: this is no summary of a vocabulary")
+    raise _no_summary(file)
+
+
+def _no_summary(file: str) -> CheckpointError:
+    return CheckpointError(f"{file}: this is no summary of a vocabulary")
