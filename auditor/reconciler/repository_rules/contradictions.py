@@ -13,6 +13,8 @@ from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _ROPE = "rope_parameters"
+# What Qwen2-VL and Phi-3 called a kind of rotation once, and what it is called today.
+_RENAMED = frozenset((("mrope", "default"), ("su", "longrope")))
 _SIZES = (
     "hidden_size",
     "intermediate_size",
@@ -84,7 +86,8 @@ def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Twice]:
             name = f"{path}{key}.rope_theta"
             yield Twice(f"{path}rope_theta", theta, name, base, _takes(name))
         kind, older = said.get("rope_type"), said.get("type")
-        if isinstance(kind, str) and isinstance(older, str) and kind != older:
+        renamed = kind == older or (older, kind) in _RENAMED
+        if isinstance(kind, str) and isinstance(older, str) and not renamed:
             name = f"{path}{key}.rope_type"
             yield Twice(f"{path}{key}.type", older, name, kind, _takes(name))
     if isinstance(scaling, Mapping) and isinstance(own, Mapping) and scaling:
