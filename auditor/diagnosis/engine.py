@@ -67,13 +67,13 @@ CAUSES: tuple[Cause, ...] = (
     unmerged_adapter.undoings,
     wrapper_prefix.undoings,
     layers_renumbered.undoings,
+    head_not_saved.undoings,
     config_field.certain,
     transposed.undoings,
     fused_names.undoings,
     foreign_names.undoings,
     unsharded_save.undoings,
     parallel_rank.undoings,
-    head_not_saved.undoings,
     half_resized.undoings,
     quantization_settings.undoings,
     quantization.undoings,
@@ -91,7 +91,7 @@ MOST_TENSORS = 200_000
 LONGEST, MOST_PARTS = 400, 40
 
 # Seconds of processor time after which no other undoing is tried.
-MOST_SECONDS = 2.0
+MOST_SECONDS = 4.0
 
 _DEEPEST = 2  # causes of one model
 

@@ -1,4 +1,4 @@
-"""The CSV tables: models, modules, findings, diagnosis, tensors and values.
+"""The CSV tables: models, modules, findings and diagnosis; tensor_table has the fifth.
 
 RFC 4180 but for the line ends, which are LF: the tables are committed and compared by git. UTF-8.
 Nothing known is an empty cell. Columns are only ever added, at the end.
@@ -15,8 +15,7 @@ from auditor.formats.json_values import finite
 from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
-from auditor.reconciler.tensor_rows import TensorRow
-from auditor.report import VALUES, Report, Unaudited
+from auditor.report import Report, Unaudited
 
 MODELS = (
     "requested",
@@ -95,14 +94,10 @@ DIAGNOSIS = (
     "evidence",
     "component",
 )
-TENSORS = ("model", "commit_sha", *TensorRow._fields, "component")
-VALUE_COLUMNS = ("model", "commit_sha", *VALUES, "component")
 
 
 def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> dict[str, str]:
-    """The tables by file name, values.csv where numbers were read.
-
-    To be written as UTF-8, without translating line ends.
+    """The tables by file name, to be written as UTF-8 without translating line ends.
 
     After the rows of a repository of several models come those of each, which add up to them.
     """
@@ -110,44 +105,12 @@ def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> d
     modules = _table(MODULES, (row for one in outcomes for row in _modules(one)))
     if view is not None and view.printed:
         return {"modules.csv": modules}
-    tables = {
+    return {
         "models.csv": _table(MODELS, (_model(outcome) for outcome in outcomes)),
         "modules.csv": modules,
         "findings.csv": _table(FINDINGS, (row for one in outcomes for row in _findings(one))),
         "diagnosis.csv": _table(DIAGNOSIS, (row for one in outcomes for row in _diagnosis(one))),
-        "tensors.csv": _table(TENSORS, (row for one in outcomes for row in _tensors(one))),
     }
-    if any(one.values for one in outcomes):
-        rows = (row for one in outcomes for row in _values(one))
-        tables["values.csv"] = _table(VALUE_COLUMNS, rows)
-    return tables
-
-
-def _tensors(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
-    known: dict[str, Cell] = {
-        "model": outcome.model,
-        "commit_sha": outcome.commit,
-        "component": outcome.component,
-    }
-    for row in outcome.tensors.rows() if outcome.tensors else ():
-        found = row._asdict()
-        for key in ("shape", "expected_shape"):
-            found[key] = _shape(found[key])
-        yield known | found
-
-
-def _shape(shape: tuple[int, ...] | None) -> str | None:
-    """`[30522, 768]`, as JSON and the Hub's pages have it."""
-    return None if shape is None else str([*shape])
-
-
-def _values(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
-    for one in outcome.values.tensors if outcome.values else ():
-        known = {"model": outcome.model, "commit_sha": outcome.commit}
-        cells = {key: getattr(one, key) for key in VALUES}
-        for key in ("nonzero", "fits_bf16"):
-            cells[key] = cells[key] if cells[key] is None else "yes" if cells[key] else "no"
-        yield known | cells | {"component": outcome.component}
 
 
 def table_of(
@@ -165,6 +128,11 @@ def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> str:
     writer.writerow(columns)
     writer.writerows(csv_row(row, columns) for row in rows)
     return text.getvalue()
+
+
+def yes_or_no(cell: Cell) -> Cell:
+    """A flag as a word; every other cell as it is."""
+    return ("no", "yes")[cell] if isinstance(cell, bool) else cell
 
 
 def _model(outcome: Report | Unaudited) -> dict[str, Cell]:

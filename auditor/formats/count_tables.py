@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from auditor.claims.hand_counts import CountTable
 from auditor.formats.csv_cells import Cell, guarded_value, safe
@@ -86,12 +87,16 @@ def _readable(cell: _CellText) -> Cell:
     return guarded_value(cell) if isinstance(cell, str) else safe(cell)
 
 
-def as_json_text(tables: Sequence[CountTable]) -> str:
-    found = {
+def as_objects(tables: Sequence[CountTable]) -> dict[str, Any]:
+    """Title -> rows, each an object by column."""
+    return {
         table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
         for table in tables
     }
-    return json.dumps(found, ensure_ascii=False) + "\n"
+
+
+def as_json_text(tables: Sequence[CountTable]) -> str:
+    return json.dumps(as_objects(tables), ensure_ascii=False) + "\n"
 
 
 def as_latex(tables: Sequence[CountTable]) -> str:

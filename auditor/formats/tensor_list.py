@@ -21,7 +21,7 @@ _Row = tuple[str, int, TensorRow]  # a name or a pattern, how many it stands for
 
 def tensor_list(one: Report | Unaudited) -> Element | None:
     """A folded section; None where nothing was compared, or a night did not keep it."""
-    found = one.tensors.rows() if one.tensors else ()
+    found = tuple(one.tensors.rows()) if one.tensors else ()
     if not found:
         return None
     known = found[:MOST_FOLDED]
@@ -90,7 +90,7 @@ def _cells(name: str, count: int, row: TensorRow) -> dict[str, Child]:
         "dtype": row.dtype or "",
         "shape": _shape(row.shape),
         "expected shape": "=" if row.shape == row.expected_shape else _shape(row.expected_shape),
-        "parameters of one": f"{row.parameters:,}",
+        "parameters of one": "" if row.parameters is None else f"{row.parameters:,}",
         "status": row.status,
         "file": row.file or "",
     }

@@ -117,7 +117,7 @@ def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, t
             if len(near) == 1:
                 used.update((near[0].name, *(one.name for one in parts)))
                 yield near[0], parts
-        left = [one for one in leaves.values() if one.name not in used]
+        left = [one for one in leaves.values() if one.name not in used and one.shape is not None]
         rest = [one for one in whole if one.module == module and one.name not in used]
         if len(left) > 1 and len(rest) == 1 and _is_sum(rest[0], left):
             used.update((rest[0].name, *(one.name for one in left)))

@@ -17,6 +17,7 @@ from auditor.reconciler.findings.evidence import (
     Severity,
     by_name,
 )
+from auditor.reconciler.findings.of_counts import ClaimedSize, HubCount, OfCount
 from auditor.reconciler.findings.of_files import (
     BadConfig,
     BadHeader,
@@ -82,6 +83,7 @@ __all__ = [
     "BadQuantization",
     "BadSize",
     "ChatTemplateBroken",
+    "ClaimedSize",
     "CodeNotThere",
     "ConfigContradiction",
     "CopyDiffers",
@@ -93,6 +95,7 @@ __all__ = [
     "FormulaDisputed",
     "FreshHead",
     "GenerationConfigInvalid",
+    "HubCount",
     "MatchedPair",
     "Mismatched",
     "Missing",
@@ -100,6 +103,7 @@ __all__ = [
     "NewlyInitialized",
     "NoOpAdapter",
     "NotFinite",
+    "OfCount",
     "OfIds",
     "OfKeys",
     "OtherWeights",
@@ -147,6 +151,8 @@ Finding = (
     | BadIndex
     | BadSize
     | WrongTotal
+    | HubCount
+    | ClaimedSize
     | BadConfig
     | Unsafe
     | CopyDiffers
@@ -179,8 +185,8 @@ def is_of_tensors(finding: Finding) -> bool:
 
 
 def is_of_repository(finding: Finding) -> bool:
-    """Whether it is about what stands beside the weights, or what the config's keys say."""
-    return isinstance(finding, OfKeys)
+    """Whether it is about what stands beside the weights, keys of the config, published counts."""
+    return isinstance(finding, OfKeys | OfCount)
 
 
 def count_of(finding: Finding) -> int:
