@@ -78,7 +78,7 @@ diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagg
 
 claims: $(VENV)/.test ## explain 500 claims with a slip or two, drawn at random: first, in three
 	@$(PROGRAM) tools/claims.py $(ARGS)
-diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values
+diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values; ARGS=--sampled: from the Hub
 	@$(PROGRAM) tools/diagnose_values.py $(ARGS)
 
 bench-values: $(VENV)/.test ## --values beside safe_open and torch: GB/s a core, memory, a sparse file

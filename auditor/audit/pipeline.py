@@ -42,6 +42,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     companions: bool = True,
     values: bool = False,
     statistics: bool = False,
+    values_budget: str | None = None,
     config: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
@@ -56,7 +57,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     weights that from_pretrained loads where it is given one; `config` is a file, a folder or a
     model whose config is taken instead of the model's own; `companions` reads what stands beside
     the weights, too (tokenizer, generation config, chat template, processor), for at most three
-    requests more; `values` reads all numbers of local files as well, and `statistics` their mean
+    requests more; `values` reads all numbers of local files as well, and a sample of a model on the
+    Hub, of at most `values_budget` ("8,600kB": requests and bytes); `statistics` adds their mean
     and its kin, which takes longer; `say` gets a line where the work waits or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
@@ -76,13 +78,18 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     if companions:
         choose = partial(with_companions, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
+    looked_at: LookAtValues | None = None
+    if values or statistics or values_budget is not None:
+        looked_at = _look_at_values(
+            statistics=statistics, budget=values_budget, token=token, say=say
+        )
     options = Options(
         requested=model,
         target=target,
         depth=depth,
         ignore=ignore,
         oracle=oracle,
-        values=_look_at_values(statistics=statistics, say=say) if values or statistics else None,
+        values=looked_at,
     )
     if config is None:
         return _outcome(options, fetched, examine)
@@ -98,12 +105,14 @@ def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
     return replace(snapshot, config=replace(other.config, name=CONFIG))
 
 
-def _look_at_values(*, statistics: bool, say: Callable[[str], None]) -> LookAtValues:
-    """Raises UsageError without numpy."""
-    from auditor.values import local_examination  # noqa: PLC0415 - few audits read numbers
+def _look_at_values(
+    *, statistics: bool, budget: str | None, token: str | None, say: Callable[[str], None]
+) -> LookAtValues:
+    """Raises UsageError without numpy, and for a budget that is not one."""
+    from auditor.values import examination  # noqa: PLC0415 - few audits read numbers
 
-    local_examination.require_numpy()
-    return local_examination.values_reader(statistics=statistics, say=say)
+    examination.require_numpy()
+    return examination.ValuesReader(statistics=statistics, budget=budget, token=token, say=say)
 
 
 def _outcome(

@@ -106,6 +106,16 @@ class Fetched:
     requests: int = 0
     bytes: int = 0  # of response bodies
     seconds: float = 0.0
+    redirects: int = 0  # among the requests
+
+    def plus(self, other: "Fetched") -> "Fetched":
+        """Both, one after the other."""
+        return Fetched(
+            requests=self.requests + other.requests,
+            bytes=self.bytes + other.bytes,
+            seconds=self.seconds + other.seconds,
+            redirects=self.redirects + other.redirects,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,14 +122,23 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--values",
-            help="Read all numbers of local files, too: NaN, Inf, zeros and what they tell; "
-            "needs hf-audit\\[values].",
+            help="Read numbers, too, all of local files, a sample on the Hub: NaN, Inf, zeros and "
+            "what they tell; needs hf-audit\\[values].",
         ),
     ] = False,
     statistics: Annotated[
         bool,
         typer.Option("--statistics", help="With --values, of each tensor mean, std and their kin."),
     ] = False,
+    values_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--values-budget",
+            metavar="N,SIZE",
+            show_default="8,600kB",
+            help="The most requests and bytes of a sample, which --values takes on the Hub.",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(
@@ -173,6 +182,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     companions=companions,
                     values=values,
                     statistics=statistics,
+                    values_budget=values_budget,
                     config=config,
                     say=tell,
                 )

@@ -127,7 +127,7 @@ def _values(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
     for one in outcome.values.tensors if outcome.values else ():
         known = {"model": outcome.model, "commit_sha": outcome.commit}
         cells = {key: getattr(one, key) for key in VALUES}
-        for key in ("nonzero", "fits_bf16"):
+        for key in ("nonzero", "fits_bf16", "sampled"):
             cells[key] = cells[key] if cells[key] is None else "yes" if cells[key] else "no"
         yield known | cells | {"component": outcome.component}
 

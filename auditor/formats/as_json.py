@@ -120,6 +120,8 @@ def _values(values: ValuesRead | None) -> dict[str, Any] | None:
     return {
         "bytes": values.bytes,
         "of": values.of,
+        "of_tensors": values.of_tensors,
+        "sampled": values.sampled,
         "tensors": [{key: getattr(one, key) for key in VALUES} for one in values.tensors],
     }
 

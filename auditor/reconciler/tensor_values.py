@@ -1,6 +1,8 @@
 """What was read of the numbers of each tensor, as a report has it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from auditor.checkpoint.snapshot import Fetched
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +28,7 @@ class TensorValues:
     maximum: float | None = None
     mean: float | None = None
     std: float | None = None  # of the population: divided by the count
+    sampled: bool = False  # some numbers of the tensor were not read
 
     @property
     def whole(self) -> bool:
@@ -40,3 +43,6 @@ class ValuesRead:
     tensors: tuple[TensorValues, ...]  # sorted by file and by place in it
     bytes: int  # that were read; holes of a sparse file count as read
     of: int  # bytes of all tensors
+    of_tensors: int  # that there are
+    sampled: bool = False  # spans were chosen, and nothing is known of what lies between them
+    fetched: Fetched = field(default_factory=Fetched)  # what that cost

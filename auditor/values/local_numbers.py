@@ -206,6 +206,7 @@ def values_of(tensor: StoredTensor, tally: NumberTally, *, statistics: bool) -> 
         maximum=moments.maximum if found else None,
         mean=_finite(moments.mean) if found else None,
         std=_finite(moments.std) if found else None,
+        sampled=tally.read < number_count(tensor),
     )
 
 
