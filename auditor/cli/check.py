@@ -139,6 +139,31 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="The most requests and bytes of a sample, which --values takes on the Hub.",
         ),
     ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="MODEL",
+            show_default=False,
+            help="Say which weight files are, byte for byte, those of this model, by their sha256.",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read local files whole, and compare their sha256 with what the repository lists.",
+        ),
+    ] = False,
+    verify_against: Annotated[
+        str | None,
+        typer.Option(
+            "--verify-against",
+            metavar="MODEL",
+            show_default=False,
+            help="The same with what a model of the Hub (with @revision) or a snapshot lists.",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(
@@ -183,6 +208,9 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     values=values,
                     statistics=statistics,
                     values_budget=values_budget,
+                    base=base,
+                    verify=verify,
+                    verify_against=verify_against,
                     config=config,
                     say=tell,
                 )

@@ -12,6 +12,7 @@ from auditor.reconciler.findings import (
     AddedBiasZero,
     AllZero,
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadQuantization,
@@ -22,6 +23,7 @@ from auditor.reconciler.findings import (
     CopyDiffers,
     Duplicate,
     EosDisagrees,
+    EqualsBase,
     Finding,
     FormulaDisputed,
     FreshHead,
@@ -163,7 +165,7 @@ def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
         case Mismatched() | Renamed():
             pairs = tuple(pair for pair in finding.pairs if wanted(pair.stored.name))
             return replace(finding, pairs=pairs)
-        case OtherWeights():
+        case OtherWeights() | EqualsBase():
             return replace(finding, files=tuple(filter(wanted, finding.files)))
         case MissingComponent():
             return replace(finding, folders=tuple(filter(wanted, finding.folders)))
@@ -174,6 +176,7 @@ def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
             BadHeader()
             | BadIndex()
             | BadSize()
+            | BadDigest()
             | WrongTotal()
             | BadConfig()
             | Unsafe()

@@ -1,6 +1,7 @@
 """What was read of the numbers of each tensor, as a report has it."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import Fetched
 
@@ -36,6 +37,26 @@ class TensorValues:
         return self.read == self.numbers
 
 
+class ModuleChanges(NamedTuple):
+    """Tensors of one kind of module beside those of a base: how many are the same."""
+
+    module: str  # without what stands before the number of a layer
+    unchanged: int
+    changed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseComparison:
+    """Tensors beside those of the same names in another model, as far as both were read."""
+
+    model: str
+    commit: str | None
+    unchanged: int
+    changed: int
+    uncompared: int  # not in the base, of another shape or dtype there, or not in a sample
+    modules: tuple[ModuleChanges, ...]  # sorted by name
+
+
 @dataclass(frozen=True, kw_only=True)
 class ValuesRead:
     """All that was read of the numbers, and how much of what there is."""
@@ -46,3 +67,4 @@ class ValuesRead:
     of_tensors: int  # that there are
     sampled: bool = False  # spans were chosen, and nothing is known of what lies between them
     fetched: Fetched = field(default_factory=Fetched)  # what that cost
+    base: BaseComparison | None = None  # None: nothing was compared

@@ -153,11 +153,11 @@ class Evidence:
     def compared(self, one: str, other: str) -> int:
         """Bytes of two tensors that were read at the same places."""
         runs = (self.bytes.runs(self.placed[name]) for name in (one, other))
-        return sum(span.length for span in _common(*runs))
+        return sum(span.length for span in common_runs(*runs))
 
     def _both(self, one: Placed, other: Placed) -> Iterator[tuple[Bytes, Bytes]]:
         """What both hold at the same places, block by block."""
-        for span in _common(self.bytes.runs(one), self.bytes.runs(other)):
+        for span in common_runs(self.bytes.runs(one), self.bytes.runs(other)):
             for start in range(span.start, span.stop, BLOCK):
                 part = Span(start, min(start + BLOCK, span.stop))
                 here, there = self.bytes.read(one, part), self.bytes.read(other, part)
@@ -165,7 +165,7 @@ class Evidence:
                     yield here, there
 
 
-def _common(one: Iterable[Span], other: Iterable[Span]) -> Iterator[Span]:
+def common_runs(one: Iterable[Span], other: Iterable[Span]) -> Iterator[Span]:
     """Bytes that are in both."""
     others = tuple(other)
     for run in one:

@@ -15,19 +15,21 @@ from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 from auditor.values.placing import place_tensors
+from auditor.values.sampling import LookBeside
 from auditor.values.tokens import Tokens, read_tokens
 from auditor.values.unread import without_headers_alone
 
 _LARGEST_TOKENIZER = 64 * 1024 * 1024  # bytes; that of Gemma 3 has 33 million
 
 
-def with_numbers(
+def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
     outcome: Report | Unaudited,
     snapshot: Snapshot,
     ignore: tuple[Ignore, ...],
     *,
     statistics: bool,
     show: Callable[[str | None], None],
+    beside: LookBeside | None = None,
 ) -> Report | Unaudited:
     """The outcome with all numbers of its files read, or with why they were not.
 
@@ -70,7 +72,8 @@ def with_numbers(
                 values={one.name: one for one in reversed(tensors)},
                 bytes=LocalBytes(files),
             )
-            return with_findings(evidence, local_tokens(snapshot.folder), ignore)
+            evidence, new = beside(evidence) if beside else (evidence, ())
+            return with_findings(evidence, local_tokens(snapshot.folder), ignore, new)
     except SourceError as error:
         return outcome.as_unaudited(error.reason, str(error))
 

@@ -60,7 +60,7 @@ def plan_spans(
         return tuple(PlannedSpan(path, data[path]) for path in sorted(data))
     windows = _windows(slices, budget)
     left = budget.bytes - sum(one.span.length for one in windows)
-    return _merged(_grown(_merged(windows), data, left))
+    return merged_spans(_grown(merged_spans(windows), data, left))
 
 
 def _extents(placed: Iterable[Placed]) -> dict[Path, Span]:
@@ -130,7 +130,7 @@ def _worth(window: Iterable[Slice], seen: Counter[str]) -> float:
     return worth
 
 
-def _merged(spans: Iterable[PlannedSpan]) -> tuple[PlannedSpan, ...]:
+def merged_spans(spans: Iterable[PlannedSpan]) -> tuple[PlannedSpan, ...]:
     """Sorted, those that overlap or touch made one."""
     found: list[PlannedSpan] = []
     for path, span in sorted(spans):

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
-from auditor.reconciler.findings import Duplicate, Unexpected
+from auditor.reconciler.findings import Duplicate, Finding, Unexpected
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
@@ -16,6 +17,9 @@ from auditor.values.plan import PlannedSpan, SampleBudget, plan_spans
 from auditor.values.telling import Interest, telling_slices
 from auditor.values.tokens import Tokens, known_tokens
 from auditor.values.unread import without_headers_alone
+
+if TYPE_CHECKING:
+    from auditor.values.evidence import Evidence
 
 DEFAULT = SampleBudget(requests=8, bytes=600_000)
 _REDIRECT = 4 * 1024  # bytes of a redirect's own body, at the most
@@ -38,6 +42,10 @@ def parse_budget(text: str | None) -> SampleBudget:
     return SampleBudget(requests=requests, bytes=size)
 
 
+# Adds to an evidence what a comparison with a base shows.
+LookBeside = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
+
+
 class Sampler:
     """Samples one model after the other, within one budget for all models of a repository."""
 
@@ -48,12 +56,20 @@ class Sampler:
         statistics: bool,
         token: str | None,
         say: Callable[[str], None],
+        beside: LookBeside | None = None,
     ) -> None:
         self._left = budget
         self._models = 0  # that are still to come
         self._statistics = statistics
         self._token = token
         self._say = say
+        self._beside = beside
+
+    def spend(self, requests: int) -> None:
+        """So many requests went for something else."""
+        self._left = SampleBudget(
+            requests=max(0, self._left.requests - requests), bytes=self._left.bytes
+        )
 
     def __call__(
         self,
@@ -128,7 +144,8 @@ class Sampler:
             bytes=data,
             sampled=any(one.sampled for one in tensors) or len(tensors) < len(placed),
         )
-        return with_findings(evidence, tokens, ignore)
+        evidence, new = self._beside(evidence) if self._beside else (evidence, ())
+        return with_findings(evidence, tokens, ignore, new)
 
     def _share(self, cost: int) -> SampleBudget:
         """What this model may take, where a read costs so many requests."""

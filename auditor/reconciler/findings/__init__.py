@@ -19,6 +19,7 @@ from auditor.reconciler.findings.evidence import (
 )
 from auditor.reconciler.findings.of_files import (
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadSize,
@@ -62,6 +63,7 @@ from auditor.reconciler.findings.of_values import (
     AddedBiasZero,
     AllZero,
     EqualDuplicate,
+    EqualsBase,
     FreshHead,
     NoOpAdapter,
     NotFinite,
@@ -77,6 +79,7 @@ __all__ = [
     "AddedBiasZero",
     "AllZero",
     "BadConfig",
+    "BadDigest",
     "BadHeader",
     "BadIndex",
     "BadQuantization",
@@ -89,6 +92,7 @@ __all__ = [
     "Duplicate",
     "EosDisagrees",
     "EqualDuplicate",
+    "EqualsBase",
     "Finding",
     "FormulaDisputed",
     "FreshHead",
@@ -142,10 +146,12 @@ Finding = (
     | Renamed
     | TiedWeight
     | OtherWeights
+    | EqualsBase
     | FormulaDisputed
     | BadHeader
     | BadIndex
     | BadSize
+    | BadDigest
     | WrongTotal
     | BadConfig
     | Unsafe

@@ -4,7 +4,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.reconciler.findings.evidence import OfStored, Severity
+from auditor.reconciler.findings.of_files import OfFiles
 from auditor.reconciler.findings.of_tensors import Duplicate
+
+
+class EqualsBase(OfFiles):
+    """All weight files are, byte for byte, those of the model that this one is made from.
+
+    The sha256 of their bytes are the same, which cannot happen by chance. No weight was read where
+    listings say them. That is so of a copy that was published again on purpose, too.
+
+    To do: Upload what was trained or merged, if there is anything: this is the base itself.
+    """
+
+    kind: ClassVar = "equals-base"
+    severity: ClassVar = Severity.WARNING
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from auditor.reconciler.findings import (
     AddedBiasZero,
     AllZero,
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadQuantization,
@@ -21,6 +22,7 @@ from auditor.reconciler.findings import (
     Duplicate,
     EosDisagrees,
     EqualDuplicate,
+    EqualsBase,
     FormulaDisputed,
     FreshHead,
     GenerationConfigInvalid,
@@ -156,6 +158,7 @@ def every_kind():
                 reason="it shares the values of another tensor",
             ),
             OtherWeights(files=("pytorch_model.bin",), reason="not of the audited set"),
+            EqualsBase(files=("model.safetensors",), reason="all of it is org/base, byte for byte"),
             FormulaDisputed(
                 target="BertModel",
                 disputes=(
@@ -183,6 +186,7 @@ def every_kind():
                 reason="the index names them and no shard holds them",
             ),
             BadSize(file="a.safetensors", reason="8 + 100 + 180 bytes declared, 280 there"),
+            BadDigest(file="b.safetensors", reason="its sha256 is 0a.., the listing says 0b.."),
             WrongTotal(
                 file="model.safetensors.index.json",
                 reason="total_parameters is 46, the shards hold 45 parameters: +1",
