@@ -119,7 +119,7 @@ class Evidence:
     def sample(self, name: str, most: int = SAMPLE) -> np.ndarray[Any, Any] | None:
         """The first numbers that were read of a tensor, in `most` bytes; None: there are none."""
         placed = self.placed[name]
-        form = FORMATS.get(placed.tensor.dtype or "")
+        form = FORMATS.get(placed.dtype or "")
         if form is None:
             return None
         parts: list[Bytes] = []

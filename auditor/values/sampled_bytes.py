@@ -51,7 +51,7 @@ def sampled_values(
 
 
 def _values(one: Placed, data: SampledBytes, *, statistics: bool) -> TensorValues | None:
-    counter = counter_of(one.tensor.dtype, statistics=statistics)
+    counter = counter_of(one.dtype, statistics=statistics)
     if counter is None:
         return None
     tally, unit = NumberTally(), counter.unit
@@ -62,4 +62,4 @@ def _values(one: Placed, data: SampledBytes, *, statistics: bool) -> TensorValue
             block = data.read(one, Span(start, min(start + step, last)))
             if block is not None:
                 counter.count(block, tally)
-    return values_of(one.tensor, tally, statistics=statistics) if tally.read else None
+    return values_of(one, tally, statistics=statistics) if tally.read else None

@@ -48,7 +48,7 @@ class NotFinite(OfValues):
 
 
 class AllZero(OfValues):
-    """A whole matrix is zero where no initializer leaves zeros.
+    """A whole matrix is zero where no initializer leaves zeros, or all scales of a packed one are.
 
     Every number was read; of a sample, as the reason says, 1,024 at the least, and of a vocabulary
     not only its last rows. Wrong where a class starts such a matrix at zero and was never trained:

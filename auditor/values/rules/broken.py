@@ -22,6 +22,16 @@ _MAY_BE_ZERO = re.compile(
 )
 _TOKENS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|embed_tokens|word_embeddings|wte|shared)\.")
 
+# `X.scales` beside X.qweight (GPTQ, AWQ), `X.weight_scale` beside X.weight or X.weight_packed, as
+# fp8 and compressed-tensors have it, `X.weight.absmax` beside X.weight and `X.SCB` (bitsandbytes).
+_SCALE = re.compile(
+    r"(.*?)[._](?:weight[._])?(?:scales?|scale_inv|scale_2|global_scale|(?:nested_)?absmax|SCB)"
+)
+_PACKED = (".qweight", ".weight", ".weight_packed", "_blocks", ".B")
+_PACKED_DTYPES = frozenset(
+    ("I8", "U8", "I32", "U32", "I16", "I64", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+)
+
 _LEAST = 1024  # numbers of which the lower halves are looked at
 _VARIED = 64  # different ones among a sample: masks and norms have a few
 _SHARE = 0.1  # of all bytes: norms that are kept in float32 beside bfloat16 are far less
@@ -46,11 +56,16 @@ def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
 
 
 def all_zero(evidence: Evidence) -> Iterator[AllZero]:
-    """Matrices where nothing lets zeros stand; see AllZero."""
+    """Matrices where nothing lets zeros stand, and scales of packed ones; see AllZero."""
     zero: dict[str, list[str]] = {}  # by kind: the name without its numbers
     alive: set[str] = set()
+    scales: list[str] = []
     for name in evidence.values:
         tensor, kind = evidence.tensor(name), NUMBER.sub("#", name)
+        if is_scale(evidence, name):
+            if evidence.seems_zero(name, _LEAST):
+                scales.append(name)
+            continue
         if not is_matrix(tensor) or name in evidence.buffers:
             continue
         if not (holds_floats(tensor) or learned(tensor) or _packed(name)):
@@ -66,6 +81,7 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
         for name in names
         if not evidence.is_adapter
     ]
+    found += scales
     if found:
         tensors = by_name(map(evidence.tensor, found))
         numbers = sum(evidence.values[name].read for name in found)
@@ -84,6 +100,16 @@ def is_all_zero(evidence: Evidence, name: str) -> bool:
         return True
     begins = next((run.start for run in evidence.bytes.runs(evidence.placed[name])), 0)
     return 2 * begins < evidence.placed[name].span.length
+
+
+def is_scale(evidence: Evidence, name: str) -> bool:
+    """The scales of a packed tensor that is stored beside them: where all are 0, so is that."""
+    found = _SCALE.fullmatch(name)
+    if found is None or not holds_floats(evidence.tensor(name)):
+        return False
+    beside = (f"{found[1]}{end}" for end in ("", *_PACKED))
+    dtypes = (evidence.placed[one].tensor.dtype for one in beside if one in evidence.placed)
+    return any(dtype in _PACKED_DTYPES for dtype in dtypes)
 
 
 def _left_behind(kind: str, alive: set[str]) -> bool:
