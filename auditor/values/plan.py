@@ -20,6 +20,9 @@ from auditor.values.placing import Placed
 _MOST_SLICES = 2000
 
 
+_SEEN_LAYER = 0.75
+
+
 class Slice(NamedTuple):
     """Bytes of a file that would tell something."""
 
@@ -28,6 +31,7 @@ class Slice(NamedTuple):
     kind: str  # what it tells of; of the same kind a second one tells half as much
     worth: float
     wanted: bool = False  # before all others: without its like it tells nothing
+    layer: str = ""  # the numbers in its name; of a layer that was seen it tells a little less
 
 
 class PlannedSpan(NamedTuple):
@@ -89,6 +93,7 @@ def _windows(slices: Iterable[Slice], budget: SampleBudget) -> list[PlannedSpan]
         found.append(PlannedSpan(best[0].path, window))
         most -= window.length
         seen.update(one.kind for one in best)
+        seen.update({one.layer for one in best})
         taken = set(best)
         left = [one for one in left if one not in taken]
     return found
@@ -125,7 +130,8 @@ def _worth(window: Iterable[Slice], seen: Counter[str]) -> float:
     counts: Counter[str] = Counter()
     worth = 0.0
     for one in window:
-        worth += one.worth / (1 + seen[one.kind] + counts[one.kind])
+        known = _SEEN_LAYER if one.layer and seen[one.layer] else 1.0
+        worth += known * one.worth / (1 + seen[one.kind] + counts[one.kind])
         counts[one.kind] += 1
     return worth
 

@@ -95,4 +95,5 @@ def _pairs(placed: Iterable[Placed], pairs: Iterable[tuple[str, str]]) -> Iterat
 
 def _slice(one: Placed, span: Span, kind: str, worth: float) -> Slice:
     start = one.span.start + span.start
-    return Slice(one.path, Span(start, start + span.length), kind, worth)
+    layer = ".".join(NUMBER.findall(one.tensor.name))
+    return Slice(one.path, Span(start, start + span.length), kind, worth, layer=layer)
