@@ -4,7 +4,7 @@ For every model type with a closed form a small checkpoint of each class, loaded
 of the type; for some of the other types of transformers, drawn at random, some classes of a
 reduced config, by the oracle; and a few models of their published size. As save_pretrained writes
 them, under older names, and spoilt.
-Ours is `load_report` in the JSON of `audit FOLDER...`; theirs is what from_pretrained returns with
+Ours is `load_report` in the JSON of an audit; theirs is what from_pretrained returns with
 output_loading_info=True. One row for each load, with the reason where the two are not the same.
 A measurement and not a gate: it ends with 0 whatever the shares are.
 """

@@ -50,6 +50,7 @@ from auditor.report import Report, Unaudited, expected_side
 
 if TYPE_CHECKING:
     from auditor.diagnosis.case import Undoing
+    from auditor.diagnosis.solving.forms import NameForms
     from auditor.diagnosis.solving.trials import ClassTree
 
 
@@ -91,6 +92,7 @@ def _diagnosed(
         classes=classes_of_type,
         implied=partial(_implied_shapes, entry=entry),
         tree=partial(_class_tree, entry=entry),
+        forms=partial(_name_forms, entry=entry),
         keep=keep,
     )
     return replace(outcome, diagnosis=found)
@@ -100,6 +102,32 @@ def _implied_shapes(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> dict[str, tuple[int, ...]] | None:
     """What the config implies that must be stored, by name; None: nothing follows from it."""
+    found = _implied(snapshot, target, entry)
+    if found is None:
+        return None
+    return {one.name: one.shape for one in found.tensors if one.role is Role.PARAMETER}
+
+
+def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
+    """How the tensors that the config implies are called on disk, and in memory."""
+    from auditor.diagnosis.solving.forms import NameForms  # noqa: PLC0415 - with `diagnose`
+    from auditor.diagnosis.solving.holdings import name_pattern  # noqa: PLC0415
+
+    found = _implied(snapshot, target, entry)
+    if found is None or not found.loading.renames:
+        return NameForms(())
+    kinds = {name_pattern(one.name): one.name for one in found.tensors}
+    return NameForms(
+        (name, memory)
+        for name in kinds.values()
+        for memory, *others in (found.loading.reported(name),)
+        if not others
+    )
+
+
+def _implied(
+    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
+) -> Expectation | None:
     try:
         declared = declared_by_config(snapshot, entry)
         if declared is None:
@@ -113,10 +141,7 @@ def _implied_shapes(
         )
     except (CheckpointError, SourceError):
         return None
-    if isinstance(found, Refusal):
-        return None
-    tensors = found.expectation.tensors
-    return {one.name: one.shape for one in tensors if one.role is Role.PARAMETER}
+    return None if isinstance(found, Refusal) else found.expectation
 
 
 def _class_tree(

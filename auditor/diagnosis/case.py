@@ -10,6 +10,7 @@ from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import parse_index
+from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.holdings import HeldTensors, held
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
@@ -68,6 +69,7 @@ class Case:
     classes: Callable[[str], tuple[str, ...]]  # of a model type
     implied: Callable[[Snapshot], Shapes | None]  # by the config alone; None: nothing follows
     tree: Callable[..., ClassTree | None]  # the closed form's, of a snapshot's config
+    forms: Callable[[Snapshot], NameForms]  # of the names that its config implies
 
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:
@@ -80,8 +82,18 @@ class Case:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Names of expected tensors that no file stores."""
-        return self._named_by(Missing)
+        """Names of expected tensors that no file stores, in the form that stored ones have."""
+        return tuple(map(self._as_stored, self._named_by(Missing)))
+
+    @cached_property
+    def near(self) -> frozenset[str]:
+        """Missing names, with and without their first part, which loading may add or remove."""
+        return self.lost.union(name.partition(".")[2] for name in self.missing)
+
+    @cached_property
+    def lost(self) -> frozenset[str]:
+        """The missing names, to look in."""
+        return frozenset(self.missing)
 
     @cached_property
     def unexpected(self) -> tuple[str, ...]:
@@ -94,9 +106,23 @@ class Case:
 
     @cached_property
     def lacking(self) -> tuple[ExpectedTensor, ...]:
-        """Expected tensors that no file stores."""
+        """Expected tensors that no file stores, in the form that stored ones have."""
         found = (one for one in self.report.findings if isinstance(one, Missing))
-        return tuple(tensor for one in found for tensor in one.tensors)
+        tensors = (tensor for one in found for tensor in one.tensors)
+        return tuple(one._replace(name=self._as_stored(one.name)) for one in tensors)
+
+    @cached_property
+    def _forms(self) -> NameForms | None:
+        """None: the names are those on disk, as nearly always."""
+        found = self.forms(self.snapshot)
+        return found if found.are_in_memory(self.shapes) else None
+
+    def _as_stored(self, name: str) -> str:
+        return self._forms.in_memory(name) if self._forms else name
+
+    def on_disk(self, name: str) -> str:
+        """The name that save_pretrained would have written."""
+        return self._forms.on_disk(name) if self._forms else name
 
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
@@ -179,11 +205,17 @@ class Case:
 
     @cached_property
     def holdings(self) -> HeldTensors:
-        """The tensors inside the stored ones; names alone where only an index has them."""
+        """The tensors inside the stored ones; names alone where only an index has them.
+
+        Their names are those on disk, as a tree has them.
+        """
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            return held(self.stored, self.config, files)
+            found = held(self.stored, self.config, files)
+            if self._forms is None:
+                return found
+            return HeldTensors({self.on_disk(name): one for name, one in found.shapes.items()})
         try:
             index = parse_index(snapshot.index.name, snapshot.index.content)
         except CheckpointError:

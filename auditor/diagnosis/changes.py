@@ -34,7 +34,10 @@ def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, .
     """
 
     def put(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
-        return tuple(one._replace(file=tensor.file) for one in instead[tensor.name])
+        made = instead[tensor.name]
+        if all(one.file == tensor.file for one in made):
+            return made
+        return tuple(one._replace(file=tensor.file) for one in made)
 
     def named(name: str) -> tuple[str, ...]:
         return tuple(one.name for one in instead[name])

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.diagnosis.alarms import UNCHANGED, AlarmKey, alarm_keys, composed
 from auditor.diagnosis.case import Case, Shapes, Undoing
 from auditor.diagnosis.causes import (
     config_field,
@@ -35,10 +35,10 @@ from auditor.diagnosis.causes import (
     wrapper_prefix,
 )
 from auditor.diagnosis.repository import with_repository
+from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.promise import promises
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.reconciler.findings import (
-    Finding,
     NewlyInitialized,
     Severity,
     Unexpected,
@@ -67,13 +67,13 @@ CAUSES: tuple[Cause, ...] = (
     unmerged_adapter.undoings,
     wrapper_prefix.undoings,
     layers_renumbered.undoings,
+    head_not_saved.undoings,
     config_field.certain,
     transposed.undoings,
     fused_names.undoings,
     foreign_names.undoings,
     unsharded_save.undoings,
     parallel_rank.undoings,
-    head_not_saved.undoings,
     half_resized.undoings,
     quantization_settings.undoings,
     quantization.undoings,
@@ -91,12 +91,9 @@ MOST_TENSORS = 200_000
 LONGEST, MOST_PARTS = 400, 40
 
 # Seconds of processor time after which no other undoing is tried.
-MOST_SECONDS = 2.0
+MOST_SECONDS = 4.0
 
 _DEEPEST = 2  # causes of one model
-
-_Key = tuple[str, str]
-_UNCHANGED: Mapping[str, str] = MappingProxyType({})
 
 Again = Callable[[Snapshot, str | None], Report | Unaudited]
 
@@ -106,7 +103,7 @@ class _Closing(NamedTuple):
 
     undoing: Undoing
     report: Report | Unaudited  # after it
-    closed: frozenset[_Key]  # kinds and names that it closes, by the names after it
+    closed: frozenset[AlarmKey]  # kinds and names that it closes, by the names after it
     left: int  # alarming ones that are left
 
 
@@ -119,19 +116,20 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     classes: Callable[[str], tuple[str, ...]],
     implied: Callable[..., Shapes | None],
     tree: Callable[..., ClassTree | None],
+    forms: Callable[..., NameForms],
     keep: Callable[[Undoing], None] = lambda _: None,
 ) -> tuple[Diagnosis, ...]:
     """The causes of a report's alarming findings, most telling first.
 
     `again` audits a changed snapshot, for a class if one is given; `implied` says what its config
-    implies, which takes less, and `tree` its blocks, which takes least. What no undoing closes has
-    no cause here. `keep` gets the undoing of each cause, each with a snapshot that goes on from the
-    last one's.
+    implies, which takes less, `tree` its blocks, which takes least, and `forms` how its names are
+    spelt. What no undoing closes has no cause here. `keep` gets the undoing of each cause, each
+    with a snapshot that goes on from the last one's.
     """
     found: list[Diagnosis] = []
     tries = _Tries(again)
     now, seen = report, snapshot
-    renames = _UNCHANGED  # of the original names, by all undoings so far
+    renames = UNCHANGED  # of the original names, by all undoings so far
     for _ in range(_DEEPEST):
         case = Case(
             snapshot=seen,
@@ -140,13 +138,14 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             classes=classes,
             implied=partial(implied, target=target),
             tree=partial(tree, target=target),
+            forms=partial(forms, target=target),
         )
         if not (case.alarms and all(map(_is_ordinary, case.stored))):
             break
         closing = _best(case, tries)
         if closing is None or _again_of(closing, found):
             break
-        renames = _composed(renames, closing.undoing.renames)
+        renames = composed(renames, closing.undoing.renames)
         found.append(_diagnosis(closing, report, renames))
         keep(closing.undoing)
         now, seen, target = (
@@ -247,24 +246,15 @@ def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closin
 
 
 def _alarming(
-    report: Report | Unaudited, renames: Mapping[str, str] = _UNCHANGED
-) -> frozenset[_Key]:
+    report: Report | Unaudited, renames: Mapping[str, str] = UNCHANGED
+) -> frozenset[AlarmKey]:
     """Kind and name of all that alarms, by the names after an undoing."""
     alarms = (
         finding
         for finding in report.findings
         if finding.severity is not Severity.INFO and not is_of_repository(finding)
     )
-    return frozenset(key for finding in alarms for key in _keys(finding, renames))
-
-
-def _keys(finding: Finding, renames: Mapping[str, str]) -> frozenset[_Key]:
-    names = finding.names or ("",)  # of a finding about the model as a whole
-    return frozenset((finding.kind, renames.get(name, name)) for name in names)
-
-
-def _composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str, str]:
-    return {**then, **{name: then.get(other, other) for name, other in first.items()}}
+    return frozenset(key for finding in alarms for key in alarm_keys(finding, renames))
 
 
 def _diagnosis(
@@ -279,7 +269,7 @@ def _diagnosis(
         for at, finding in enumerate(report.findings)
         if finding.severity is not Severity.INFO
         and not is_of_repository(finding)
-        and _keys(finding, renames) & closing.closed
+        and not closing.closed.isdisjoint(alarm_keys(finding, renames))
     )
     severities = {report.findings[at].severity for at in claimed}
     return Diagnosis(

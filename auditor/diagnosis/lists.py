@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import NamedTuple
 
 _NUMBER = re.compile(r"(?<=\.)(\d{1,6})(?=\.)")
@@ -22,11 +21,19 @@ def members(name: str) -> Iterator[Member]:
         yield Member(name[: found.start()], int(found[0]), name[found.end() :])
 
 
+def outermost(name: str) -> str:
+    """The module of the outermost list that a name is in, `model.layers.3`; "" outside of any."""
+    found = _NUMBER.search(name)
+    return name[: found.end()] if found else ""
+
+
 def numbers(names: Iterable[str], depth: int = 0) -> dict[str, set[int]]:
     """The numbers in each list at that depth, 0 the outermost."""
     found: dict[str, set[int]] = {}
     for name in names:
-        at = next(islice(_NUMBER.finditer(name), depth, None), None)
+        at = _NUMBER.search(name)
+        for _ in range(depth):
+            at = at and _NUMBER.search(name, at.end())
         if at is not None:
             before, number = name[: at.start()], int(at[0])
             if before in found:

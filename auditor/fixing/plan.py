@@ -7,13 +7,13 @@ what was audited; where that does not close findings, or opens any, nothing is p
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 
 from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
+from auditor.diagnosis.alarms import UNCHANGED, alarm_keys, composed
 from auditor.diagnosis.case import Undoing
 from auditor.fixing.json_edits import Edit, json_edits
 from auditor.fixing.new_indexes import json_values, rebuilt_index
@@ -22,9 +22,6 @@ from auditor.reconciler.findings import BadIndex, Finding, Severity, WrongTotal
 from auditor.report import Report, Unaudited
 
 _ROUNDS = 3  # a diagnosis names two causes at most; what is left may have another
-
-_Key = tuple[str, str]
-_UNCHANGED: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +63,21 @@ def plan_fix(snapshot: Snapshot, options: Options, entry: ManifestEntry | None =
 
     `entry` is what a manifest says of the model.
     """
-    state, renames = snapshot, _UNCHANGED
+    state, renames = snapshot, UNCHANGED
     causes, found = list[Undoing](), list[Undoing]()
     before = now = examine_model(state, options, entry, keep=found.append)
     left: tuple[Left, ...] = ()
     for _ in range(_ROUNDS):
         steps, left = _steps(state, found)
-        together = _UNCHANGED
+        together = UNCHANGED
         for step in steps:
-            together = _composed(together, step.renames)
+            together = composed(together, step.renames)
         after, then = _with_index(
             _with_steps(state, steps), partial(examine_undiagnosed, options=options, entry=entry)
         )
         if not _better(now, then, together):
             break
-        state, now, renames = after, then, _composed(renames, together)
+        state, now, renames = after, then, composed(renames, together)
         causes += [step.undoing for step in steps]
         if not _alarms(now):
             left = ()
@@ -96,10 +93,6 @@ def plan_fix(snapshot: Snapshot, options: Options, entry: ManifestEntry | None =
         left=left,
         changes=tuple(sorted(changes, key=lambda one: one.file)),
     )
-
-
-def _composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str, str]:
-    return {**then, **{name: then.get(other, other) for name, other in first.items()}}
 
 
 def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[FixStep], tuple[Left, ...]]:
@@ -149,18 +142,13 @@ def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[
     """Whether something alarming goes away, and nothing comes."""
     if isinstance(then, Unaudited) and isinstance(now, Report):
         return False
-    before = {key for one in _alarms(now) for key in _keys(one, renames)}
-    after = {key for one in _alarms(then) for key in _keys(one, {})}
+    before = {key for one in _alarms(now) for key in alarm_keys(one, renames)}
+    after = {key for one in _alarms(then) for key in alarm_keys(one)}
     return after < before
 
 
 def _alarms(outcome: Report | Unaudited) -> list[Finding]:
     return [one for one in outcome.findings if one.severity is not Severity.INFO]
-
-
-def _keys(finding: Finding, renames: Mapping[str, str]) -> Iterator[_Key]:
-    for name in finding.names or ("",):
-        yield finding.kind, renames.get(name, name)
 
 
 def _changes(before: Snapshot, after: Snapshot, renames: Mapping[str, str]) -> Iterator[FileChange]:

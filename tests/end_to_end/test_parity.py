@@ -17,11 +17,10 @@ SHARE = [
     # and one of pictures that version 5 names otherwise in memory.
     *(("closed", (each,)) for each in ("mpnet", "gpt2", "pegasus", "mixtral", "qwen2_5_vl")),
     ("closed", ("segformer",)),
-    # Without a closed form: towers under the names of three versions, an infinity in the config,
+    # Without a closed form: a tower under the names of three versions, an infinity in the config,
     # a fused projection that is cut in three, and experts of two kinds. Together, for the oracle's
-    # process starts once for each of these.
-    ("oracle", ("llava_next", "internvl", "paddleocr_vl", "video_llava")),
-    ("oracle", ("bamba", "radio", "lfm2_vl", "flex_olmo")),
+    # process starts once for them.
+    ("oracle", ("internvl", "bamba", "radio", "flex_olmo")),
 ]
 
 

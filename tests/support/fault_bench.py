@@ -23,7 +23,7 @@ SMALL = {
     "num_attention_heads": 4,
     "max_position_embeddings": 64,
 }
-GROUPED = {**SMALL, "num_key_value_heads": 2, "tie_word_embeddings": False}
+GROUPED = {**SMALL, "num_hidden_layers": 12, "num_key_value_heads": 2, "tie_word_embeddings": False}
 
 # Class -> what its config says beside the defaults of its type.
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Checkpoints on disk that are headers alone, and the CLI over many of them."""
+"""Checkpoints on disk that are headers alone, and audits of many of them."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from support.builders import safetensors_bytes
 
 from parity_cases.loads import Load
 
-AUDIT = Path(sys.executable).parent / "audit"
+AUDIT = (sys.executable, "-m", "parity_cases.audits")
 MOST = 200  # folders of one process, which never looks for garbage
 
 
@@ -35,14 +35,19 @@ def write(load: Load, folder: Path) -> Path:
 def audited(
     folders: Sequence[Path], home: Path, target: str | None = None
 ) -> Iterable[dict[str, Any]]:
-    """The JSON of `audit --format json`, an object for each folder, in their order."""
-    option = ["--as", target] if target else []
+    """The JSON of an audit, an object for each folder, in their order."""
+    option = [target] if target else []
     for first in range(0, len(folders), MOST):
         some = folders[first : first + MOST]
         done = subprocess.run(  # noqa: S603 - our own command
-            [AUDIT, *option, "--format", "json", "--quiet", "-"],
+            [*AUDIT, *option],
             input="".join(f"{folder}\n" for folder in some),
-            env={**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"},
+            env={
+                **os.environ,
+                "HF_HOME": str(home),
+                "HF_HUB_OFFLINE": "1",
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
             capture_output=True,
             text=True,
             check=False,

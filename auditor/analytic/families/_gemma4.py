@@ -9,6 +9,8 @@ from auditor.analytic.families._decoder import layer_types
 from auditor.analytic.parts import groups
 from auditor.errors import CheckpointError
 
+_MOST_DIGITS = 8  # of the number of a layer, as it may be padded
+
 
 class Kind(NamedTuple):
     """In what layers differ."""
@@ -46,11 +48,14 @@ def _check_sources(c: Config, types: tuple[str, ...], own: int) -> None:
 def heads(c: Config, number: int, kind: str) -> tuple[Dim, Dim]:
     """The width of a layer's heads, and how many there are for keys and values.
 
-    transformers writes `per_layer_config`; before there were keys for all layers that see far.
+    transformers writes `per_layer_config`, where layer 5 of 30 is "05"; before there were keys for
+    all layers that see far.
     """
     width, pairs = c.dim("head_dim"), c.dim("num_key_value_heads")
     if c.states("per_layer_config"):
-        own = c.nested("per_layer_config").nested(str(number))
+        single = c.nested("per_layer_config")
+        spelt = (str(number).zfill(digits) for digits in range(_MOST_DIGITS))
+        own = single.nested(next((key for key in spelt if key in single.values), str(number)))
         return (
             dim(own.integer("head_dim")) if own.states("head_dim") else width,
             dim(own.integer("num_key_value_heads")) if own.states("num_key_value_heads") else pairs,

@@ -89,7 +89,7 @@ def search(case: Case) -> KeySearch:
     alarming = None
     if case.report.expected is not None:
         pairs = (pair.expected.name for pair in case.mismatched)
-        alarming = {*case.missing, *case.unexpected, *pairs}
+        alarming = {*map(case.on_disk, (*case.missing, *case.unexpected)), *pairs}
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
     return KeySearch(case.config, trees, Trials(case.holdings, alarming), faults)
 

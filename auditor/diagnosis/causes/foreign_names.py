@@ -126,8 +126,7 @@ def _join(names: _Names) -> None:
             if whole and _adds_up([tensor], whole):
                 names.instead[tensor.name] = _cut(tensor, whole)
             continue
-        alias = role._replace(part=_ALIASES.get(role.part, role.part))
-        one, parts = names.missing.get(role) or names.missing.get(alias), _parts(role)
+        one, parts = _of_role(names, role), _parts(role)
         due = [names.missing[part] for part in parts if part in names.missing]
         apart = any(part in names.stored for part in parts if part != role)
         if len(due) == len(parts) > 1 and not apart and _adds_up([tensor], due):
@@ -141,6 +140,14 @@ def _join(names: _Names) -> None:
             first, *rest = pieces
             names.instead[first.name] = (_named(first, expected.name, expected.shape),)
             names.instead.update(dict.fromkeys((one.name for one in rest), ()))
+
+
+def _of_role(names: _Names, role: TensorRole) -> ExpectedTensor | None:
+    """The missing tensor of a role, whose part may have two names."""
+    found = names.missing.get(role)
+    if found is None and role.part in _ALIASES:
+        return names.missing.get(role._replace(part=_ALIASES[role.part]))
+    return found
 
 
 def _take_along(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import shaped, with_tensors
-from auditor.diagnosis.lists import members
+from auditor.diagnosis.lists import outermost
 from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"
@@ -96,9 +96,8 @@ def _by_place(tensors: Iterable[tuple[str, _Shape]]) -> Mapping[_Place, list[_Fo
             if kind.endswith(joined):
                 path, kind = f"{name.removesuffix(joined)}", joined[1:]
         module, _, leaf = path.rpartition(".")
-        inside = next(members(name), None)
-        layer = f"{inside.before}{inside.number}" if inside else ""
-        found.setdefault(_Place(layer, kind), []).append(_Found(name, module, leaf, shape))
+        place = _Place(outermost(name), kind)
+        found.setdefault(place, []).append(_Found(name, module, leaf, shape))
     return found
 
 
@@ -118,7 +117,7 @@ def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, t
             if len(near) == 1:
                 used.update((near[0].name, *(one.name for one in parts)))
                 yield near[0], parts
-        left = [one for one in leaves.values() if one.name not in used]
+        left = [one for one in leaves.values() if one.name not in used and one.shape is not None]
         rest = [one for one in whole if one.module == module and one.name not in used]
         if len(left) > 1 and len(rest) == 1 and _is_sum(rest[0], left):
             used.update((rest[0].name, *(one.name for one in left)))

@@ -34,7 +34,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     keys: dict[str, int] = {}
     rows: dict[str, int] = {}  # stored ones, by name
     for name, shape in case.shapes.items():
-        of = pairs[name].expected.name if name in pairs else name
+        of = pairs[name].expected.name if name in pairs else case.on_disk(name)
         sizes = follow(expected.tree, of).shape if _may_be(of) else None
         if sizes and shape and isinstance(sizes[0], Dim) and len(shape) == len(sizes):
             symbols = sizes[0].symbols

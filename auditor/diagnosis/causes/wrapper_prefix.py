@@ -39,6 +39,7 @@ class _Way(NamedTuple):
     prefix: str
     rename: Rename
     found: int
+    exactly: int  # of those the names that need no part more or less
     added: bool = False
 
 
@@ -46,29 +47,25 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Prefixes that are too much, wrappers inside names, prefixes that lack; the most apt first."""
     if not (case.unexpected and case.missing):
         return
-    near = _near(case)
     asked = case.unexpected[:: 1 + len(case.unexpected) // _MOST_ASKED]
     ways = [
-        _Way(prefix, rename, _found(asked, rename, near), added)
+        _Way(prefix, rename, *_found(case, asked, rename), added)
         for added, some in ((False, _stripped(case)), (True, _added(case)))
         for prefix, rename in some
     ]
     least = len(asked) // _RARE
-    apt = sorted((way for way in ways if way.found > least), key=lambda way: -way.found)
+    apt = [way for way in ways if way.found > least]
+    apt.sort(key=lambda way: (-way.found, -way.exactly))
     for way in islice(apt, _PROPOSED):
         if renames := _renames(case, way):
             yield _undoing(case, way, renames)
 
 
-def _near(case: Case) -> frozenset[str]:
-    """Missing names, with and without their first part, which loading may add or remove."""
-    return frozenset((*case.missing, *(name.partition(".")[2] for name in case.missing)))
-
-
-def _found(names: Iterable[str], rename: Rename, near: frozenset[str]) -> int:
-    renamed = ((name, rename(name)) for name in names)
-    made = (other for name, other in renamed if name != other)
-    return sum(other in near or other.partition(".")[2] in near for other in made)
+def _found(case: Case, names: Iterable[str], rename: Rename) -> tuple[int, int]:
+    """How many of the new names are missing ones: about, and exactly."""
+    made = [other for name in names if (other := rename(name)) != name]
+    about = sum(other in case.near or other.partition(".")[2] in case.near for other in made)
+    return about, sum(other in case.lost for other in made)
 
 
 def _renames(case: Case, way: _Way) -> Mapping[str, str]:
@@ -138,9 +135,13 @@ def _shared(names: tuple[str, ...]) -> Iterator[str]:
 
 def _before(ends: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
     """What stands before some of the ends in some of the names, the most frequent first."""
-    asked = dict.fromkeys((*ends[: _ASKED // 2], *ends[-_ASKED // 2 :]))
+    asked = tuple(dict.fromkeys((*ends[: _ASKED // 2], *ends[-_ASKED // 2 :])))
     found = Counter(
-        name[: -len(end)] for end in asked for name in names if name.endswith(end) and name != end
+        name[: -len(end)]
+        for name in names
+        if name.endswith(asked)
+        for end in asked
+        if name.endswith(end) and name != end
     )
     return [prefix for prefix, _ in found.most_common(_PROPOSED)]
 

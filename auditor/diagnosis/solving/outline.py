@@ -6,6 +6,7 @@ from typing import NamedTuple
 from auditor.analytic.blocks import (
     Block,
     Experts,
+    Extra,
     Module,
     Param,
     Repeat,
@@ -83,27 +84,45 @@ def _ends(indices: range | list[int]) -> list[tuple[int, int]]:
 def follow(tree: Block, name: str) -> NamePath:
     """Where a stored name leads."""
     block, lists, at = tree, list[ModuleList](), ""
-    for part in name.split(".", _DEEPEST):
+    parts = name.split(".", _DEEPEST)
+    unread = False
+    while parts:
         block = _inside(block)
+        step, found = 1, None
         match block:
             case Module(children):
-                found = next((child for key, child in children if key == part), None)
+                step, found = _child(children, parts)
             case Repeat(count, body):
                 lists.append(ModuleList(at, count))
-                found = None if index_in_list(part, count.value) is None else body
+                found = None if index_in_list(parts[0], count.value) is None else body
             case Stack(count, layers):
                 lists.append(ModuleList(at, count))
-                index = index_in_list(part, count.value)
+                index = index_in_list(parts[0], count.value)
                 found = None if index is None else layers[index]
-            case _:
-                found = None
         if found is None:
             return NamePath(None, tuple(lists))
-        block, at = found, _join(at, part)
+        if isinstance(found, Extra):
+            unread, found = True, found.body
+        block, at = found, _join(at, ".".join(parts[:step]))
+        parts = parts[step:]
     block = _inside(block)
-    if isinstance(block, Param):
+    if isinstance(block, Param) and not unread:
         return NamePath(block.shape, tuple(lists))
     return NamePath(None, tuple(lists), other=not isinstance(block, Module | Repeat | Stack))
+
+
+def _child(children: tuple[tuple[str, Block], ...], parts: list[str]) -> tuple[int, Block | None]:
+    """How many parts of a name lead to the child of a module, and that child.
+
+    Layers that no class reads have the numbers after those of the list: `layers.61` is a child.
+    """
+    found = None
+    for key, child in children:
+        if key == parts[0]:
+            found = child
+        elif "." in key and key.split(".") == parts[: (step := key.count(".") + 1)]:
+            return step, child
+    return 1, found
 
 
 def _inside(block: Block) -> Block:

@@ -74,6 +74,8 @@ class Trials:
             for name, step in lost:
                 whole = len(lost) == len(ends)
                 found.unexpected(name, step, alike, self._holdings.counts, whole=whole)
+            if len(lost) == len(ends):
+                found.odd(*lost[0])
             for name, step in ends:
                 if step.shape is not None and kind.shape is not None:
                     found.shapes(name, step.shape, kind.shape, 0)
@@ -157,6 +159,19 @@ class _Differences:
         self._strange += number if whole and not step.lists else 0
         self._count(step.lists, counts, "", number, name)
         self._number(name)
+
+    def odd(self, name: str, step: NamePath) -> None:
+        """The first of its kind, which no module of its lists has: they may end before it.
+
+        The layers that predict further tokens are numbered on after those of the model.
+        """
+        if name_pattern(name) in self._excused:
+            return
+        for place in step.lists:
+            at = f".{name}".find(f".{place.name}.")
+            number = name[at + len(place.name) + 1 :].partition(".")[0] if at >= 0 else ""
+            if number.isdecimal() and len(number) < 7:  # noqa: PLR2004 - digits of a million
+                self._ask(place.modules, int(number), 1)
 
     def _is_excused(self, name: str) -> bool:
         key = name_pattern(name)

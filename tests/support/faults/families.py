@@ -7,7 +7,7 @@ MORE: dict[str, dict[str, Any]] = {
         "vocab_size": 120,
         "hidden_size": 24,
         "intermediate_size": 56,
-        "num_hidden_layers": 4,
+        "num_hidden_layers": 12,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 8,

@@ -47,7 +47,10 @@ def layers(draw: st.DrawFn, count: int) -> dict[str, Any]:
         {}, optional={"head_dim": st.sampled_from([4, 16]), "num_key_value_heads": st.just(1)}
     )
     by_kind = st.fixed_dictionaries({_SLIDING: one, _FULL: one})  # alike, or nothing can rotate
-    single = by_kind.map(lambda said: {str(n): said[kind] for n, kind in enumerate(ends)})
+    digits = draw(st.sampled_from([1, 2]))  # transformers writes as many as the last layer has
+    single = by_kind.map(
+        lambda said: {str(n).zfill(digits): said[kind] for n, kind in enumerate(ends)}
+    )
     said = st.fixed_dictionaries({}, optional={"per_layer_config": single})
     return {
         "layer_types": kinds,

@@ -1,35 +1,23 @@
 """config-field, head-not-saved and their kin on a tiny BERT, as its closed form has it."""
 
-import json
-from dataclasses import replace
-
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from support.checkpoints import TINY, expect, stored_by
+from support.checkpoints import TINY, expect, stored, stored_by
+from support.faults.families import MORE
+from support.small_snapshots import snapshot_of
 
+from auditor.analytic import Role
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
-from auditor.containers.weight_formats import Table
+from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.changes import with_values
 
 
 def tiny(target="BertForMaskedLM", **values) -> Snapshot:
-    tensors = tuple(sorted(stored_by(expect(target))))
-    table = Table(file="model.safetensors", tensors=tensors)
-    config = {**TINY, "architectures": [target], "dtype": "float32"}
-    made = Snapshot(
-        model="tiny",
-        commit=None,
-        source=Source.FOLDER,
-        origin="",
-        files=(),
-        config=TextFile(name="config.json", content=json.dumps(config).encode()),
-        headers=(WeightHeader(name="model.safetensors", size=None, known=table),),
-    )
-    return with_values(made, values)
+    tensors = stored_by(expect(target))
+    return with_values(snapshot_of(tensors, **TINY, architectures=[target]), values)
 
 
 def diagnosed(**values):
@@ -78,17 +66,17 @@ def test_a_sound_checkpoint_has_no_cause():
 LAYERS = 200  # a large model, of which there are few tries
 
 
-def deep(layers, config_layers, names=()):
+def deep(layers, declared, names=()):
     """A BERT of small layers, or other names in its place, under a config of so many layers."""
     tensors = stored_by(expect("BertForMaskedLM", num_hidden_layers=layers))
     if names:
         tensors = [one._replace(name=name) for one, name in zip(tensors, names, strict=False)]
-    table = Table(file="model.safetensors", tensors=tuple(sorted(tensors)))
-    made = tiny(num_hidden_layers=config_layers)
-    return replace(made, headers=(WeightHeader(name="model.safetensors", size=None, known=table),))
+    config = {**TINY, "architectures": ["BertForMaskedLM"], "num_hidden_layers": declared}
+    return snapshot_of(tensors, **config)
 
 
 @given(st.integers(2, 40), st.integers(1, 40))
+@settings(max_examples=20)
 @example(12, 11)
 @example(LAYERS, LAYERS - 1)
 @example(LAYERS, LAYERS // 10)
@@ -110,3 +98,39 @@ def test_large_models_of_strange_names_are_asked_for_no_field(monkeypatch):
     report = examine(deep(LAYERS, LAYERS, names), Options(requested="large"))
     assert report.verdict == "findings"
     assert report.diagnosis == ()
+
+
+# --- layers that predict further tokens, numbered on after the model's own -----------------------
+
+
+DEEPSEEK = {**MORE["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3"}
+DRAFTING = "DeepseekV3ForCausalLM"
+
+
+def drafting(layers, declared):
+    """As DeepSeek-V3 is stored: a layer more, and beside it what its prediction needs."""
+    whole = {**DEEPSEEK, "num_hidden_layers": layers + 1, "num_nextn_predict_layers": 0}
+    V, D = DEEPSEEK["vocab_size"], DEEPSEEK["hidden_size"]
+    beside = {
+        "embed_tokens": (V, D),
+        "enorm": (D,),
+        "hnorm": (D,),
+        "eh_proj": (D, 2 * D),
+        "shared_head.norm": (D,),
+        "shared_head.head": (V, D),
+    }
+    expected = (one for one in expect(DRAFTING, **whole).tensors if one.role is not Role.TIED)
+    tensors = [stored(one.name, one.shape) for one in expected]
+    tensors += [stored(f"model.layers.{layers}.{name}.weight", of) for name, of in beside.items()]
+    config = {**DEEPSEEK, "num_hidden_layers": declared, "num_nextn_predict_layers": 1}
+    return snapshot_of(tensors, **config, architectures=[DRAFTING])
+
+
+@pytest.mark.parametrize("layers", [3, 12])
+@pytest.mark.parametrize("more", [-2, -1, 0, 1, 2, 7])
+def test_layers_that_predict_further_tokens_are_not_counted(layers, more):
+    report = examine(drafting(layers, layers + more), Options(requested="drafting"))
+    found = [(one.cause, one.fields) for one in report.diagnosis]
+    fields = (("num_hidden_layers", layers + more, layers),)
+    assert found == ([("config-field", fields)] if more else [])
+    assert (report.verdict == "clean") == (more == 0)

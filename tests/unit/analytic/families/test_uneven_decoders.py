@@ -1,5 +1,6 @@
 """What the oracle cannot say of decoders whose layers differ: layers beyond, and refusals."""
 
+import json
 import re
 
 import pytest
@@ -147,3 +148,21 @@ def test_gemma_4_is_twice_as_wide_where_it_shares_keys_and_stores_them_all_the_s
         assert keys.shape == (256 if (number + 1) % 5 else 512, 1536)
         assert keys.role is (Role.PARAMETER if number < 15 else Role.EXTRA)
         assert tensors[f"{layer}.mlp.up_proj.weight"].shape[0] == (6144 if number < 15 else 12288)
+
+
+@pytest.mark.oracle
+def test_gemma_4_of_more_than_nine_layers_is_that_of_the_library():
+    """As save_pretrained writes it: layer 5 of twelve is "05" in `per_layer_config`."""
+    import torch  # noqa: PLC0415 - the oracle's tests alone need it
+    from transformers import Gemma4ForCausalLM, Gemma4TextConfig  # noqa: PLC0415 - likewise
+
+    sizes = {"head_dim": 4, "global_head_dim": 8, "intermediate_size": 16}
+    beside = {"hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": 11}
+    library = Gemma4TextConfig(**SMALL, **sizes, **beside, num_hidden_layers=12, dtype="float32")
+    with torch.device("meta"):
+        model = Gemma4ForCausalLM(library)
+    written = json.loads(library.to_json_string())
+    assert "05" in written["per_layer_config"]
+    found = catalogue.expect(config_of(**written), "Gemma4ForCausalLM").tensors
+    due = {name: tuple(one.shape) for name, one in model.named_parameters()}
+    assert {one.name: one.shape for one in found if one.role is Role.PARAMETER} == due
