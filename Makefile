@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-values corpus claims clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-values corpus claims claim-speed clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,9 +79,12 @@ pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; 
 diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
 	@$(PROGRAM) tools/diagnose.py $(ARGS)
 
+claim-speed: $(VENV)/.test ## time a claim of every model type: none takes a second
+	@$(PROGRAM) tools/claim_speed.py $(ARGS)
+
 claims: $(VENV)/.test ## explain 500 claims with a slip or two, drawn at random: first, in three
 	@$(PROGRAM) tools/claims.py $(ARGS)
-diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values
+diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values; ARGS=--sampled: from the Hub
 	@$(PROGRAM) tools/diagnose_values.py $(ARGS)
 
 bench-values: $(VENV)/.test ## --values beside safe_open and torch: GB/s a core, memory, a sparse file

@@ -1,14 +1,31 @@
 """Options: what a caller chooses about an audit, beside the checkpoint."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Report, Unaudited
 
-# Reads the numbers of what was audited, and adds what they say.
-LookAtValues = Callable[[Report | Unaudited, Snapshot, tuple[Ignore, ...]], Report | Unaudited]
+
+class LookAtValues(Protocol):
+    """Reads numbers of what was audited, and adds what they say.
+
+    Of several `models` in one repository each gets its share of what may be asked of the Hub;
+    `redirected` says whether the files are on another host, None: the snapshot tells.
+    """
+
+    def __call__(
+        self,
+        outcome: Report | Unaudited,
+        snapshot: Snapshot,
+        ignore: tuple[Ignore, ...],
+        *,
+        models: int = 1,
+        redirected: bool | None = None,
+    ) -> Report | Unaudited: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,4 +38,6 @@ class Options:
     ignore: tuple[Ignore, ...] = ()  # findings to leave out of the verdict
     oracle: bool = False  # ask transformers for a second opinion of the closed form
     values: LookAtValues | None = None  # None: numbers are nobody's business
+    # What the class is given beside its config: add_pooling_layer and its like.
+    arguments: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     weights: bool = True  # compare what is stored; else the config alone is read

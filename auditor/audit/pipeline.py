@@ -6,6 +6,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from auditor.analytic import catalogue
+from auditor.analytic.constructor_arguments import OPTIONS as ARGUMENTS
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
@@ -21,9 +23,14 @@ from auditor.checkpoint.selecting import (
 from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
-from auditor.downloader.default_configs import is_model_type, snapshot_of_type, with_settings
+from auditor.downloader.default_configs import (
+    is_key_of_config,
+    is_model_type,
+    snapshot_of_type,
+    with_settings,
+)
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.messages import quoted
+from auditor.messages import described, quoted
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Outcome, Report, Unaudited
 
@@ -42,6 +49,10 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     companions: bool = True,
     values: bool = False,
     statistics: bool = False,
+    values_budget: str | None = None,
+    base: str | None = None,
+    verify: bool = False,
+    verify_against: str | None = None,
     config: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
@@ -56,8 +67,13 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     weights that from_pretrained loads where it is given one; `config` is a file, a folder or a
     model whose config is taken instead of the model's own; `companions` reads what stands beside
     the weights, too (tokenizer, generation config, chat template, processor), for at most three
-    requests more; `values` reads all numbers of local files as well, and `statistics` their mean
-    and its kin, which takes longer; `say` gets a line where the work waits or falls back.
+    requests more; `values` reads all numbers of local files as well, and a sample of a model on the
+    Hub, of at most `values_budget` ("8,600kB": requests and bytes); `statistics` adds their mean
+    and its kin, which takes longer; `base` is a model whose weight files may be the very same, by
+    their sha256 (so may be those of one that the card names where `values` are read), and with
+    whose numbers those of `values` are compared; `verify` compares the sha256 of local files with
+    what their repository lists, `verify_against` with a model of the Hub or a snapshot; `say` gets
+    a line where the work waits or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
@@ -76,18 +92,34 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     if companions:
         choose = partial(with_companions, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
+    looked_at: LookAtValues | None = None
+    if values or statistics or values_budget is not None or base is not None:
+        from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
+
+        looked_at = values_reader(
+            numbers=values or statistics or values_budget is not None,
+            statistics=statistics,
+            budget=values_budget,
+            base=base,
+            source=source,
+            token=token,
+            say=say,
+        )
     options = Options(
         requested=model,
         target=target,
         depth=depth,
         ignore=ignore,
         oracle=oracle,
-        values=_look_at_values(statistics=statistics, say=say) if values or statistics else None,
+        values=looked_at,
     )
+    examined: Callable[[Snapshot, Options], Report | Unaudited] = examine
+    if verify or verify_against is not None:
+        examined = _verified(verify_against, token=token, say=say)
     if config is None:
-        return _outcome(options, fetched, examine)
+        return _outcome(options, fetched, examined)
     other = partial(fetch, config, source=source, token=token, say=say, choose=select_config)
-    outcome = _outcome(options, lambda: _with_config(fetched(), other()), examine)
+    outcome = _outcome(options, lambda: _with_config(fetched(), other()), examined)
     return replace(outcome, notes=(f"the config is that of {quoted(config)}", *outcome.notes))
 
 
@@ -98,12 +130,14 @@ def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
     return replace(snapshot, config=replace(other.config, name=CONFIG))
 
 
-def _look_at_values(*, statistics: bool, say: Callable[[str], None]) -> LookAtValues:
-    """Raises UsageError without numpy."""
-    from auditor.values import local_examination  # noqa: PLC0415 - few audits read numbers
+def _verified(
+    against: str | None, *, token: str | None, say: Callable[[str], None]
+) -> Callable[[Snapshot, Options], Report | Unaudited]:
+    """What examines a snapshot, and then the bytes of its files."""
+    from auditor.values.verifying import Verifier  # noqa: PLC0415 - few audits read whole files
 
-    local_examination.require_numpy()
-    return local_examination.values_reader(statistics=statistics, say=say)
+    look = Verifier(against, token=token, say=say)
+    return lambda snapshot, options: look(examine(snapshot, options), snapshot, options.ignore)
 
 
 def _outcome(
@@ -139,8 +173,8 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
     """What the config of a checkpoint implies, whatever its weights: they are not looked at.
 
     Of GGUF files without a config their metadata say it; a model type alone stands for the defaults
-    of its config class. `settings` are values for keys of the config; the other arguments are those
-    of `audit`. The
+    of its config class. `settings` are values for keys of the config, and for arguments that the
+    class takes beside it (add_pooling_layer); the other arguments are those of `audit`. The
     outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report where the config
     is broken; otherwise Unaudited for another reason.
     """
@@ -148,14 +182,44 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
         require_known_class(target)
 
     def examined(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-        return examine_model(replace(snapshot, manifest=None, components=()), options)
+        changed, arguments = with_given(snapshot, settings)
+        alone = replace(changed, manifest=None, components=())
+        outcome = examine_model(alone, replace(options, arguments=arguments))
+        require_taken(arguments, outcome.target)
+        return outcome
 
     options = Options(requested=model, target=target, weights=False)
-
-    def fetched() -> Snapshot:
-        return describing_snapshot(model, source=source, token=token, settings=settings, say=say)
-
+    fetched = partial(describing_snapshot, model, source=source, token=token, say=say)
     return _outcome(options, fetched, examined)
+
+
+def with_given(
+    snapshot: Snapshot, settings: Mapping[str, Any]
+) -> tuple[Snapshot, Mapping[str, bool]]:
+    """The snapshot with other values in its config, and what is for the class beside it.
+
+    UsageError for what cannot be set.
+    """
+    arguments = {
+        name: value
+        for name, value in settings.items()
+        if name in ARGUMENTS and not is_key_of_config(snapshot, name)
+    }
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            raise UsageError(f"--set {name}: true or false is needed, not {described(value)}")
+    keys = {key: value for key, value in settings.items() if key not in arguments}
+    return with_settings(snapshot, keys), arguments
+
+
+def require_taken(arguments: Mapping[str, bool], target: str | None) -> None:
+    """UsageError where a class takes none of that name, or nothing here says what it does."""
+    for name in arguments:
+        if target is None or not catalogue.takes(target, name):
+            raise UsageError(
+                f"--set {name}: {target or 'the class'} takes no such argument, as far as closed "
+                "forms say; base models do (BertModel, ViTModel)"
+            )
 
 
 def describing_snapshot(
@@ -163,15 +227,12 @@ def describing_snapshot(
     *,
     source: str,
     token: str | None,
-    settings: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> Snapshot:
     """What describes a model, and no weights: its config, or the defaults of a model type."""
     if is_model_type(model):
-        found = snapshot_of_type(model)
-    else:
-        found = fetch(model, source=source, token=token, say=say, choose=select_describing)
-    return with_settings(found, settings)
+        return snapshot_of_type(model)
+    return fetch(model, source=source, token=token, say=say, choose=select_describing)
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:

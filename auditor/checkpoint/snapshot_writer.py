@@ -6,7 +6,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from auditor.checkpoint.packed_content import packed
-from auditor.checkpoint.snapshot import Component, Snapshot, TextFile, WeightHeader
+from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import (
     BASE,
     COMPANIONS,
@@ -14,6 +14,7 @@ from auditor.checkpoint.snapshot_reader import (
     FORMAT,
     MANIFEST,
     PACKING,
+    PUBLISHED,
     SETTINGS,
     TORCH_COPIES,
     VERSION,
@@ -70,13 +71,23 @@ def _own(snapshot: Snapshot) -> dict[str, object]:
     companions: dict[str, object] = {}
     if snapshot.companions is not None:
         companions[COMPANIONS] = [_companion(one) for one in snapshot.companions]
+    published: dict[str, object] = {}
+    if snapshot.published:
+        published[PUBLISHED] = [{"name": one.name, "text": one.text} for one in snapshot.published]
     return {
         "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
         "commit": snapshot.commit,
         "config": _text(snapshot.config),
-        "files": [{"name": file.name, "size": file.size} for file in snapshot.files],
+        "files": [_file_entry(file) for file in snapshot.files],
         **companions,
+        **published,
     }
+
+
+def _file_entry(file: RepoFile) -> dict[str, object]:
+    digests = {"sha256": file.sha256, "blob_id": file.blob_id}
+    known = {key: digest for key, digest in digests.items() if digest is not None}
+    return {"name": file.name, "size": file.size, **known}
 
 
 def _shared(snapshot: Snapshot) -> dict[str, object]:

@@ -28,6 +28,7 @@ from auditor.cli.printing import (
     known_format,
     meanings,
     print_outcome,
+    require_format_of_tensors,
     write_reports,
 )
 from auditor.errors import Reason, UsageError
@@ -70,6 +71,10 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Write it there (csv: a folder); the terminal table is printed all the same.",
         ),
     ] = None,
+    tensors: Annotated[
+        bool,
+        typer.Option("--tensors", help="Each tensor as well, beside what was expected there."),
+    ] = False,
     depth: Annotated[
         int | None,
         typer.Option(
@@ -122,14 +127,48 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--values",
-            help="Read all numbers of local files, too: NaN, Inf, zeros and what they tell; "
-            "needs hf-audit\\[values].",
+            help="Read numbers, too, all of local files, a sample on the Hub: NaN, Inf, zeros and "
+            "what they tell; needs hf-audit\\[values].",
         ),
     ] = False,
     statistics: Annotated[
         bool,
         typer.Option("--statistics", help="With --values, of each tensor mean, std and their kin."),
     ] = False,
+    values_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--values-budget",
+            metavar="N,SIZE",
+            show_default="8,600kB",
+            help="The most requests and bytes of a sample, which --values takes on the Hub.",
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="MODEL",
+            show_default=False,
+            help="Say which weight files are, byte for byte, those of this model, by their sha256.",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read local files whole, and compare their sha256 with what the repository lists.",
+        ),
+    ] = False,
+    verify_against: Annotated[
+        str | None,
+        typer.Option(
+            "--verify-against",
+            metavar="MODEL",
+            show_default=False,
+            help="The same with what a model of the Hub (with @revision) or a snapshot lists.",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(
@@ -153,7 +192,9 @@ def check(  # noqa: PLR0913 - one parameter for each option
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
         rows = counted_depth(chosen, depth)
-        show = Shown(depth=depth, verbose=verbose)
+        if tensors:
+            require_format_of_tensors(chosen)
+        show = Shown(depth=depth, verbose=verbose, tensors=tensors)
         if not quiet and (chosen == TERMINAL or output is not None):
             _import_meanwhile("auditor.formats.terminal")
         tell = talk(quiet=quiet)
@@ -173,6 +214,10 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     companions=companions,
                     values=values,
                     statistics=statistics,
+                    values_budget=values_budget,
+                    base=base,
+                    verify=verify,
+                    verify_against=verify_against,
                     config=config,
                     say=tell,
                 )

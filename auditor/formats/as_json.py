@@ -11,21 +11,25 @@ from auditor.reconciler.findings import (
     AddedBiasZero,
     AllZero,
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadQuantization,
     BadSize,
     ChatTemplateBroken,
+    ClaimedSize,
     CodeNotThere,
     ConfigContradiction,
     CopyDiffers,
     DisputedTensor,
     Duplicate,
     EosDisagrees,
+    EqualsBase,
     Finding,
     FormulaDisputed,
     FreshHead,
     GenerationConfigInvalid,
+    HubCount,
     MatchedPair,
     Mismatched,
     Missing,
@@ -57,7 +61,7 @@ from auditor.reconciler.findings import (
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
-from auditor.reconciler.tensor_values import ValuesRead
+from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
 from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 
 SCHEMA = 1
@@ -111,6 +115,30 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "values": _values(outcome.values),
+        "claims": [
+            {
+                "where": one.where,
+                "key": one.key,
+                "text": one.text,
+                "claim": one.claim,
+                "verdict": one.verdict,
+                "actual": one.actual,
+            }
+            for one in outcome.claims
+        ],
+    }
+
+
+def _base(base: BaseComparison | None) -> dict[str, Any] | None:
+    if base is None:
+        return None
+    return {
+        "model": base.model,
+        "commit_sha": base.commit,
+        "unchanged": base.unchanged,
+        "changed": base.changed,
+        "uncompared": base.uncompared,
+        "modules": [one._asdict() for one in base.modules],
     }
 
 
@@ -120,6 +148,9 @@ def _values(values: ValuesRead | None) -> dict[str, Any] | None:
     return {
         "bytes": values.bytes,
         "of": values.of,
+        "of_tensors": values.of_tensors,
+        "sampled": values.sampled,
+        "base": _base(values.base),
         "tensors": [{key: getattr(one, key) for key in VALUES} for one in values.tensors],
     }
 
@@ -297,11 +328,21 @@ def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
             evidence = {"layers": finding.layers}
         case FormulaDisputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
+        case HubCount() | ClaimedSize():
+            evidence = {"text": finding.text, "claim": finding.claim, "actual": finding.actual}
         case MissingComponent():
             evidence = {"file": finding.file}
         case Unsafe():
             evidence = {"file": finding.file, "imports": finding.imports}
-        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | CopyDiffers():
+        case (
+            BadHeader()
+            | BadIndex()
+            | BadSize()
+            | BadDigest()
+            | WrongTotal()
+            | BadConfig()
+            | CopyDiffers()
+        ):
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
         case TokenBeyondEmbedding() | SpecialIdBeyondVocabulary():
@@ -325,6 +366,7 @@ def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
             | QuantizationData()
             | BadQuantization()
             | OtherWeights()
+            | EqualsBase()
             | AllZero()
             | NoOpAdapter()
             | FreshHead()

@@ -23,6 +23,8 @@ def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
         yield "stored", _stored(outcome.observed)
     if outcome.values:
         yield "values", _values(outcome.values)
+    for one in outcome.claims:
+        yield "claim", f"{one.where} ({one.key}): {one.text}, {one.verdict}"
     if outcome.expected:
         yield "expected", _expected(outcome.expected)
 
@@ -37,8 +39,10 @@ def _stored(observed: Observed) -> str:
 
 
 def _values(values: ValuesRead) -> str:
-    tensors = counted(len(values.tensors), "tensor")
-    return f"{counted(values.bytes, 'byte')} of numbers read, in {tensors}"
+    size, tensors = counted(values.bytes, "byte"), counted(len(values.tensors), "tensor")
+    if not values.sampled:
+        return f"{size} of numbers read, in {tensors}"
+    return f"sampled: {size} in {tensors}, of {values.of:,} in {values.of_tensors:,}"
 
 
 def _expected(expected: Expected) -> str:

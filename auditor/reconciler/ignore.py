@@ -12,20 +12,24 @@ from auditor.reconciler.findings import (
     AddedBiasZero,
     AllZero,
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadQuantization,
     BadSize,
     ChatTemplateBroken,
+    ClaimedSize,
     CodeNotThere,
     ConfigContradiction,
     CopyDiffers,
     Duplicate,
     EosDisagrees,
+    EqualsBase,
     Finding,
     FormulaDisputed,
     FreshHead,
     GenerationConfigInvalid,
+    HubCount,
     Mismatched,
     Missing,
     MissingComponent,
@@ -105,7 +109,7 @@ def _named(finding: Finding) -> Finding:
     return finding
 
 
-def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
+def _only(  # noqa: C901, PLR0911, PLR0912 - one return for each shape of evidence
     finding: Finding, wanted: Callable[[str], bool]
 ) -> Finding:
     """The part of a finding that is about the wanted names."""
@@ -163,8 +167,10 @@ def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
         case Mismatched() | Renamed():
             pairs = tuple(pair for pair in finding.pairs if wanted(pair.stored.name))
             return replace(finding, pairs=pairs)
-        case OtherWeights():
+        case OtherWeights() | EqualsBase():
             return replace(finding, files=tuple(filter(wanted, finding.files)))
+        case HubCount() | ClaimedSize():
+            return finding  # it has one name
         case MissingComponent():
             return replace(finding, folders=tuple(filter(wanted, finding.folders)))
         case FormulaDisputed():
@@ -174,6 +180,7 @@ def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
             BadHeader()
             | BadIndex()
             | BadSize()
+            | BadDigest()
             | WrongTotal()
             | BadConfig()
             | Unsafe()

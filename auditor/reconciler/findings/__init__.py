@@ -17,8 +17,10 @@ from auditor.reconciler.findings.evidence import (
     Severity,
     by_name,
 )
+from auditor.reconciler.findings.of_counts import ClaimedSize, HubCount, OfCount
 from auditor.reconciler.findings.of_files import (
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadSize,
@@ -62,6 +64,7 @@ from auditor.reconciler.findings.of_values import (
     AddedBiasZero,
     AllZero,
     EqualDuplicate,
+    EqualsBase,
     FreshHead,
     NoOpAdapter,
     NotFinite,
@@ -77,11 +80,13 @@ __all__ = [
     "AddedBiasZero",
     "AllZero",
     "BadConfig",
+    "BadDigest",
     "BadHeader",
     "BadIndex",
     "BadQuantization",
     "BadSize",
     "ChatTemplateBroken",
+    "ClaimedSize",
     "CodeNotThere",
     "ConfigContradiction",
     "CopyDiffers",
@@ -89,10 +94,12 @@ __all__ = [
     "Duplicate",
     "EosDisagrees",
     "EqualDuplicate",
+    "EqualsBase",
     "Finding",
     "FormulaDisputed",
     "FreshHead",
     "GenerationConfigInvalid",
+    "HubCount",
     "MatchedPair",
     "Mismatched",
     "Missing",
@@ -100,6 +107,7 @@ __all__ = [
     "NewlyInitialized",
     "NoOpAdapter",
     "NotFinite",
+    "OfCount",
     "OfIds",
     "OfKeys",
     "OtherWeights",
@@ -142,11 +150,15 @@ Finding = (
     | Renamed
     | TiedWeight
     | OtherWeights
+    | EqualsBase
     | FormulaDisputed
     | BadHeader
     | BadIndex
     | BadSize
+    | BadDigest
     | WrongTotal
+    | HubCount
+    | ClaimedSize
     | BadConfig
     | Unsafe
     | CopyDiffers
@@ -179,8 +191,8 @@ def is_of_tensors(finding: Finding) -> bool:
 
 
 def is_of_repository(finding: Finding) -> bool:
-    """Whether it is about what stands beside the weights, or what the config's keys say."""
-    return isinstance(finding, OfKeys)
+    """Whether it is about what stands beside the weights, keys of the config, published counts."""
+    return isinstance(finding, OfKeys | OfCount)
 
 
 def count_of(finding: Finding) -> int:
