@@ -84,7 +84,7 @@ claim-speed: $(VENV)/.test ## time a claim of every model type: none takes a sec
 
 claims: $(VENV)/.test ## explain 500 claims with a slip or two, drawn at random: first, in three
 	@$(PROGRAM) tools/claims.py $(ARGS)
-diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values
+diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values; ARGS=--sampled: from the Hub
 	@$(PROGRAM) tools/diagnose_values.py $(ARGS)
 
 bench-values: $(VENV)/.test ## --values beside safe_open and torch: GB/s a core, memory, a sparse file

@@ -39,8 +39,9 @@ _SENTENCEPIECE = (
 # Of tokenizers that came from fairseq, whose ids are the pieces' places and one or more.
 OFFSET_PIECES = frozenset(("sentencepiece.bpe.model",))
 _OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
-# Beside it the pieces of sentencepiece are no ids: the dictionary of fairseq has those (BARTpho).
-_DICTIONARY = "dict.txt"
+# Beside one of them the pieces of sentencepiece are no ids: the vocabulary has those (M2M100, BERT
+# for Japanese), or fairseq's dictionary (BARTpho).
+_OF_PIECES = frozenset(("vocab.json", "vocab.txt", "dict.txt"))
 _POOLING = re.compile(r"[^/]*Pooling/config\.json")
 _TIKTOKEN = ".tiktoken"
 
@@ -95,7 +96,7 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
     """Those of a listing, the most telling first; a second vocabulary is the same again."""
     ranked = sorted(name for name in names if name.endswith(_TIKTOKEN) and "/" not in name)
     every = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
-    without_ids = _SENTENCEPIECE if _DICTIONARY in names else ()
+    without_ids = () if _OF_PIECES.isdisjoint(names) else _SENTENCEPIECE
     vocabularies = [name for name in every if name in names and name not in without_ids]
     texts = [name for name in _TEXTS if name in names]
     inside = sorted(name for name in names if template_name(name) or _POOLING.fullmatch(name))

@@ -13,6 +13,7 @@ from auditor.formats.stored_outcome import StoredFinding
 from auditor.formats.text import counted, cut_name, printable
 from auditor.reconciler.findings import (
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadSize,
@@ -103,7 +104,15 @@ def file_of(finding: Finding) -> str | None:
         return finding.file
     if isinstance(
         finding,
-        BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers | OfKeys,
+        BadHeader
+        | BadIndex
+        | BadSize
+        | BadDigest
+        | WrongTotal
+        | BadConfig
+        | Unsafe
+        | CopyDiffers
+        | OfKeys,
     ):
         return finding.file
     return None

@@ -45,7 +45,7 @@ def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
     flat = len(parts) - empty
     said = [f"{empty:,} tensors have no elements"] if empty else []
     said += [f"{flat:,} are flattened, whole or in part"] if flat else []
-    also = [pair for pair in case.mismatched if flat and pair not in parts and _is_stretch(pair)]
+    also = [one for one in case.mismatched if flat and not _is_part(one) and _is_stretch(one)]
     return Undoing(
         cause=CAUSE,
         snapshot=with_shapes(

@@ -205,8 +205,9 @@ def test_tekken_has_as_many_ids_as_mistral_common_says(tmp_path):
     assert (found.top, found.entries, count) == (Token(count - 1, ""), count, 320)
 
 
-def test_pieces_beside_a_dictionary_of_fairseq_are_no_ids(tmp_path):
-    """BARTpho has 40,030 rows and 250,000 pieces of mBART; dict.txt says which it kept."""
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"")
-    (tmp_path / "dict.txt").write_bytes(b"a 1\n")
-    assert vocabularies(tmp_path) == {}
+@pytest.mark.parametrize("beside", ["vocab.json", "vocab.txt", "dict.txt"])
+def test_pieces_beside_what_has_the_ids_are_no_ids(beside):
+    """M2M100 has the ids in vocab.json, BARTpho those of 40,030 of 250,000 pieces in dict.txt."""
+    names = companions_of(["sentencepiece.bpe.model", beside])
+    assert "sentencepiece.bpe.model" not in names
+    assert companions_of(["sentencepiece.bpe.model"]) == ("sentencepiece.bpe.model",)

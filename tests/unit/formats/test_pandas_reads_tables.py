@@ -57,7 +57,7 @@ def strange():
         modules=(row("", 9, 9, 0, "unexpected", of=9), *few),
         observed=replace(report.observed, bytes=huge, parameters=huge, elements=2**53 - 1),
         tensors=ListedTensors(*(tensor(name, 2, 3, file="007") for name in STRANGE), lost),
-        values=ValuesRead(bytes=8, of=8, tensors=(one,)),
+        values=ValuesRead(bytes=8, of=8, of_tensors=1, tensors=(one,)),
     )
 
 
