@@ -1,7 +1,8 @@
 """How fast `--values` reads a local file, beside a loop over safetensors.safe_open with torch.
 
 Each in a process of its own, over the same 2 GiB of BF16 in the page cache; processor time is user
-and system, the best of three. `--gib 4` takes another size. Then a sparse file of 400 GB.
+and system, the best of three. `--gib 4` takes another size. Then a sparse file of 400 GB, and what
+a sample of Llama-3.1-70B costs on a Hub on loopback beside its headers.
 """
 
 import argparse
@@ -12,6 +13,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from benching.seventy import SEVENTY, seventy
+from support.hub import Hub
 
 PEAK = """
 import atexit, re, sys
@@ -122,6 +126,30 @@ def main() -> None:
             hollow.truncate(len(start) + count * 2 * width * width)
         wall, cpu, _ = measured(PLAIN, str(sparse), "--values", "--quiet")
         print(f"a sparse file of {sparse.stat().st_size / 1e9:.0f} GB: {wall:.2f} s")
+    sampled()
+
+
+def sampled() -> None:
+    """Requests and bytes of an audit of 70 billion parameters, with and without a sample."""
+    with Hub() as hub, tempfile.TemporaryDirectory() as home:
+        hub.add(SEVENTY, seventy())
+        known = {"HF_ENDPOINT": hub.url, "HF_HOME": home}
+        for label, more in (("headers alone", ()), ("with a sample", ("--values",))):
+            hub.reset_log()
+            since = time.perf_counter()
+            child = subprocess.run(  # noqa: S603 - as above
+                [sys.executable, "-c", PLAIN, SEVENTY, "--format", "json", *more],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=os.environ | known,
+            )
+            wall = time.perf_counter() - since
+            found = json.loads(child.stdout)
+            sent = sum(record.sent for record in hub.log)
+            read = found["values"]
+            seen = f"{len(read['tensors'])} of {read['of_tensors']} tensors" if read else ""
+            print(f"70B, {label}: {len(hub.log)} requests, {sent:,} bytes, {wall:.2f} s {seen}")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,31 @@
 """Options: what a caller chooses about an audit, beside the checkpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Report, Unaudited
 
-# Reads the numbers of what was audited, and adds what they say.
-LookAtValues = Callable[[Report | Unaudited, Snapshot, tuple[Ignore, ...]], Report | Unaudited]
+
+class LookAtValues(Protocol):
+    """Reads numbers of what was audited, and adds what they say.
+
+    Of several `models` in one repository each gets its share of what may be asked of the Hub;
+    `redirected` says whether the files are on another host, None: the snapshot tells.
+    """
+
+    def __call__(
+        self,
+        outcome: Report | Unaudited,
+        snapshot: Snapshot,
+        ignore: tuple[Ignore, ...],
+        *,
+        models: int = 1,
+        redirected: bool | None = None,
+    ) -> Report | Unaudited: ...
 
 
 @dataclass(frozen=True, kw_only=True)

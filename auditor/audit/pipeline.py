@@ -49,6 +49,10 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     companions: bool = True,
     values: bool = False,
     statistics: bool = False,
+    values_budget: str | None = None,
+    base: str | None = None,
+    verify: bool = False,
+    verify_against: str | None = None,
     config: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
@@ -63,8 +67,13 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     weights that from_pretrained loads where it is given one; `config` is a file, a folder or a
     model whose config is taken instead of the model's own; `companions` reads what stands beside
     the weights, too (tokenizer, generation config, chat template, processor), for at most three
-    requests more; `values` reads all numbers of local files as well, and `statistics` their mean
-    and its kin, which takes longer; `say` gets a line where the work waits or falls back.
+    requests more; `values` reads all numbers of local files as well, and a sample of a model on the
+    Hub, of at most `values_budget` ("8,600kB": requests and bytes); `statistics` adds their mean
+    and its kin, which takes longer; `base` is a model whose weight files may be the very same, by
+    their sha256 (so may be those of one that the card names where `values` are read), and with
+    whose numbers those of `values` are compared; `verify` compares the sha256 of local files with
+    what their repository lists, `verify_against` with a model of the Hub or a snapshot; `say` gets
+    a line where the work waits or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
@@ -83,18 +92,34 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     if companions:
         choose = partial(with_companions, choose=choose)
     fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
+    looked_at: LookAtValues | None = None
+    if values or statistics or values_budget is not None or base is not None:
+        from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
+
+        looked_at = values_reader(
+            numbers=values or statistics or values_budget is not None,
+            statistics=statistics,
+            budget=values_budget,
+            base=base,
+            source=source,
+            token=token,
+            say=say,
+        )
     options = Options(
         requested=model,
         target=target,
         depth=depth,
         ignore=ignore,
         oracle=oracle,
-        values=_look_at_values(statistics=statistics, say=say) if values or statistics else None,
+        values=looked_at,
     )
+    examined: Callable[[Snapshot, Options], Report | Unaudited] = examine
+    if verify or verify_against is not None:
+        examined = _verified(verify_against, token=token, say=say)
     if config is None:
-        return _outcome(options, fetched, examine)
+        return _outcome(options, fetched, examined)
     other = partial(fetch, config, source=source, token=token, say=say, choose=select_config)
-    outcome = _outcome(options, lambda: _with_config(fetched(), other()), examine)
+    outcome = _outcome(options, lambda: _with_config(fetched(), other()), examined)
     return replace(outcome, notes=(f"the config is that of {quoted(config)}", *outcome.notes))
 
 
@@ -105,12 +130,14 @@ def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
     return replace(snapshot, config=replace(other.config, name=CONFIG))
 
 
-def _look_at_values(*, statistics: bool, say: Callable[[str], None]) -> LookAtValues:
-    """Raises UsageError without numpy."""
-    from auditor.values import local_examination  # noqa: PLC0415 - few audits read numbers
+def _verified(
+    against: str | None, *, token: str | None, say: Callable[[str], None]
+) -> Callable[[Snapshot, Options], Report | Unaudited]:
+    """What examines a snapshot, and then the bytes of its files."""
+    from auditor.values.verifying import Verifier  # noqa: PLC0415 - few audits read whole files
 
-    local_examination.require_numpy()
-    return local_examination.values_reader(statistics=statistics, say=say)
+    look = Verifier(against, token=token, say=say)
+    return lambda snapshot, options: look(examine(snapshot, options), snapshot, options.ignore)
 
 
 def _outcome(

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from auditor.audit.components import ROOT, ComponentAudit, ComponentAudits, split_components
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.errors import Reason, UsageError
 from auditor.messages import listed
 from auditor.reconciler.ignore import split
@@ -28,6 +29,10 @@ def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudit
         raise UsageError(f"--as names one class, and {snapshot.model} holds several models")
     if only := _only(snapshot, of):
         return examine_model(only.snapshot, options, only.entry)
+    if options.values is not None:
+        redirected = snapshot.fetched.redirects > 0
+        shared = partial(options.values, models=len(of.pieces), redirected=redirected)
+        options = replace(options, values=shared)
     parts = tuple(
         replace(_guarded_part(piece, options), component=piece.component) for piece in of.pieces
     )
@@ -91,6 +96,7 @@ def whole_outcome(
         findings=in_order(stand),
         ignored=in_order(left_out),
         unchecked=(*of.unchecked, *_unchecked(parts)),
+        fetched=_fetched(snapshot, parts),
         parts=parts,
     )
     report = known.as_report(_residual(parts))
@@ -107,6 +113,14 @@ def whole_outcome(
     names = listed([part.component or ROOT for part in unaudited])
     detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
     return known.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
+
+
+def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched:
+    """What the whole cost, samples of its models' numbers included."""
+    found = snapshot.fetched
+    for part in parts:
+        found = found.plus(part.values.fetched) if part.values else found
+    return found
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

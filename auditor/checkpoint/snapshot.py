@@ -31,6 +31,10 @@ class RepoFile:
 
     name: str  # path inside the repo, "/" between folders
     size: int | None  # bytes; None: the listing does not say
+    # What its bytes come to, in hex: of a file in LFS sha256, of another its git blob id (SHA-1).
+    # None: the listing does not say. Two listings of the same files are the same without them.
+    sha256: str | None = field(default=None, compare=False, repr=False)
+    blob_id: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +118,16 @@ class Fetched:
     requests: int = 0
     bytes: int = 0  # of response bodies
     seconds: float = 0.0
+    redirects: int = 0  # among the requests
+
+    def plus(self, other: "Fetched") -> "Fetched":
+        """Both, one after the other."""
+        return Fetched(
+            requests=self.requests + other.requests,
+            bytes=self.bytes + other.bytes,
+            seconds=self.seconds + other.seconds,
+            redirects=self.redirects + other.redirects,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,5 +166,6 @@ class Snapshot:
     published: tuple[PublishedText, ...] = ()  # sorted by name; of the default revision alone
     # Where the files lie on this machine; None: they do not. It is no part of what was found.
     folder: Path | None = field(default=None, compare=False, repr=False)
+    card_base: str | None = field(default=None, compare=False, repr=False)  # that its card names
     partial: bool = False  # a copy that need not be whole (a folder, a cache), not the repo itself
     fetched: Fetched = field(default_factory=Fetched)

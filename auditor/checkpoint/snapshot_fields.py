@@ -9,6 +9,7 @@ from auditor.checkpoint.selecting import name_fault
 from auditor.messages import described, listed
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_HEX = re.compile(r"[0-9a-f]*")
 _LARGEST = 2**64 - 1
 
 
@@ -61,6 +62,15 @@ def number_of(entry: object, what: str) -> int:
 
 def size_of(entry: object) -> int | None:
     return None if entry is None else number_of(entry, "size")
+
+
+def hex_digits_of(entry: object, what: str, digits: int) -> str | None:
+    """So many hex digits."""
+    if entry is None:
+        return None
+    if not isinstance(entry, str) or len(entry) != digits or not _HEX.fullmatch(entry):
+        raise SnapshotFaultError(f"{what}: expected {digits} hex digits, found {described(entry)}")
+    return entry
 
 
 def commit_of(entry: object) -> str | None:

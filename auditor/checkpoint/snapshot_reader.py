@@ -51,6 +51,7 @@ from auditor.checkpoint.snapshot import (
 from auditor.checkpoint.snapshot_fields import (
     commit_of,
     flag_of,
+    hex_digits_of,
     list_of,
     name_of,
     number_of,
@@ -96,7 +97,7 @@ _HEAD_KEYS = (
     "base64 name size",
 )
 _PART_KEYS = ("deflated start", "base64 start")
-_FILE_KEYS = "name size"
+_FILE_KEYS = ("name size", "name sha256 size", "blob_id name size")
 _COMPANION_KEYS = (*_TEXT_KEYS, "name unread")
 
 
@@ -283,8 +284,13 @@ def _files(entries: object) -> tuple[RepoFile, ...]:
 
 
 def _file(entry: object) -> RepoFile:
-    fields = object_of(entry, "files", _FILE_KEYS)
-    return RepoFile(name=name_of(fields["name"]), size=size_of(fields["size"]))
+    fields = object_of(entry, "files", *_FILE_KEYS)
+    return RepoFile(
+        name=name_of(fields["name"]),
+        size=size_of(fields["size"]),
+        sha256=hex_digits_of(fields.get("sha256"), "sha256", 64),
+        blob_id=hex_digits_of(fields.get("blob_id"), "blob_id", 40),
+    )
 
 
 def _published(entries: object) -> tuple[PublishedText, ...]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from auditor.checkpoint.packed_content import packed
-from auditor.checkpoint.snapshot import Component, Snapshot, TextFile, WeightHeader
+from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import (
     BASE,
     COMPANIONS,
@@ -78,10 +78,16 @@ def _own(snapshot: Snapshot) -> dict[str, object]:
         "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
         "commit": snapshot.commit,
         "config": _text(snapshot.config),
-        "files": [{"name": file.name, "size": file.size} for file in snapshot.files],
+        "files": [_file_entry(file) for file in snapshot.files],
         **companions,
         **published,
     }
+
+
+def _file_entry(file: RepoFile) -> dict[str, object]:
+    digests = {"sha256": file.sha256, "blob_id": file.blob_id}
+    known = {key: digest for key, digest in digests.items() if digest is not None}
+    return {"name": file.name, "size": file.size, **known}
 
 
 def _shared(snapshot: Snapshot) -> dict[str, object]:

@@ -127,14 +127,48 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--values",
-            help="Read all numbers of local files, too: NaN, Inf, zeros and what they tell; "
-            "needs hf-audit\\[values].",
+            help="Read numbers, too, all of local files, a sample on the Hub: NaN, Inf, zeros and "
+            "what they tell; needs hf-audit\\[values].",
         ),
     ] = False,
     statistics: Annotated[
         bool,
         typer.Option("--statistics", help="With --values, of each tensor mean, std and their kin."),
     ] = False,
+    values_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--values-budget",
+            metavar="N,SIZE",
+            show_default="8,600kB",
+            help="The most requests and bytes of a sample, which --values takes on the Hub.",
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="MODEL",
+            show_default=False,
+            help="Say which weight files are, byte for byte, those of this model, by their sha256.",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read local files whole, and compare their sha256 with what the repository lists.",
+        ),
+    ] = False,
+    verify_against: Annotated[
+        str | None,
+        typer.Option(
+            "--verify-against",
+            metavar="MODEL",
+            show_default=False,
+            help="The same with what a model of the Hub (with @revision) or a snapshot lists.",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(
@@ -180,6 +214,10 @@ def check(  # noqa: PLR0913 - one parameter for each option
                     companions=companions,
                     values=values,
                     statistics=statistics,
+                    values_budget=values_budget,
+                    base=base,
+                    verify=verify,
+                    verify_against=verify_against,
                     config=config,
                     say=tell,
                 )

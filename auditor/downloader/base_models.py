@@ -7,7 +7,7 @@ from pathlib import Path
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.selection import CONFIG
-from auditor.checkpoint.snapshot import BaseModel, Fetched, Snapshot, Source
+from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
 from auditor.containers.bounded_json import parse_object
 from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
@@ -46,7 +46,7 @@ def with_base_model(
     except UsageError as error:
         base = BaseModel(model=named, reason=Reason.NOT_FOUND, detail=str(error))
         return replace(snapshot, base=base)
-    return replace(snapshot, base=_base(found), fetched=_sum(snapshot.fetched, found.fetched))
+    return replace(snapshot, base=_base(found), fetched=snapshot.fetched.plus(found.fetched))
 
 
 def _base(found: Snapshot) -> BaseModel:
@@ -55,12 +55,4 @@ def _base(found: Snapshot) -> BaseModel:
         return BaseModel(model=found.model, reason=Reason.NO_CONFIG, detail=detail)
     return BaseModel(
         model=found.model, commit=found.commit, origin=found.origin, config=found.config
-    )
-
-
-def _sum(one: Fetched, other: Fetched) -> Fetched:
-    return Fetched(
-        requests=one.requests + other.requests,
-        bytes=one.bytes + other.bytes,
-        seconds=one.seconds + other.seconds,
     )

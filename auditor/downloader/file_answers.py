@@ -62,6 +62,25 @@ def part_of_file(
     return take
 
 
+def ranged_part(file: RepoFile, span: Span) -> Callable[[Answer], bytes]:
+    """Takes the span of a 206; of a 200 nothing: what it begins with is not what was asked for."""
+
+    def take(answer: Answer) -> bytes:
+        size = _size(answer, file, span)
+        if not answer.partial:
+            raise SourceError(Reason.BAD_RESPONSE, _unranged(answer, file, span))
+        if size is not None and span.stop > size:
+            detail = f"{quoted(file.name)} has {size:,} bytes, and none at {span.stop - 1:,}"
+            raise SourceError(Reason.BAD_RESPONSE, detail)
+        data = answer.body.upto(span.length)
+        if len(data) != span.length:
+            detail = f"{answer.host} sent {len(data):,} bytes of {span.length:,} asked for"
+            raise PassingError(Reason.BAD_RESPONSE, detail)
+        return data
+
+    return take
+
+
 def _unranged(answer: Answer, file: RepoFile, span: Span) -> str:
     whole = f"{answer.host} sends the whole of {quoted(file.name)} where a part is asked for"
     return f"{whole}, and the part at byte {span.start:,} is too far from its start to wait for"

@@ -74,13 +74,16 @@ class Session:
         self._patience = Patience(Talk.of(say), governor.held, silence=silence, over=over)
         self._lock = threading.Lock()
         self._requests = 0
+        self._redirects = 0
         self._bytes = 0
         self._since = time.monotonic()
 
     @property
     def fetched(self) -> Fetched:
         seconds = time.monotonic() - self._since
-        return Fetched(requests=self._requests, bytes=self._bytes, seconds=seconds)
+        return Fetched(
+            requests=self._requests, bytes=self._bytes, seconds=seconds, redirects=self._redirects
+        )
 
     def stop(self) -> None:
         """Ends the waits of all threads: the audit has failed."""
@@ -131,6 +134,8 @@ class Session:
                 if not _redirects(reply):
                     trail.end()
                     return take(_plain_answer(reply, body, trail))
+                with self._lock:
+                    self._redirects += 1
                 _drain(reply, body)
                 address = _redirected(reply)
                 silence = max(_LEAST_SILENCE, silence - body.age)

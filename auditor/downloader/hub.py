@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from auditor.checkpoint.selecting import name_fault, select
 from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import (
+    Fetched,
     PublishedText,
     RepoFile,
     Snapshot,
@@ -47,6 +48,7 @@ _AT_ONCE = 64
 _DEFAULTS = {None, constants.DEFAULT_REVISION}
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Listing(NamedTuple):
@@ -56,6 +58,7 @@ class Listing(NamedTuple):
     commit: str
     files: tuple[RepoFile, ...]  # sorted by name
     published: tuple[PublishedText, ...] = ()  # what it says of the model's size, sorted by name
+    base: str | None = None  # the model that its card says it was made from
 
 
 def read(
@@ -82,6 +85,16 @@ def fetch_listing(model: HubModel, session: Session) -> Listing:
     return parse_listing(session.get(address, whole_body(MAX_LISTING, None)), model.id)
 
 
+def read_listing(
+    model: HubModel, token: str | None, say: Callable[[str], None]
+) -> tuple[Listing, Fetched]:
+    """The commit and the files of a model, and what it cost to ask."""
+    if constants.is_offline_mode():
+        raise SourceError(Reason.OFFLINE, OFFLINE)
+    session = Session(model, usable_token(token), Talk.of(say))
+    return fetch_listing(model, session), session.fetched
+
+
 def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is here already
     model: HubModel,
     listing: Listing,
@@ -104,6 +117,7 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
         files=listing.files,
         # What the Hub counts is of the default branch, whatever revision was asked for.
         published=() if model.revision not in _DEFAULTS else listing.published,
+        card_base=listing.base,
         **vars(contents),
         fetched=session.fetched,
     )
@@ -130,8 +144,21 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
         raise _odd(model_id, f"as its files {described(siblings)}, expected a list")
     files = {file.name: file for entry in siblings if (file := _repo_file(model_id, entry))}
     return Listing(
-        found, commit, tuple(files[name] for name in sorted(files)), published_in(answer)
+        found,
+        commit,
+        tuple(files[name] for name in sorted(files)),
+        published_in(answer),
+        _base(answer),
     )
+
+
+def _base(answer: Mapping[str, object]) -> str | None:
+    """What the card says the model was made from; None: nothing, or several models."""
+    card = answer.get("cardData")
+    said = card.get("base_model") if isinstance(card, dict) else None
+    if isinstance(said, list) and len(said) == 1:
+        said = said[0]
+    return said if isinstance(said, str) and id_fault(said) is None else None
 
 
 class _HubFiles:
@@ -196,7 +223,18 @@ def _repo_file(model_id: str, entry: object) -> RepoFile:
         raise _odd(model_id, f"a file named {described(name)}")
     if size is not None and (type(size) is not int or not 0 <= size < _LARGEST):
         raise _odd(model_id, f"as the size of {quoted(name)} {described(size)}")
-    return RepoFile(name=name, size=size)
+    digest, blob = _digests(entry)
+    return RepoFile(name=name, size=size, sha256=digest, blob_id=blob)
+
+
+def _digests(entry: object) -> tuple[str | None, str | None]:
+    """What the listing says that a file's bytes come to; of a file in LFS git has a pointer."""
+    known = entry if isinstance(entry, dict) else {}
+    lfs, blob = known.get("lfs"), known.get("blobId")
+    if isinstance(lfs, dict):
+        digest = lfs.get("sha256")
+        return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None, None
+    return None, blob if isinstance(blob, str) and _COMMIT.fullmatch(blob) else None
 
 
 _LARGEST = 2**63

@@ -42,8 +42,10 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
         element("title", {}, f"Audit of {names[:200]}"),
         verbatim("style", style),
     )
-    read = any(one.values for outcome in outcomes for one in outcome.every)
-    what = "headers and numbers." if read else "headers alone; no weight was read."
+    read = [one.values for outcome in outcomes for one in outcome.every if one.values]
+    sampled = any(one.sampled for one in read)
+    numbers = "headers and a sample of the numbers." if sampled else "headers and numbers."
+    what = numbers if read else "headers alone; no weight was read."
     made_by = element("footer", {}, f"Made by hf-audit from {what}")
     page = element("html", {"lang": "en"}, head, element("body", {}, body, made_by))
     return {"report.html": html(page)}

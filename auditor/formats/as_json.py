@@ -11,6 +11,7 @@ from auditor.reconciler.findings import (
     AddedBiasZero,
     AllZero,
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadQuantization,
@@ -23,6 +24,7 @@ from auditor.reconciler.findings import (
     DisputedTensor,
     Duplicate,
     EosDisagrees,
+    EqualsBase,
     Finding,
     FormulaDisputed,
     FreshHead,
@@ -59,7 +61,7 @@ from auditor.reconciler.findings import (
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
-from auditor.reconciler.tensor_values import ValuesRead
+from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
 from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 
 SCHEMA = 1
@@ -127,12 +129,28 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
     }
 
 
+def _base(base: BaseComparison | None) -> dict[str, Any] | None:
+    if base is None:
+        return None
+    return {
+        "model": base.model,
+        "commit_sha": base.commit,
+        "unchanged": base.unchanged,
+        "changed": base.changed,
+        "uncompared": base.uncompared,
+        "modules": [one._asdict() for one in base.modules],
+    }
+
+
 def _values(values: ValuesRead | None) -> dict[str, Any] | None:
     if values is None:
         return None
     return {
         "bytes": values.bytes,
         "of": values.of,
+        "of_tensors": values.of_tensors,
+        "sampled": values.sampled,
+        "base": _base(values.base),
         "tensors": [{key: getattr(one, key) for key in VALUES} for one in values.tensors],
     }
 
@@ -316,7 +334,15 @@ def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
             evidence = {"file": finding.file}
         case Unsafe():
             evidence = {"file": finding.file, "imports": finding.imports}
-        case BadHeader() | BadIndex() | BadSize() | WrongTotal() | BadConfig() | CopyDiffers():
+        case (
+            BadHeader()
+            | BadIndex()
+            | BadSize()
+            | BadDigest()
+            | WrongTotal()
+            | BadConfig()
+            | CopyDiffers()
+        ):
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
         case TokenBeyondEmbedding() | SpecialIdBeyondVocabulary():
@@ -340,6 +366,7 @@ def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
             | QuantizationData()
             | BadQuantization()
             | OtherWeights()
+            | EqualsBase()
             | AllZero()
             | NoOpAdapter()
             | FreshHead()

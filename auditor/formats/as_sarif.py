@@ -27,13 +27,29 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
     """One log with one run; what --ignore leaves out is there, and suppressed."""
     driver = {"name": "hf-audit", "version": VERSION, "rules": rules()}
     results = [result for outcome in outcomes for result in _results(outcome)]
-    run = {
+    run: dict[str, Any] = {
         "tool": {"driver": driver},
         "automationDetails": {"id": "audit/"},
         "results": results,
     }
+    if sampled := [one for outcome in outcomes for one in _sampled(outcome)]:
+        run["properties"] = {"sampled": sampled}
     log = {"$schema": SARIF_SCHEMA, "version": SARIF_VERSION, "runs": [run]}
     return {"report.sarif": json.dumps(log, indent=1) + "\n"}
+
+
+def _sampled(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
+    """How much of the numbers was seen, where that is a sample."""
+    for one in outcome.every:
+        if one.values and one.values.sampled:
+            yield {
+                "model": outcome.model or outcome.requested,
+                "component": one.component,
+                "bytes": one.values.bytes,
+                "of": one.values.of,
+                "tensors": len(one.values.tensors),
+                "of_tensors": one.values.of_tensors,
+            }
 
 
 def _results(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from auditor.formats.plain_console import indented, shown
 from auditor.formats.text import counted, cut_name, printable
 from auditor.reconciler.findings import (
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadSize,
@@ -100,7 +101,15 @@ def file_of(finding: Finding) -> str | None:
     """The file that the finding is about; None: it is about tensors, wherever they are."""
     if isinstance(
         finding,
-        BadHeader | BadIndex | BadSize | WrongTotal | BadConfig | Unsafe | CopyDiffers | OfKeys,
+        BadHeader
+        | BadIndex
+        | BadSize
+        | BadDigest
+        | WrongTotal
+        | BadConfig
+        | Unsafe
+        | CopyDiffers
+        | OfKeys,
     ):
         return finding.file
     return None

@@ -39,8 +39,10 @@ def _stored(observed: Observed) -> str:
 
 
 def _values(values: ValuesRead) -> str:
-    tensors = counted(len(values.tensors), "tensor")
-    return f"{counted(values.bytes, 'byte')} of numbers read, in {tensors}"
+    size, tensors = counted(values.bytes, "byte"), counted(len(values.tensors), "tensor")
+    if not values.sampled:
+        return f"{size} of numbers read, in {tensors}"
+    return f"sampled: {size} in {tensors}, of {values.of:,} in {values.of_tensors:,}"
 
 
 def _expected(expected: Expected) -> str:

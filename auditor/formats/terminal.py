@@ -32,6 +32,7 @@ _NAMED_SOURCES = {"bundled", "cache", "snapshot"}
 _MOST_DTYPES = 3  # in the title
 _MAX_ROWS = 60  # of the table of a config alone, where not all is asked for
 _TOPIC = 40  # characters of what was not checked
+_SAMPLED = "values: sampled "
 _INDENT = 4  # of the account, where the verdict is one word
 
 
@@ -167,8 +168,9 @@ def _last(outcome: Report | Unaudited) -> Iterator[RenderableType]:
         said.append(f"Fine: {', '.join(f'{count:,} {kind}' for kind, count in fine.items())}.")
     if outcome.expected and outcome.expected.library:
         said.append(f"Expected by the oracle, {outcome.expected.library}.")
-    if outcome.unchecked:
-        topics = dict.fromkeys(map(_topic, outcome.unchecked))
+    sampled = [one for one in outcome.unchecked if one.startswith(_SAMPLED)]
+    said += [f"{one[:1].upper()}{one[1:]}." for one in map(printable, sampled)]
+    if topics := dict.fromkeys(_topic(one) for one in outcome.unchecked if one not in sampled):
         said.append(f"Not checked: {', '.join(topics)}.")
     if said:
         yield Text(f"{' '.join(said)} -v says more.", "dim")

@@ -12,6 +12,7 @@ from auditor.reconciler.findings import (
     AddedBiasZero,
     AllZero,
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadQuantization,
@@ -23,6 +24,7 @@ from auditor.reconciler.findings import (
     CopyDiffers,
     Duplicate,
     EosDisagrees,
+    EqualsBase,
     Finding,
     FormulaDisputed,
     FreshHead,
@@ -165,7 +167,7 @@ def _only(  # noqa: C901, PLR0911, PLR0912 - one return for each shape of eviden
         case Mismatched() | Renamed():
             pairs = tuple(pair for pair in finding.pairs if wanted(pair.stored.name))
             return replace(finding, pairs=pairs)
-        case OtherWeights():
+        case OtherWeights() | EqualsBase():
             return replace(finding, files=tuple(filter(wanted, finding.files)))
         case HubCount() | ClaimedSize():
             return finding  # it has one name
@@ -178,6 +180,7 @@ def _only(  # noqa: C901, PLR0911, PLR0912 - one return for each shape of eviden
             BadHeader()
             | BadIndex()
             | BadSize()
+            | BadDigest()
             | WrongTotal()
             | BadConfig()
             | Unsafe()

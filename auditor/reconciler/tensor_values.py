@@ -1,6 +1,9 @@
 """What was read of the numbers of each tensor, as a report has it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from auditor.checkpoint.snapshot import Fetched
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,11 +29,32 @@ class TensorValues:
     maximum: float | None = None
     mean: float | None = None
     std: float | None = None  # of the population: divided by the count
+    sampled: bool = False  # some numbers of the tensor were not read
 
     @property
     def whole(self) -> bool:
         """Each number of the tensor was read."""
         return self.read == self.numbers
+
+
+class ModuleChanges(NamedTuple):
+    """Tensors of one kind of module beside those of a base: how many are the same."""
+
+    module: str  # without what stands before the number of a layer
+    unchanged: int
+    changed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseComparison:
+    """Tensors beside those of the same names in another model, as far as both were read."""
+
+    model: str
+    commit: str | None
+    unchanged: int
+    changed: int
+    uncompared: int  # not in the base, of another shape or dtype there, or not in a sample
+    modules: tuple[ModuleChanges, ...]  # sorted by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,3 +64,7 @@ class ValuesRead:
     tensors: tuple[TensorValues, ...]  # sorted by file and by place in it
     bytes: int  # that were read; holes of a sparse file count as read
     of: int  # bytes of all tensors
+    of_tensors: int  # that there are
+    sampled: bool = False  # spans were chosen, and nothing is known of what lies between them
+    fetched: Fetched = field(default_factory=Fetched)  # what that cost
+    base: BaseComparison | None = None  # None: nothing was compared

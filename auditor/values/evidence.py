@@ -1,7 +1,7 @@
 """What rules look at: an outcome, what was read of each tensor, and a second look at bytes."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,10 @@ class TensorBytes(Protocol):
     """A second look at what was read."""
 
     def read(self, tensor: Placed, span: Span) -> Bytes | None:
-        """Bytes of a tensor, counted from its first; None: they were not read."""
+        """Bytes of a tensor, counted from its first; None: not all of them were read."""
+
+    def runs(self, tensor: Placed) -> tuple[Span, ...]:
+        """Which of a tensor's bytes were read, counted from its first."""
 
 
 class LocalBytes:
@@ -40,6 +43,9 @@ class LocalBytes:
         self._files[tensor.path].read_into(found.data, tensor.span.start + span.start)
         return found
 
+    def runs(self, tensor: Placed) -> tuple[Span, ...]:
+        return (Span(0, tensor.span.length),)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
@@ -50,6 +56,12 @@ class Evidence:
     placed: Mapping[str, Placed]  # by name, of two shards the first
     values: Mapping[str, TensorValues]  # likewise; of what was read
     bytes: TensorBytes
+    sampled: bool = False  # not all bytes were read
+
+    @property
+    def were_read(self) -> str:
+        """How a reason says which numbers were looked at."""
+        return "were sampled" if self.sampled else "were read"
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
@@ -90,15 +102,33 @@ class Evidence:
             return None
         return False if read.nonzero else True if read.whole else None
 
+    def seems_zero(self, name: str, least: int) -> bool:
+        """No number that was read is not zero, of all or of `least` of them."""
+        read = self.values.get(name)
+        if read is None or read.nonzero or not read.read:
+            return False
+        return read.whole or read.read >= least
+
+    def runs(self, name: str, unit: int) -> Iterator[Span]:
+        """Which bytes of a tensor were read, counted from its first, in whole units."""
+        for run in self.bytes.runs(self.placed[name]):
+            start, stop = -(-run.start // unit) * unit, run.stop // unit * unit
+            if start < stop:
+                yield Span(start, stop)
+
     def sample(self, name: str, most: int = SAMPLE) -> np.ndarray[Any, Any] | None:
-        """The first numbers of a tensor, in `most` bytes at the most; None: they were not read."""
+        """The first numbers that were read of a tensor, in `most` bytes; None: there are none."""
         placed = self.placed[name]
-        form = FORMATS.get(placed.tensor.dtype or "")
+        form = FORMATS.get(placed.dtype or "")
         if form is None:
             return None
-        size = min(placed.span.length, most) // form.unit * form.unit
-        data = self.bytes.read(placed, Span(0, size)) if size else None
-        return None if data is None else np.asarray(form.decode(data))
+        parts: list[Bytes] = []
+        for run in self.runs(name, form.unit):
+            left = (most - sum(map(len, parts))) // form.unit * form.unit
+            data = self.bytes.read(placed, Span(run.start, min(run.stop, run.start + left)))
+            if data is not None and left:
+                parts.append(data)
+        return np.asarray(form.decode(np.concatenate(parts))) if parts else None
 
     def constant(self, name: str) -> float | None:
         """The number that all of a sample are; None: they are several, or not known."""
@@ -106,12 +136,6 @@ class Evidence:
         if found is None or not len(found) or not (found == found[0]).all():
             return None
         return float(found[0])
-
-    def blocks(self, name: str, size: int = BLOCK) -> Iterator[Bytes | None]:
-        """All bytes of a tensor, block by block."""
-        placed = self.placed[name]
-        for start in range(0, placed.span.length, size):
-            yield self.bytes.read(placed, Span(start, min(start + size, placed.span.length)))
 
     def same(self, one: str, other: str) -> bool | None:
         """Whether two tensors hold the same bytes.
@@ -121,13 +145,34 @@ class Evidence:
         first, second = self.placed[one], self.placed[other]
         if first.tensor.dtype != second.tensor.dtype or first.span.length != second.span.length:
             return None
-        unread = False
-        for here, there in zip(self.blocks(one), self.blocks(other), strict=True):
-            if here is None or there is None:
-                unread = True
-            elif not np.array_equal(here, there):
+        for here, there in self._both(first, second):
+            if not np.array_equal(here, there):
                 return False
-        return None if unread else True
+        return True if self.compared(one, other) == first.span.length else None
+
+    def compared(self, one: str, other: str) -> int:
+        """Bytes of two tensors that were read at the same places."""
+        runs = (self.bytes.runs(self.placed[name]) for name in (one, other))
+        return sum(span.length for span in common_runs(*runs))
+
+    def _both(self, one: Placed, other: Placed) -> Iterator[tuple[Bytes, Bytes]]:
+        """What both hold at the same places, block by block."""
+        for span in common_runs(self.bytes.runs(one), self.bytes.runs(other)):
+            for start in range(span.start, span.stop, BLOCK):
+                part = Span(start, min(start + BLOCK, span.stop))
+                here, there = self.bytes.read(one, part), self.bytes.read(other, part)
+                if here is not None and there is not None:
+                    yield here, there
+
+
+def common_runs(one: Iterable[Span], other: Iterable[Span]) -> Iterator[Span]:
+    """Bytes that are in both."""
+    others = tuple(other)
+    for run in one:
+        for second in others:
+            start, stop = max(run.start, second.start), min(run.stop, second.stop)
+            if start < stop:
+                yield Span(start, stop)
 
 
 def is_matrix(tensor: StoredTensor) -> bool:

@@ -1,57 +1,42 @@
 """`audit FOLDER --values`: all numbers of the audited files, and what they add to an outcome."""
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.local_blocks import open_block_file
 from auditor.downloader.local_file import read_all
-from auditor.downloader.waits import Talk
-from auditor.errors import SourceError, UsageError
+from auditor.errors import SourceError
 from auditor.messages import listed
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 from auditor.values.placing import place_tensors
+from auditor.values.sampling import LookBeside
 from auditor.values.tokens import Tokens, read_tokens
+from auditor.values.unread import without_headers_alone
 
 _LARGEST_TOKENIZER = 64 * 1024 * 1024  # bytes; that of Gemma 3 has 33 million
-INSTALL = 'pip install "hf-audit[values]"'
-HEADERS_ALONE = "values: only headers are read, no weight is"
 
 
-def require_numpy() -> None:
-    """Raise UsageError where numpy is not installed."""
-    if importlib.util.find_spec("numpy") is None:
-        raise UsageError(f"--values needs numpy: {INSTALL}")
-
-
-def values_reader(
-    *, statistics: bool, say: Callable[[str], None]
-) -> Callable[[Report | Unaudited, Snapshot, tuple[Ignore, ...]], Report | Unaudited]:
-    """What looks at the values of an audited model."""
-    return partial(with_numbers, statistics=statistics, show=Talk.of(say).progress)
-
-
-def with_numbers(
+def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
     outcome: Report | Unaudited,
     snapshot: Snapshot,
     ignore: tuple[Ignore, ...],
     *,
     statistics: bool,
     show: Callable[[str | None], None],
+    beside: LookBeside | None = None,
 ) -> Report | Unaudited:
     """The outcome with all numbers of its files read, or with why they were not.
 
     A file that changes while it is read, or is gone, makes it Unaudited: nothing is known of it.
     """
     if snapshot.folder is None:
-        return _unread(outcome, "values: the weight files are not on this machine")
+        raise ValueError("the weight files are not on this machine")
     try:
         placed, left_out = place_tensors(snapshot, snapshot.folder)
         from auditor.values.evidence import Evidence, LocalBytes  # noqa: PLC0415 - needs numpy
@@ -66,12 +51,13 @@ def with_numbers(
             tensors=tensors,
             bytes=sum(one.span.length for one in placed if one.tensor.name in known),
             of=sum(one.span.length for one in placed),
+            of_tensors=len(placed),
         )
         outcome = replace(
             outcome,
             values=read,
             unchecked=(
-                *(one for one in outcome.unchecked if one != HEADERS_ALONE),
+                *without_headers_alone(outcome),
                 *_unread_dtypes(unread),
                 *left_out,
             ),
@@ -86,7 +72,8 @@ def with_numbers(
                 values={one.name: one for one in reversed(tensors)},
                 bytes=LocalBytes(files),
             )
-            return with_findings(evidence, local_tokens(snapshot.folder), ignore)
+            evidence, new = beside(evidence) if beside else (evidence, ())
+            return with_findings(evidence, local_tokens(snapshot.folder), ignore, new)
     except SourceError as error:
         return outcome.as_unaudited(error.reason, str(error))
 
@@ -101,12 +88,6 @@ def local_tokens(folder: Path) -> Tokens:
             return None
 
     return read_tokens(content)
-
-
-def _unread(outcome: Report | Unaudited, why: str) -> Report | Unaudited:
-    return replace(
-        outcome, unchecked=(*(one for one in outcome.unchecked if one != HEADERS_ALONE), why)
-    )
 
 
 def _unread_dtypes(tensors: list[StoredTensor]) -> Iterator[str]:

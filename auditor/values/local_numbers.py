@@ -18,7 +18,7 @@ import numpy as np
 from auditor.downloader.local_blocks import BLOCK, BlockFile, Extent, open_block_file
 from auditor.downloader.reading_progress import Pace
 from auditor.reconciler.tensor_values import TensorValues
-from auditor.tensors import Span, StoredTensor
+from auditor.tensors import Span
 from auditor.values.number_formats import Bytes
 from auditor.values.placing import Placed
 from auditor.values.tally import (
@@ -78,8 +78,7 @@ class NumbersReader:
         for run, tally in zip(runs, tallies, strict=True):
             found.setdefault(run.at, NumberTally()).add(tally)
         return tuple(
-            values_of(placed[at].tensor, tally, statistics=self._statistics)
-            for at, tally in found.items()
+            values_of(placed[at], tally, statistics=self._statistics) for at, tally in found.items()
         )
 
     def _count(self, runs: list[_Run]) -> list[NumberTally]:
@@ -140,10 +139,10 @@ def _runs(
 ) -> Iterator[_Run]:
     """Every byte of the tensors once; of a file that is too short what is there."""
     counters: dict[str | None, Counter | ScaleCounter | None] = {}
-    for at, (tensor, path, span) in enumerate(placed):
-        if tensor.dtype not in counters:
-            counters[tensor.dtype] = counter_of(tensor.dtype, statistics=statistics)
-        counter, file = counters[tensor.dtype], files[path]
+    for at, one in enumerate(placed):
+        if one.dtype not in counters:
+            counters[one.dtype] = counter_of(one.dtype, statistics=statistics)
+        counter, file, span = counters[one.dtype], files[one.path], one.span
         if counter is None:
             continue
         units = (min(span.stop, file.size) - span.start) // counter.unit
@@ -186,26 +185,28 @@ def _zeros(counter: Counter | ScaleCounter, units: int) -> NumberTally:
     return one
 
 
-def values_of(tensor: StoredTensor, tally: NumberTally, *, statistics: bool) -> TensorValues:
+def values_of(one: Placed, tally: NumberTally, *, statistics: bool) -> TensorValues:
     """A tally as the report has it."""
-    dtype, moments = tensor.dtype or "", tally.moments
+    tensor, moments, numbers = one.tensor, tally.moments, number_count(one)
+    dtype = tensor.dtype or ""
     found = statistics and moments.count > 0
     return TensorValues(
         name=tensor.name,
         file=tensor.file,
         dtype=dtype,
-        numbers=number_count(tensor),
+        numbers=numbers,
         read=tally.read,
         nan=tally.nan,
         inf=tally.inf,
         nonzero=tally.nonzero,
-        absmax=absolute_maximum(dtype, tally),
+        absmax=absolute_maximum(one.dtype or "", tally),
         fits_bf16=not tally.low if dtype == "F32" and tally.nonzero else None,
         zeros=tally.zeros if statistics else None,
         minimum=moments.minimum if found else None,
         maximum=moments.maximum if found else None,
         mean=_finite(moments.mean) if found else None,
         std=_finite(moments.std) if found else None,
+        sampled=tally.read < numbers,
     )
 
 
@@ -214,9 +215,7 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def number_count(tensor: StoredTensor) -> int:
+def number_count(one: Placed) -> int:
     """The numbers of a tensor, as they are counted here; see TensorValues."""
-    counter = counter_of(tensor.dtype, statistics=False)
-    if counter is None or tensor.span is None:
-        return 0
-    return tensor.span.length // counter.unit * counter.numbers
+    counter = counter_of(one.dtype, statistics=False)
+    return one.span.length // counter.unit * counter.numbers if counter else 0

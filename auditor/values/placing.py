@@ -1,6 +1,6 @@
 """Where the bytes of each tensor are in the files of a folder. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,10 @@ from auditor.errors import CheckpointError
 from auditor.messages import named
 from auditor.tensors import Span, StoredTensor
 
+_E8M0 = "F8_E8M0"
+_SCALED = {"_scales": ("_blocks",), ".weight_scale": (".weight_packed", ".weight")}
+_PACKED = frozenset(("U8", "F8_E4M3", "F8_E5M2"))
+
 
 class Placed(NamedTuple):
     """A tensor, and where its bytes are in its file."""
@@ -19,6 +23,12 @@ class Placed(NamedTuple):
     tensor: StoredTensor
     path: Path  # of the file; on the Hub relative to the repository
     span: Span  # of the file
+    exponents: bool = False  # U8 whose bytes are exponents of scales, F8_E8M0
+
+    @property
+    def dtype(self) -> str | None:
+        """How its numbers are spelt."""
+        return _E8M0 if self.exponents else self.tensor.dtype
 
 
 def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...], tuple[str, ...]]:
@@ -43,7 +53,26 @@ def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...],
             beyond = len(found) - len(inside)
             left_out.append(f"values of {beyond:,} tensors: {named(head.name)} ends before them")
         placed += sorted(inside, key=lambda one: (one.span, one.tensor.name))
-    return tuple(placed), tuple(left_out)
+    return tuple(_with_exponents(placed)), tuple(left_out)
+
+
+def _with_exponents(placed: list[Placed]) -> Iterator[Placed]:
+    """The same, with scales of the microscaling formats told from other bytes: by what is beside.
+
+    gpt-oss has X_scales beside X_blocks, compressed-tensors X.weight_scale beside X.weight_packed
+    of 4 or 6 bits, or beside an X.weight of 8.
+    """
+    dtypes = {one.tensor.name: one.tensor.dtype for one in placed}
+    for one in placed:
+        name = one.tensor.name
+        beside = {
+            dtypes.get(name.removesuffix(end) + other)
+            for end, others in _SCALED.items()
+            if name.endswith(end)
+            for other in others
+        }
+        known = one.tensor.dtype == "U8" and bool(beside & _PACKED)
+        yield one._replace(exponents=True) if known else one
 
 
 def _tensors(head: WeightHeader) -> Iterable[StoredTensor]:

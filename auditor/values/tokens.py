@@ -4,14 +4,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "added_tokens.json",
-    "special_tokens_map.json",
-    "vocab.json",
-    "vocab.txt",
+from auditor.companions.companion_files import (
+    ADDED,
+    SPECIAL,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    CompanionFile,
+    is_vocabulary,
 )
+from auditor.companions.vocabulary import vocabulary_of
+from auditor.errors import CheckpointError
+
+FILES = (TOKENIZER, TOKENIZER_CONFIG, ADDED, SPECIAL, "vocab.json", "vocab.txt")
+_MOST = 10_000_000  # ids of a vocabulary; those known have a quarter of a million
 
 
 class Tokens(NamedTuple):
@@ -39,14 +44,36 @@ def read_tokens(read: Callable[[str], bytes | None]) -> Tokens:
     for key, value in decoder.items() if isinstance(decoder, dict) else ():
         if key.isdecimal() and isinstance(value, dict) and len(key) < 10:  # noqa: PLR2004
             known[str(value.get("content"))] = int(key)
-    pads = {
-        _text(objects.get(name, {}).get("pad_token"))
-        for name in ("tokenizer_config.json", "special_tokens_map.json")
-    }
-    return Tokens(
-        ids=frozenset(known.values()),
-        padding=frozenset(known[pad] for pad in pads if pad is not None and pad in known),
-    )
+    return Tokens(ids=frozenset(known.values()), padding=_padding(objects, known))
+
+
+def known_tokens(companions: Iterable[CompanionFile]) -> Tokens:
+    """The same of files that were read for what they say of ids alone: those that are certain.
+
+    A vocabulary with as many entries as its highest id says has every id below.
+    """
+    ids: set[int] = set()
+    known: dict[str, int] = {}
+    objects: dict[str, Mapping[str, Any]] = {}
+    for file in companions:
+        if file.content is None:
+            continue
+        if not is_vocabulary(file.name):
+            objects[file.name] = _object(file.content)
+            continue
+        try:
+            found = vocabulary_of(file.content, file.name)
+        except CheckpointError:
+            continue  # what is wrong with it is said elsewhere
+        known.update((token.text, token.id) for token in found.added)
+        if found.highest and found.entries == found.highest.id + 1 <= _MOST:
+            ids.update(range(found.entries))
+    return Tokens(ids=frozenset(ids.union(known.values())), padding=_padding(objects, known))
+
+
+def _padding(objects: Mapping[str, Mapping[str, Any]], known: Mapping[str, int]) -> frozenset[int]:
+    pads = {_text(objects.get(name, {}).get("pad_token")) for name in (TOKENIZER_CONFIG, SPECIAL)}
+    return frozenset(known[pad] for pad in pads if pad is not None and pad in known)
 
 
 def _object(content: bytes) -> Mapping[str, Any]:

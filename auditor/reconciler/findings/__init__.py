@@ -20,6 +20,7 @@ from auditor.reconciler.findings.evidence import (
 from auditor.reconciler.findings.of_counts import ClaimedSize, HubCount, OfCount
 from auditor.reconciler.findings.of_files import (
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadSize,
@@ -63,6 +64,7 @@ from auditor.reconciler.findings.of_values import (
     AddedBiasZero,
     AllZero,
     EqualDuplicate,
+    EqualsBase,
     FreshHead,
     NoOpAdapter,
     NotFinite,
@@ -78,6 +80,7 @@ __all__ = [
     "AddedBiasZero",
     "AllZero",
     "BadConfig",
+    "BadDigest",
     "BadHeader",
     "BadIndex",
     "BadQuantization",
@@ -91,6 +94,7 @@ __all__ = [
     "Duplicate",
     "EosDisagrees",
     "EqualDuplicate",
+    "EqualsBase",
     "Finding",
     "FormulaDisputed",
     "FreshHead",
@@ -146,10 +150,12 @@ Finding = (
     | Renamed
     | TiedWeight
     | OtherWeights
+    | EqualsBase
     | FormulaDisputed
     | BadHeader
     | BadIndex
     | BadSize
+    | BadDigest
     | WrongTotal
     | HubCount
     | ClaimedSize

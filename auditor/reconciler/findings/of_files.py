@@ -7,17 +7,11 @@ from auditor.reconciler.findings.evidence import OfFile, Severity
 
 
 @dataclass(frozen=True, kw_only=True)
-class OtherWeights:
-    """A weight file is not part of what was audited: a variant, another framework, another folder.
-
-    To do: Nothing; audit it by its own path or with `--variant` if you load it.
-    """
+class OfFiles:
+    """About whole files, and no tensor of them: explains nothing."""
 
     files: tuple[str, ...]
     reason: str
-
-    kind: ClassVar = "other-weights"
-    severity: ClassVar = Severity.INFO
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -30,6 +24,16 @@ class OtherWeights:
     @property
     def explains(self) -> int:
         return 0
+
+
+class OtherWeights(OfFiles):
+    """A weight file is not part of what was audited: a variant, another framework, another folder.
+
+    To do: Nothing; audit it by its own path or with `--variant` if you load it.
+    """
+
+    kind: ClassVar = "other-weights"
+    severity: ClassVar = Severity.INFO
 
 
 class BadHeader(OfFile):
@@ -49,6 +53,19 @@ class BadIndex(OfFile):
     """
 
     kind: ClassVar = "bad-index"
+    severity: ClassVar = Severity.ERROR
+
+
+class BadDigest(OfFile):
+    """The bytes of a file on this machine are not those that the repository lists for it.
+
+    All of them were read, with `--verify`. A download that broke off and was filled up with zeros,
+    or a bit that fell over, shows in no header.
+
+    To do: Delete the file and download it again; if it is meant to differ, do not verify it.
+    """
+
+    kind: ClassVar = "bad-digest"
     severity: ClassVar = Severity.ERROR
 
 

@@ -4,7 +4,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.reconciler.findings.evidence import OfStored, Severity
+from auditor.reconciler.findings.of_files import OfFiles
 from auditor.reconciler.findings.of_tensors import Duplicate
+
+
+class EqualsBase(OfFiles):
+    """All weight files are, byte for byte, those of the model that this one is made from.
+
+    The sha256 of their bytes are the same, which cannot happen by chance. No weight was read where
+    listings say them. That is so of a copy that was published again on purpose, too.
+
+    To do: Upload what was trained or merged, if there is anything: this is the base itself.
+    """
+
+    kind: ClassVar = "equals-base"
+    severity: ClassVar = Severity.WARNING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +48,12 @@ class NotFinite(OfValues):
 
 
 class AllZero(OfValues):
-    """A whole matrix is zero where no initializer leaves zeros.
+    """A whole matrix is zero where no initializer leaves zeros, or all scales of a packed one are.
 
-    Every number was read. Wrong where a class starts such a matrix at zero and was never trained:
+    Every number was read; of a sample, as the reason says, 1,024 at the least, and of a vocabulary
+    not only its last rows. Wrong where a class starts such a matrix at zero and was never trained:
     the gates and box heads that transformers starts so are left alone, unless another layer's is
-    not zero.
+    not zero. A sample is wrong of a matrix that is padded with whole rows of zeros at its end.
 
     To do: Save the model again from where it was trained: a shard that was gathered too early, or a
     file that was written in part, leaves such zeros.
@@ -52,7 +67,9 @@ class NoOpAdapter(OfValues):
     """An adapter adds nothing to its base: each of its modules is as it is before training.
 
     One factor of each product is zero (lora_B, hada_w2_b, ...), or each IA3 vector is 1. A trained
-    factor is exactly zero in every number only if it never got a gradient.
+    factor is exactly zero in every number only if it never got a gradient. Of a sample, as the
+    reason says, each module that was seen is so, three at the least: wrong where only others were
+    trained.
 
     To do: Save the adapter again after its training; check that its parameters were trained at all.
     """
@@ -65,7 +82,8 @@ class NoOpAdapter(OfValues):
 class TiedCopyDiffers(OfValues):
     """A tensor that the config ties to another one is stored with other values than that one.
 
-    Both were compared at the same places; one byte that differs is enough, so this cannot be wrong.
+    Both were compared at the same places; one byte that differs is enough, so this cannot be wrong,
+    of a sample either.
     Which of the two a program uses depends on the program.
 
     To do: Set `tie_word_embeddings` to false if both are meant; else save the model again, which

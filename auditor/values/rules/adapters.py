@@ -13,51 +13,57 @@ import numpy as np
 
 from auditor.reconciler.findings import NoOpAdapter, by_name
 from auditor.values.evidence import Evidence
+from auditor.values.name_patterns import NEUTRAL
 
-# A factor that is zero before training, by the part of the name that says which it is.
-_NEUTRAL = {
-    "lora_B": 0.0,
-    "lora_embedding_A": 0.0,
-    "hada_w2_b": 0.0,
-    "lokr_w2": 0.0,
-    "lokr_w2_b": 0.0,
-    "vera_lambda_b": 0.0,
-    "oft_R": 0.0,
-    "boft_R": 0.0,
-    "ia3_l": 1.0,
-}
 _OTHER_FACTOR = {"lora_A": 0.0, "lora_embedding_B": 0.0, "lokr_w1": 0.0, "lokr_w1_a": 0.0}
-_PART = re.compile(rf"(.*?)\.({'|'.join((*_NEUTRAL, *_OTHER_FACTOR))})(?:\.[^.]+)*")
+_PART = re.compile(rf"(.*?)\.({'|'.join((*NEUTRAL, *_OTHER_FACTOR))})(?:\.[^.]+)*")
+_LEAST_MODULES = 3  # of a sample: the first, the middle and the last layer have one each
+_SEEN = 64  # numbers of a factor, if they are not all
 _LARGEST = 64 * 1024 * 1024  # bytes of a factor whose norm is worked out
 
 
 def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
-    """Every module is neutral: one of its factors is."""
-    modules: dict[str, list[bool | None]] = {}
-    names: list[str] = []
-    for name in evidence.values if evidence.is_adapter else ():
+    """Every module is neutral. Of a sample: every module that was seen, three of them at least."""
+    modules: dict[str, list[str]] = {}
+    for name in evidence.placed if evidence.is_adapter else ():
         found = _PART.fullmatch(name)
-        if found is None or name.endswith(".bias"):
-            continue
-        names.append(name)
-        value = _NEUTRAL.get(found[2], 0.0)
-        modules.setdefault(found[1], []).append(_is_all(evidence, name, value))
-    if modules and all(True in each for each in modules.values()):
-        others = len(evidence.values) - len(names)
-        beside = f"; {others:,} other tensors are stored beside them" if others else ""
-        yield NoOpAdapter(
-            tensors=by_name(map(evidence.tensor, names)),
-            reason=f"all {len(modules):,} modules are as they are before training: what they add "
-            f"to the base is zero{beside}",
-        )
+        if found is not None and not name.endswith(".bias"):
+            modules.setdefault(found[1], []).append(name)
+    states = {start: _is_neutral(evidence, names) for start, names in modules.items()}
+    seen = [start for start, state in states.items() if state is not None]
+    if False in states.values() or len(seen) < min(_LEAST_MODULES, len(modules)) or not seen:
+        return
+    names = [name for start in seen for name in modules[start]]
+    others = len(evidence.placed) - sum(map(len, modules.values()))
+    beside = f"; {others:,} other tensors are stored beside them" if others else ""
+    of = f" of {len(modules):,} that {evidence.were_read}" if len(seen) < len(modules) else ""
+    yield NoOpAdapter(
+        tensors=by_name(map(evidence.tensor, names)),
+        reason=f"all {len(seen):,} modules{of} are as they are before training: what they add "
+        f"to the base is zero{beside}",
+    )
+
+
+def _is_neutral(evidence: Evidence, names: list[str]) -> bool | None:
+    """Whether one of a module's factors makes its product neutral; None: that was not seen."""
+    states = [_is_all(evidence, name, _neutral(name)) for name in names]
+    return True if True in states else None if None in states else False
+
+
+def _neutral(name: str) -> float:
+    found = _PART.fullmatch(name)
+    return NEUTRAL.get(found[2], 0.0) if found else 0.0
 
 
 def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:
+    """Whether a factor is neutral; None: too little of it was read."""
+    read = evidence.values.get(name)
+    if read is None:
+        return None
     if not value:
-        return evidence.is_zero(name)
-    read = evidence.values[name]
+        return False if read.nonzero else True if evidence.seems_zero(name, _SEEN) else None
     found = evidence.sample(name, evidence.placed[name].span.length)
-    if found is None or not read.whole:
+    if found is None or (len(found) < _SEEN and not read.whole):
         return None
     return bool((found == value).all())
 
@@ -89,7 +95,7 @@ def _square(evidence: Evidence, down: str, up: str) -> float | None:
     if shapes[0][0] != shapes[1][1]:
         return None
     a, b = (evidence.sample(name, size) for name, size in zip((down, up), sizes, strict=True))
-    if a is None or b is None:
+    if a is None or b is None or [a.size, b.size] != [math.prod(shape) for shape in shapes]:
         return None
     one = a.astype(np.float64).reshape(shapes[0])
     two = b.astype(np.float64).reshape(shapes[1])

@@ -8,10 +8,10 @@ import numpy as np
 from auditor.layouts import learned
 from auditor.reconciler.findings import AllZero, NotFinite, PaddedDtype, by_name
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
+from auditor.values.name_patterns import EMBEDDING, HEAD, NUMBER
 
 # Masks of attention are made of -Inf, whether or not the architecture is known to store them.
 _MASK = re.compile(r"(?:^|[._])(?:masked_bias|attn\.bias|mask|attention_bias)$")
-_NUMBER = re.compile(r"\d+")
 # What transformers starts at zero, or real checkpoints hold as zeros without harm: tables of biases
 # and of positions, sampling offsets and box heads of DETR's kin, routers, projections that join an
 # image tower, the token types that RoBERTa does without. Read from its 5.23's `init.zeros_(...)`.
@@ -21,6 +21,16 @@ _MAY_BE_ZERO = re.compile(
     r"|gamma|alpha|static|running|mask|lora_|hada_|lokr_|vera_|ia3_|oft_|adaLN|modulation|zero"
 )
 _TOKENS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|embed_tokens|word_embeddings|wte|shared)\.")
+
+# `X.scales` beside X.qweight (GPTQ, AWQ), `X.weight_scale` beside X.weight or X.weight_packed, as
+# fp8 and compressed-tensors have it, `X.weight.absmax` beside X.weight and `X.SCB` (bitsandbytes).
+_SCALE = re.compile(
+    r"(.*?)[._](?:weight[._])?(?:scales?|scale_inv|scale_2|global_scale|(?:nested_)?absmax|SCB)"
+)
+_PACKED = (".qweight", ".weight", ".weight_packed", "_blocks", ".B")
+_PACKED_DTYPES = frozenset(
+    ("I8", "U8", "I32", "U32", "I16", "I64", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+)
 
 _LEAST = 1024  # numbers of which the lower halves are looked at
 _VARIED = 64  # different ones among a sample: masks and norms have a few
@@ -40,21 +50,27 @@ def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
         yield NotFinite(
             tensors=tensors,
             counts=tuple(counts[one.name] for one in tensors),
-            reason=f"of {numbers:,} numbers that were read {nan:,} are NaN and {inf:,} infinite",
+            reason=f"of {numbers:,} numbers that {evidence.were_read} {nan:,} are NaN "
+            f"and {inf:,} infinite",
         )
 
 
 def all_zero(evidence: Evidence) -> Iterator[AllZero]:
-    """Matrices, wholly read, where nothing lets zeros stand; see AllZero."""
+    """Matrices where nothing lets zeros stand, and scales of packed ones; see AllZero."""
     zero: dict[str, list[str]] = {}  # by kind: the name without its numbers
     alive: set[str] = set()
+    scales: list[str] = []
     for name in evidence.values:
-        tensor, kind = evidence.tensor(name), _NUMBER.sub("#", name)
+        tensor, kind = evidence.tensor(name), NUMBER.sub("#", name)
+        if is_scale(evidence, name):
+            if evidence.seems_zero(name, _LEAST):
+                scales.append(name)
+            continue
         if not is_matrix(tensor) or name in evidence.buffers:
             continue
         if not (holds_floats(tensor) or learned(tensor) or _packed(name)):
             continue
-        if evidence.is_zero(name):
+        if is_all_zero(evidence, name):
             zero.setdefault(kind, []).append(name)
         else:
             alive.add(kind)
@@ -65,10 +81,35 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
         for name in names
         if not evidence.is_adapter
     ]
+    found += scales
     if found:
         tensors = by_name(map(evidence.tensor, found))
         numbers = sum(evidence.values[name].read for name in found)
-        yield AllZero(tensors=tensors, reason=f"each of {numbers:,} numbers that were read is zero")
+        reason = f"each of {numbers:,} numbers that {evidence.were_read} is zero"
+        yield AllZero(tensors=tensors, reason=reason)
+
+
+def is_all_zero(evidence: Evidence, name: str) -> bool:
+    """Each number is zero; of a sample, of which 1,024 are enough, each that was read.
+
+    The last rows of a vocabulary are no such sample: they may pad it.
+    """
+    if not evidence.seems_zero(name, _LEAST):
+        return False
+    if evidence.values[name].whole or not (EMBEDDING.search(name) or HEAD.search(name)):
+        return True
+    begins = next((run.start for run in evidence.bytes.runs(evidence.placed[name])), 0)
+    return 2 * begins < evidence.placed[name].span.length
+
+
+def is_scale(evidence: Evidence, name: str) -> bool:
+    """The scales of a packed tensor that is stored beside them: where all are 0, so is that."""
+    found = _SCALE.fullmatch(name)
+    if found is None or not holds_floats(evidence.tensor(name)):
+        return False
+    beside = (f"{found[1]}{end}" for end in ("", *_PACKED))
+    dtypes = (evidence.placed[one].tensor.dtype for one in beside if one in evidence.placed)
+    return any(dtype in _PACKED_DTYPES for dtype in dtypes)
 
 
 def _left_behind(kind: str, alive: set[str]) -> bool:
@@ -93,6 +134,8 @@ def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
     numbers = sum(evidence.values[name].read for name in varied)
     others = sum(one.read for one in wide if not one.fits_bf16)
     size = 4 * sum(evidence.values[name].numbers for name in varied)
+    if evidence.sampled:  # those that nobody saw are taken to be like those
+        size = sum(one.span.length for one in evidence.placed.values() if one.tensor.dtype == "F32")
     whole = sum(one.span.length for one in evidence.placed.values())
     if numbers < _LEAST or numbers <= others or size < _SHARE * whole:
         return
@@ -100,8 +143,8 @@ def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
     saved = 2 * sum(one.numbers for one in padded)
     yield PaddedDtype(
         tensors=tensors,
-        reason=f"the lower 16 bits of all {numbers:,} numbers that were read are zero: BF16 would "
-        f"hold the same in {saved:,} bytes less",
+        reason=f"the lower 16 bits of all {numbers:,} numbers that {evidence.were_read} are zero: "
+        f"BF16 would hold these tensors in {saved:,} bytes less",
     )
 
 

@@ -39,7 +39,8 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
         tensors = tuple(finding.tensors[at] for at in places)
         kept = tuple(finding.of[at] for at in places)
         if same is None or (same is False and not finding.reason.startswith(_TIED)):
-            yield Duplicate(tensors=tensors, of=kept, reason=finding.reason, silent=finding.silent)
+            reason = finding.reason + _as_far_as_seen(evidence, finding, places)
+            yield Duplicate(tensors=tensors, of=kept, reason=reason, silent=finding.silent)
         elif same:
             size = sum(one.span.length for one in tensors if one.span)
             reason = f"both copies hold the same bytes: {size:,} are stored twice"
@@ -49,13 +50,22 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
             yield TiedCopyDiffers(tensors=tensors, of=kept, reason=reason)
 
 
+def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
+    """A clause about samples of two copies that differ nowhere."""
+    pairs = [(finding.tensors[at].name, finding.of[at]) for at in places]
+    if not evidence.sampled or any(not set(pair) <= evidence.placed.keys() for pair in pairs):
+        return ""
+    sizes = [evidence.compared(*pair) for pair in pairs]
+    return f"; {sum(sizes):,} bytes of both were sampled, and are the same" if all(sizes) else ""
+
+
 def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers]:
     """Layers of the same names all of whose matrices are the same, byte for byte.
 
     A sample of each tensor says which could be; those are compared wholly.
     """
     layers: dict[tuple[str, str], dict[str, str]] = {}
-    for name in evidence.values:
+    for name in evidence.placed:
         found = _LAYER.fullmatch(name)
         if found and is_matrix(evidence.tensor(name)):
             layers.setdefault((found[1] or "", found[2]), {})[found[3]] = name

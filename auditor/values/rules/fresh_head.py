@@ -11,7 +11,6 @@ there the body's own matrices must be far off r, as the same training would have
 """
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import NamedTuple
@@ -20,15 +19,8 @@ import numpy as np
 
 from auditor.reconciler.findings import FreshHead, by_name
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
+from auditor.values.name_patterns import HEAD, NORM
 
-_HEAD = re.compile(
-    r"(?:^|\.)(classifier|score|qa_outputs|lm_head|embed_out|classification_head|cls|head|"
-    r"logits_proj|generator_lm_head|generator_predictions|discriminator_predictions|"
-    r"start_logits|end_logits|vocab_transform|vocab_projector|\w+_classifier|\w+_head)\."
-)
-_NORM = re.compile(
-    r"(?:^|[._])(?:\w*norm\w*|ln_?\w*|layernorm\w*)\.(?:weight|gamma)$", re.IGNORECASE
-)
 _RANGES = ("initializer_range", "init_std", "initializer_std")
 _DEFAULT = 0.02
 _SIGMAS = 4.0
@@ -52,11 +44,11 @@ def fresh_heads(evidence: Evidence) -> Iterator[FreshHead]:
     spread = _initializer_range(evidence)
     heads: dict[str, list[str]] = {}
     body: list[str] = []
-    for name in evidence.values:
-        found = _HEAD.search(name)
+    for name in evidence.placed if evidence.sampled else evidence.values:
+        found = HEAD.search(name)
         if found and name not in evidence.buffers:
             heads.setdefault(name[: found.end()], []).append(name)
-        elif not found:
+        elif not found and name in evidence.values:
             body.append(name)
     fresh = {
         start: witness
@@ -70,10 +62,12 @@ def fresh_heads(evidence: Evidence) -> Iterator[FreshHead]:
         fresh = {start: witness for start, witness in fresh.items() if witness}
     if fresh:
         names = sorted(name for start in fresh for name in heads[start])
+        read = sum(evidence.values[name].read for name in names)
+        seen = f"; of the head {read:,} numbers were sampled" if evidence.sampled else ""
         yield FreshHead(
             tensors=by_name(map(evidence.tensor, names)),
             reason=f"biases of 0 and weights around 0 with a deviation of {spread:g}, as the "
-            f"initializer leaves them, while the rest of the model was trained",
+            f"initializer leaves them, while the rest of the model was trained{seen}",
         )
 
 
@@ -98,7 +92,7 @@ def _is_fresh(evidence: Evidence, names: list[str], spread: float) -> bool | Non
         return None
     others = [name for name in names if name not in matrices]
     biases = [name for name in others if name.endswith("bias")]
-    if not all(evidence.is_zero(name) for name in biases):
+    if not all(evidence.seems_zero(name, _LEAST) for name in biases):
         return None
     if any(evidence.constant(name) not in {0.0, 1.0} for name in others if name not in biases):
         return None
@@ -133,8 +127,12 @@ def _is_drawn(draw: _Draw | None, spread: float) -> bool:
 
 def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
     """Most of the body's norms, or of its biases if it has no norms, are not as they begin."""
-    one_dimensional = [name for name in body if len(evidence.tensor(name).shape or ()) == 1]
-    norms = [name for name in one_dimensional if _NORM.search(name)]
+    one_dimensional = [
+        name
+        for name in body
+        if len(evidence.tensor(name).shape or ()) == 1 and not evidence.values[name].nan
+    ]
+    norms = [name for name in one_dimensional if NORM.search(name)]
     biases = [name for name in one_dimensional if name.endswith(".bias")]
     looked_at = (norms or biases)[:_SOME]
     moved = [name for name in looked_at if evidence.constant(name) not in {0.0, 1.0}]

@@ -5,7 +5,6 @@ are the same by chance once in far more than 2**D. The padding token's row is ze
 (torch gives it no gradient); rows that no token has are padding of the matrix.
 """
 
-import re
 from collections.abc import Iterator
 from hashlib import blake2b
 
@@ -14,13 +13,11 @@ import numpy as np
 from auditor.reconciler.findings import UntrainedRows
 from auditor.tensors import Span
 from auditor.values.evidence import Evidence
+from auditor.values.name_patterns import EMBEDDING
 from auditor.values.number_formats import FORMATS
+from auditor.values.rules.broken import is_all_zero
 from auditor.values.tokens import Tokens
 
-_EMBEDDING = re.compile(
-    r"(?:^|\.)(?:embed_tokens|word_embeddings|wte|tok_embeddings|shared|embed_in|token_embd|"
-    r"word_embedding|embeddings?\.tokens?)\.?weight$|(?:^|\.)(?:encoder\.)?embeddings?\.weight$"
-)
 _SHOWN = 8
 _BEGINNING = 8  # bytes of a row
 _SLICE = 8 * 1024 * 1024  # bytes of rows that are looked at together
@@ -32,9 +29,9 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
         return
     for name in evidence.values:
         tensor = evidence.tensor(name)
-        if len(tensor.shape or ()) != 2 or not _EMBEDDING.search(name):  # noqa: PLR2004
+        if len(tensor.shape or ()) != 2 or not EMBEDDING.search(name):  # noqa: PLR2004
             continue
-        if evidence.is_zero(name) or evidence.values[name].nan:
+        if is_all_zero(evidence, name) or evidence.values[name].nan:
             continue
         zero, alike = _rows(evidence, name)
         padding = tokens.padding | _padding_of(evidence)
@@ -47,8 +44,18 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
                 tensors=(tensor,),
                 rows=tuple(rows),
                 reason=f"{len(rows):,} tokens of the tokenizer have rows that are zero or the same "
-                f"as another row: {shown}",
+                f"as another row: {shown}{_of_how_many(evidence, name)}",
             )
+
+
+def _of_how_many(evidence: Evidence, name: str) -> str:
+    """A clause that says how many rows were looked at, if not all of them."""
+    if not evidence.sampled:
+        return ""
+    count = (evidence.tensor(name).shape or (0,))[0]
+    size = evidence.placed[name].span.length // count
+    seen = sum(last - first for first, last in _steps(evidence, name, size))
+    return f"; of {count:,} rows {seen:,} were sampled"
 
 
 def _padding_of(evidence: Evidence) -> frozenset[int]:
@@ -70,9 +77,7 @@ def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]
         return frozenset(), frozenset()
     beginnings = np.zeros((count, _BEGINNING), np.uint8)
     seen, empty = np.zeros(count, bool), np.zeros(count, bool)
-    step = max(1, _SLICE // size)
-    for first in range(0, count, step):
-        last = min(count, first + step)
+    for first, last in _steps(evidence, name, size):
         data = evidence.bytes.read(placed, Span(first * size, last * size))
         if data is None:
             continue
@@ -87,6 +92,14 @@ def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]
         groups.setdefault(int(kinds[row]), []).append(row)
     alike = (one for rows in groups.values() for one in _alike(evidence, name, size, rows))
     return frozenset(np.flatnonzero(empty).tolist()), frozenset(alike)
+
+
+def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]]:
+    """First row and row behind the last, of rows of so many bytes that are looked at together."""
+    step = max(1, _SLICE // size)
+    for run in evidence.runs(name, size):
+        for first in range(run.start // size, run.stop // size, step):
+            yield first, min(run.stop // size, first + step)
 
 
 def _alike(evidence: Evidence, name: str, size: int, rows: list[int]) -> Iterator[int]:

@@ -77,6 +77,7 @@ class Hub:
         disabled: bool = False,
         tags: Iterable[str] = (),
         downloads: int = 0,
+        card: Mapping[str, object] | None = None,
     ) -> str:
         """Add a model with these files on main, and others on `refs`; the sha of main."""
         repo = Repo(
@@ -88,6 +89,7 @@ class Hub:
             tags=tuple(tags),
             downloads=downloads,
             lfs=lfs,
+            card=card,
         )
         self._shelf.add(repo)
         for ref, others in (refs or {}).items():

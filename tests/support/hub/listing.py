@@ -15,7 +15,7 @@ from .repos import FIRST_PUSH, Commit, File, Repo
 PAGE = 1000  # models a request, at most
 SORTS = ("downloads", "createdAt", "lastModified")
 BRIEF = ("private", "downloads", "tags", "createdAt", "modelId")  # of a list without expand
-FULL = (*BRIEF, "author", "sha", "lastModified", "gated", "disabled", "siblings")
+FULL = (*BRIEF, "author", "sha", "lastModified", "gated", "disabled", "siblings", "cardData")
 CONFIG_KEYS = ("architectures", "model_type", "quantization_config")  # what the Hub repeats
 HEADER_LIMIT = 100_000_000  # bytes; the safetensors format's own
 
@@ -156,6 +156,7 @@ PROPERTIES: dict[str, Callable[[Repo, Commit], Any]] = {
     "private": lambda repo, _: repo.private,
     "disabled": lambda repo, _: repo.disabled,
     "downloads": lambda repo, _: repo.downloads,
+    "cardData": lambda repo, _: dict(repo.card) if repo.card else None,
     "tags": lambda repo, _: list(repo.tags),
     "config": lambda _, commit: _config(commit),
     "safetensors": lambda _, commit: _safetensors(commit),

@@ -58,6 +58,7 @@ class Repo:
     tags: tuple[str, ...] = ()
     downloads: int = 0
     lfs: Collection[str] | None = None  # names; None: by suffix and size
+    card: Mapping[str, object] | None = None  # the front matter of its README
     refs: dict[str, str] = field(default_factory=dict)  # branch, tag or refs/pr/N -> sha
     commits: dict[str, Commit] = field(default_factory=dict)  # by sha
 

@@ -9,6 +9,7 @@ from auditor.reconciler.findings import (
     AddedBiasZero,
     AllZero,
     BadConfig,
+    BadDigest,
     BadHeader,
     BadIndex,
     BadQuantization,
@@ -22,6 +23,7 @@ from auditor.reconciler.findings import (
     Duplicate,
     EosDisagrees,
     EqualDuplicate,
+    EqualsBase,
     FormulaDisputed,
     FreshHead,
     GenerationConfigInvalid,
@@ -158,6 +160,7 @@ def every_kind():
                 reason="it shares the values of another tensor",
             ),
             OtherWeights(files=("pytorch_model.bin",), reason="not of the audited set"),
+            EqualsBase(files=("model.safetensors",), reason="all of it is org/base, byte for byte"),
             FormulaDisputed(
                 target="BertModel",
                 disputes=(
@@ -185,6 +188,7 @@ def every_kind():
                 reason="the index names them and no shard holds them",
             ),
             BadSize(file="a.safetensors", reason="8 + 100 + 180 bytes declared, 280 there"),
+            BadDigest(file="b.safetensors", reason="its sha256 is 0a.., the listing says 0b.."),
             WrongTotal(
                 file="model.safetensors.index.json",
                 reason="total_parameters is 46, the shards hold 45 parameters: +1",

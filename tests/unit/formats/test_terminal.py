@@ -191,8 +191,8 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 17 + ["warning"] * 16 + ["info"] * 11
-    assert headings() == ["error"] * 17 + ["warning"] * 16
+    assert headings(verbose=True) == ["error"] * 18 + ["warning"] * 17 + ["info"] * 11
+    assert headings() == ["error"] * 18 + ["warning"] * 17
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
@@ -241,8 +241,9 @@ def verdict(outcome):
             (
                 "ERROR 2 tensors that BertModel needs are not stored; 1 tensor has another shape; "
                 "1 stored tensor is unexpected; also bad-quantization, duplicate, wrong-dtype, "
-                "formula-disputed, bad-header, bad-index, bad-size, wrong-total, bad-config, "
-                "unsafe, missing-component, copy-differs, hub-count, token-beyond-embedding, "
+                "equals-base, formula-disputed, bad-header, bad-index, bad-size, bad-digest, "
+                "wrong-total, bad-config, unsafe, missing-component, copy-differs, hub-count, "
+                "token-beyond-embedding, "
                 "special-id-beyond-vocabulary, eos-disagrees, chat-template-broken, "
                 "config-contradiction, generation-config-invalid, unknown-config-key, "
                 "code-not-there, processor-missing, not-finite, all-zero, no-op-adapter, "

@@ -100,6 +100,66 @@ def test_a_matrix_of_zeros_is_named_and_a_vector_or_a_table_of_biases_is_not(tmp
     assert [(one.kind, one.names) for one in outcome.findings] == [("all-zero", ("x.0.weight",))]
 
 
+BYTES = np.arange(64, dtype=np.uint8).reshape(8, 8)
+SCALES = {  # the packed tensor, its scales, and the shape of those
+    "gptq": ("a.qweight", np.int32, "a.scales", (2, 8), np.float16),
+    "fp8": ("a.weight", "F8_E4M3", "a.weight_scale_inv", (1, 1), np.float32),
+    "one for all": ("a.weight", "F8_E4M3", "a.weight_scale", (), np.float32),
+    "nvfp4": ("a.weight_packed", np.uint8, "a.weight_global_scale", (1,), np.float32),
+    "4-bit": ("a.weight", np.uint8, "a.weight.absmax", (4,), np.float32),
+    "int8": ("a.weight", np.int8, "a.SCB", (8,), np.float32),
+}
+
+
+def packed(kind):
+    name, dtype, *_ = SCALES[kind]
+    if isinstance(dtype, str):
+        return {name: (dtype, BYTES.shape, BYTES.tobytes())}
+    return {name: BYTES.astype(dtype)}
+
+
+@pytest.mark.parametrize("kind", SCALES)
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [(0, "all-zero"), (np.nan, "not-finite"), (np.inf, "not-finite"), (1, None)],
+)
+def test_scales_of_packed_weights_that_are_zero_or_not_finite_are_named(
+    tmp_path, kind, value, found
+):
+    name, shape, dtype = SCALES[kind][2:]
+    scales = {name: np.full(shape, value, dtype)}
+    outcome = small(tmp_path, lambda _: packed(kind) | scales)
+    expected = [(found, (name,))] if found else []
+    assert [(one.kind, one.names) for one in outcome.findings] == expected
+
+
+def test_a_scale_of_zero_among_others_or_of_nothing_packed_is_no_fault(tmp_path):
+    some = {"a.scales": np.array([[0, 1], [0, 1]], np.float16)}
+    assert not small(tmp_path / "a", lambda _: packed("gptq") | some).findings
+    alone = {"ls1.scale": np.zeros(8, np.float32), "ls1.weight": np.ones((8, 8), np.float32)}
+    assert not small(tmp_path / "b", lambda _: alone).findings
+
+
+@pytest.mark.parametrize(
+    ("packs", "scales"),
+    [
+        ({"e_blocks": BYTES}, "e_scales"),
+        ({"a.weight_packed": BYTES}, "a.weight_scale"),
+        ({"a.weight": ("F8_E4M3", (8, 8), bytes(range(64)))}, "a.weight_scale"),
+        ({"a.qweight": BYTES.astype(np.int32)}, None),
+    ],
+)
+def test_bytes_that_are_exponents_are_read_as_such(tmp_path, packs, scales):
+    """0xff is NaN of F8_E8M0; in other bytes it is 255."""
+    exponents = np.array([0, 127, 255], np.uint8)
+    name = scales or "a.scales"
+    outcome = small(tmp_path, lambda _: packs | {name: exponents})
+    named = [one.names for one in outcome.findings if one.kind == "not-finite"]
+    assert named == ([(name,)] if scales else [])
+    (read,) = (one for one in outcome.values.tensors if one.name == name)
+    assert (read.dtype, read.numbers, read.absmax) == ("U8", 3, 1.0 if scales else 255.0)
+
+
 def test_an_infinite_number_of_a_mask_is_no_fault_and_a_nan_is(tmp_path):
     mask = np.full((4, 4), -np.inf, np.float32)
     assert not small(tmp_path / "a", lambda _: {"h.0.attn.masked_bias": mask}).findings

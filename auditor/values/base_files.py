@@ -1,0 +1,143 @@
+"""`--base`: whether the weight files are those of the model that this one is made from."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from auditor.checkpoint.selecting import ADAPTER_CONFIG, select_config
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
+from auditor.downloader import fetch
+from auditor.downloader.digests import file_sha256
+from auditor.downloader.model_argument import HubModel, parse_model
+from auditor.errors import SourceError, UsageError
+from auditor.messages import listed, quoted
+from auditor.reconciler.findings import EqualsBase
+from auditor.reconciler.ignore import Ignore
+from auditor.report import Report, Unaudited
+from auditor.values.adding import with_more_findings
+from auditor.values.shared_files import Digest, SharedFiles, files_of_base, same_files
+
+
+class ListedModel(NamedTuple):
+    """The files of a model, here or on the Hub."""
+
+    name: str
+    files: Sequence[RepoFile]
+    commit: str | None = None
+    folder: Path | None = None
+    fetched: Fetched = Fetched()
+
+
+class BaseReader:
+    """Compares the files of the models of one audit with a base's; the listing is asked for once.
+
+    `base` is what the user named; None: what the card names, where the listing tells it. Then a
+    base that cannot be had is a line, and no reason to end the audit.
+    """
+
+    def __init__(
+        self, base: str | None, *, source: str, token: str | None, say: Callable[[str], None]
+    ) -> None:
+        self._base = base
+        self._source = source
+        self._token = token
+        self._say = say
+        self._known: dict[str, ListedModel] = {}
+
+    def __call__(
+        self, outcome: Report | Unaudited, snapshot: Snapshot, ignore: tuple[Ignore, ...]
+    ) -> tuple[Report | Unaudited, Fetched]:
+        """The outcome with what was found, and what that cost."""
+        notes = tuple(same_files(snapshot.files))
+        outcome = replace(outcome, notes=(*outcome.notes, *notes)) if notes else outcome
+        name = self._base if self._base is not None else snapshot.card_base
+        config = snapshot.config
+        is_adapter = config is not None and config.name.endswith(ADAPTER_CONFIG)
+        if name is None or is_adapter or not snapshot.headers or name == snapshot.model:
+            return outcome, Fetched()
+        asked = name not in self._known
+        try:
+            base = self._listed(name)
+            found = _compared(snapshot, base)
+        except (SourceError, UsageError) as error:
+            if self._base is not None and isinstance(error, SourceError):
+                return outcome.as_unaudited(error.reason, str(error)), Fetched()
+            if self._base is not None:
+                raise
+            why = f"the base: {quoted(name)}, which the card names: {error}"
+            return replace(outcome, unchecked=(*outcome.unchecked, why)), Fetched()
+        cost = base.fetched if asked else Fetched()
+        outcome = replace(outcome, fetched=outcome.fetched.plus(cost))
+        return _told(outcome, found, base, ignore), cost
+
+    def _listed(self, name: str) -> ListedModel:
+        """Raises SourceError and UsageError where it cannot be had."""
+        if name not in self._known:
+            self._known[name] = self._read(name)
+        return self._known[name]
+
+    def _read(self, name: str) -> ListedModel:
+        # What a stranger's card names is no path on this machine.
+        target = parse_model(name) if self._base is not None else HubModel(id=name)
+        if isinstance(target, Path) or self._source == "cache":
+            here = fetch(name, source=self._source, say=self._say, choose=select_config)
+            return ListedModel(here.model, here.files, here.commit, here.folder)
+        from auditor.downloader.hub import read_listing  # noqa: PLC0415 - 0.1 s
+
+        listing, fetched = read_listing(target, self._token, self._say)
+        return ListedModel(listing.model_id, listing.files, listing.commit, fetched=fetched)
+
+
+def _compared(snapshot: Snapshot, base: ListedModel) -> SharedFiles:
+    audited = {head.name for head in snapshot.headers}
+    files = [file for file in snapshot.files if file.name in audited]
+    return files_of_base(
+        files,
+        base.files,
+        digest=_digests(snapshot.folder),
+        digest_of_base=_digests(base.folder),
+    )
+
+
+def _digests(folder: Path | None) -> Digest:
+    """What the listing says, or what a file in the folder comes to; each is read once."""
+    known: dict[str, str] = {}
+
+    def digest(file: RepoFile) -> str | None:
+        if file.sha256 is not None or folder is None:
+            return file.sha256
+        if file.name not in known:
+            known[file.name] = file_sha256(folder / file.name)
+        return known[file.name]
+
+    return digest
+
+
+def _told(
+    outcome: Report | Unaudited,
+    found: SharedFiles,
+    base: ListedModel,
+    ignore: tuple[Ignore, ...],
+) -> Report | Unaudited:
+    at = f"{quoted(base.name)}{f' @ {base.commit[:12]}' if base.commit else ''}"
+    new: list[EqualsBase] = []
+    if found.equal and not (found.other or found.unknown):
+        count = len(found.equal)
+        whose = f"all {count:,} weight files are" if count > 1 else "the weight file is"
+        reason = f"{whose}, byte for byte, of {at}: the sha256 is the same"
+        new.append(EqualsBase(files=found.equal, reason=reason))
+    outcome = with_more_findings(outcome, new, ignore, notes=_notes(found, at))
+    if not found.unknown:
+        return outcome
+    why = f"the base: no digest of {listed(found.unknown)} is known, or none of {at}"
+    return replace(outcome, unchecked=(*outcome.unchecked, why))
+
+
+def _notes(found: SharedFiles, at: str) -> Iterator[str]:
+    count = len(found.equal) + len(found.other) + len(found.unknown)
+    if found.equal and len(found.equal) < count:
+        names = listed(found.equal)
+        yield f"{len(found.equal):,} of {count:,} weight files are, byte for byte, of {at}: {names}"
+    elif len(found.other) == count:
+        yield f"no weight file is, byte for byte, of {at}"

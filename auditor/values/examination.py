@@ -1,0 +1,125 @@
+"""`--values`: all numbers of files on this machine, a sample of those on the Hub."""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
+from auditor.downloader.waits import Talk
+from auditor.errors import UsageError
+from auditor.reconciler.ignore import Ignore
+from auditor.report import Report, Unaudited
+from auditor.values.base_files import BaseReader
+from auditor.values.local_examination import with_numbers
+from auditor.values.sampling import LookBeside, Sampler, parse_budget
+from auditor.values.unread import without_headers_alone
+
+INSTALL = 'pip install "hf-audit[values]"'
+
+
+def require_numpy() -> None:
+    """Raise UsageError where numpy is not installed."""
+    if importlib.util.find_spec("numpy") is None:
+        raise UsageError(f"--values needs numpy: {INSTALL}")
+
+
+def values_reader(  # noqa: PLR0913 - one keyword for each choice a caller has
+    *,
+    numbers: bool,
+    statistics: bool,
+    budget: str | None,
+    base: str | None,
+    source: str,
+    token: str | None,
+    say: Callable[[str], None],
+) -> "ValuesReader":
+    """What looks at numbers, and at files beside a base's.
+
+    Raises UsageError without numpy where numbers are asked for, and for a budget that is not one.
+    """
+    files = BaseReader(base, source=source, token=token, say=say)
+    if not numbers:
+        return ValuesReader(files, None)
+    require_numpy()
+    beside: LookBeside | None = None
+    if base is not None:
+        from auditor.values.base_numbers import BaseNumbersReader  # noqa: PLC0415 - needs numpy
+
+        of_base = BaseNumbersReader(base, parse_budget(budget), source=source, token=token, say=say)
+        beside = of_base.beside
+    of_models = NumbersOfModels(
+        statistics=statistics, budget=budget, token=token, say=say, beside=beside
+    )
+    return ValuesReader(files, of_models)
+
+
+class ValuesReader:
+    """Looks at the files of the models of one audit beside those of a base, and at numbers."""
+
+    def __init__(
+        self,
+        base: BaseReader,
+        numbers: "NumbersOfModels | None",  # None: files are compared, and no number is read
+    ) -> None:
+        self._base = base
+        self._numbers = numbers
+
+    def __call__(
+        self,
+        outcome: Report | Unaudited,
+        snapshot: Snapshot,
+        ignore: tuple[Ignore, ...],
+        *,
+        models: int = 1,
+        redirected: bool | None = None,
+    ) -> Report | Unaudited:
+        """The outcome with what its files and its numbers tell."""
+        outcome, cost = self._base(outcome, snapshot, ignore)
+        if self._numbers is None:
+            return outcome
+        self._numbers.spend(cost)
+        return self._numbers(outcome, snapshot, ignore, models=models, redirected=redirected)
+
+
+class NumbersOfModels:
+    """Looks at the numbers of the models of one audit."""
+
+    def __init__(
+        self,
+        *,
+        statistics: bool,
+        budget: str | None,
+        token: str | None,
+        say: Callable[[str], None],
+        beside: LookBeside | None,
+    ) -> None:
+        self._statistics = statistics
+        self._say = say
+        self._beside = beside
+        self._sampler = Sampler(
+            parse_budget(budget), statistics=statistics, token=token, say=say, beside=beside
+        )
+
+    def spend(self, cost: Fetched) -> None:
+        """So much of what may be asked of the Hub went for something else."""
+        self._sampler.spend(cost.requests)
+
+    def __call__(
+        self,
+        outcome: Report | Unaudited,
+        snapshot: Snapshot,
+        ignore: tuple[Ignore, ...],
+        *,
+        models: int,
+        redirected: bool | None,
+    ) -> Report | Unaudited:
+        """The outcome with what its numbers tell, or with why they were not read."""
+        if snapshot.folder is not None:
+            show = Talk.of(self._say).progress
+            read = partial(with_numbers, statistics=self._statistics, show=show)
+            return read(outcome, snapshot, ignore, beside=self._beside)
+        if snapshot.source is Source.HUB and snapshot.commit is not None:
+            return self._sampler(outcome, snapshot, ignore, models=models, redirected=redirected)
+        why = "values: the weight files are not on this machine"
+        return replace(outcome, unchecked=(*without_headers_alone(outcome), why))

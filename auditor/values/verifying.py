@@ -1,0 +1,198 @@
+"""`--verify`: whether local files hold the bytes that their repository lists, each read whole."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Lock
+from typing import NamedTuple
+
+from auditor.checkpoint.selecting import select_config
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source
+from auditor.downloader import fetch
+from auditor.downloader.digests import file_sha256, git_blob_id
+from auditor.downloader.local_file import read_all
+from auditor.downloader.model_argument import HubModel, parse_model
+from auditor.downloader.parallel import threads
+from auditor.downloader.reading_progress import Pace
+from auditor.downloader.waits import STOPPED, Talk
+from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import listed, quoted
+from auditor.reconciler.findings import BadDigest
+from auditor.reconciler.ignore import Ignore
+from auditor.report import Report, Unaudited
+from auditor.values.adding import with_more_findings
+
+_SHA256, _BLOB = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
+_METADATA = ".cache/huggingface/download"  # where a download into a folder keeps what it asked for
+_LARGEST = 4096  # bytes of such a file: a commit, an ETag and a time
+_SHOWN = 12  # digits of a digest in a reason
+
+
+class ListedFiles(NamedTuple):
+    """What the files of a model should be, by name, and who says so."""
+
+    files: Mapping[str, RepoFile]
+    by: str
+    fetched: Fetched = Fetched()
+
+
+class Verifier:
+    """Compares the files of one audited folder with a listing."""
+
+    def __init__(
+        self, against: str | None, *, token: str | None, say: Callable[[str], None]
+    ) -> None:
+        self._against = against
+        self._token = token
+        self._say = say
+
+    def __call__(
+        self, outcome: Report | Unaudited, snapshot: Snapshot, ignore: tuple[Ignore, ...]
+    ) -> Report | Unaudited:
+        """The outcome with a finding for each file of other bytes; Unaudited if one fails.
+
+        Raises UsageError where there is nothing to verify, or nothing to verify it by.
+        """
+        if snapshot.folder is None:
+            raise UsageError(f"--verify: the files of {quoted(snapshot.model)} are not here")
+        try:
+            known = self._listing(snapshot, snapshot.folder)
+            found = self._read(snapshot.files, snapshot.folder, known)
+        except SourceError as error:
+            return outcome.as_unaudited(error.reason, str(error))
+        outcome = replace(outcome, fetched=outcome.fetched.plus(known.fetched))
+        return _told(outcome, found, known, ignore)
+
+    def _listing(self, snapshot: Snapshot, folder: Path) -> ListedFiles:
+        if self._against is not None:
+            return self._given(self._against)
+        if snapshot.source is Source.CACHE:
+            try:
+                return self._of_hub(HubModel(id=snapshot.model, revision=snapshot.commit))
+            except SourceError:
+                pass  # each file of the cache is named by what it should be
+        files = {file.name: known for file in snapshot.files if (known := _noted(folder, file))}
+        if not files:
+            what = f"nothing says what the files of {quoted(snapshot.model)} should be"
+            raise UsageError(f"--verify: {what}: --verify-against MODEL does")
+        return ListedFiles(files, "what the download noted")
+
+    def _given(self, against: str) -> ListedFiles:
+        target = parse_model(against)
+        if isinstance(target, HubModel):
+            return self._of_hub(target)
+        other = fetch(against, say=self._say, choose=select_config)
+        if other.folder is not None and other.source is not Source.SNAPSHOT:
+            detail = f"{quoted(against)} is neither a model of the Hub nor a snapshot"
+            raise UsageError(f"--verify-against: {detail}, which list digests")
+        return ListedFiles({file.name: file for file in other.files}, quoted(against))
+
+    def _of_hub(self, model: HubModel) -> ListedFiles:
+        from auditor.downloader.hub import read_listing  # noqa: PLC0415 - 0.1 s
+
+        listing, fetched = read_listing(model, self._token, self._say)
+        by = f"{quoted(listing.model_id)} @ {listing.commit[:_SHOWN]}"
+        return ListedFiles({file.name: file for file in listing.files}, by, fetched)
+
+    def _read(self, files: Sequence[RepoFile], folder: Path, known: ListedFiles) -> "Verified":
+        """The files side by side; the main thread hears Ctrl-C."""
+        pairs = [(file, known.files[file.name]) for file in files if file.name in known.files]
+        pairs = [(file, should) for file, should in pairs if should.sha256 or should.blob_id]
+        over, progress = Event(), _Progress(Talk.of(self._say), pairs)
+
+        def count(size: int) -> None:
+            if over.is_set():
+                raise SourceError(Reason.UNREADABLE, STOPPED)
+            progress.add(size)
+
+        with threads(len(os.sched_getaffinity(0)), over.set) as pool:
+            asked = [pool.submit(_fault, folder, *pair, count) for pair in pairs]
+            faults = tuple(future.result() for future in asked)
+        progress.end()
+        names = {file.name for file, _ in pairs}
+        return Verified(
+            same=sum(fault is None for fault in faults),
+            faults=tuple(
+                (file.name, fault)
+                for (file, _), fault in zip(pairs, faults, strict=True)
+                if fault is not None
+            ),
+            unknown=tuple(file.name for file in files if file.name not in names),
+        )
+
+
+class Verified(NamedTuple):
+    """How many files are as listed, which are not and why, and of which nothing is listed."""
+
+    same: int
+    faults: tuple[tuple[str, str], ...]
+    unknown: tuple[str, ...]
+
+
+class _Progress:
+    """How much is read, of all threads."""
+
+    def __init__(self, talk: Talk, pairs: Sequence[tuple[RepoFile, RepoFile]]) -> None:
+        self._show = talk.progress
+        self._pace = Pace(self._show, sum(file.size or 0 for file, _ in pairs))
+        self._lock = Lock()
+        self._done = 0
+
+    def add(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            self._pace(self._done)
+
+    def end(self) -> None:
+        self._show(None)
+
+
+def _fault(
+    folder: Path, file: RepoFile, should: RepoFile, count: Callable[[int], None]
+) -> str | None:
+    """How the bytes of a file are not those that are listed; None: they are."""
+    if should.size is not None and file.size != should.size:
+        return f"it has {file.size:,} bytes, and {should.size:,} are listed"
+    path, expected = folder / file.name, should.sha256 or should.blob_id or ""
+    kind = "sha256" if should.sha256 else "git blob id"
+    observed = file_sha256(path, count) if should.sha256 else git_blob_id(path, count)
+    if observed == expected:
+        return None
+    return f"its {kind} is {observed[:_SHOWN]}..., and {expected[:_SHOWN]}... is listed"
+
+
+def _noted(folder: Path, file: RepoFile) -> RepoFile | None:
+    """What a file should be by its ETag, which huggingface_hub keeps beside it or as its name.
+
+    In its cache a file is a link to blobs/ETAG; of a download into a folder a file of three lines
+    has the commit, the ETag and the time.
+    """
+    path = folder / file.name
+    etag = ""
+    if path.is_symlink():
+        target = Path(os.path.realpath(path))
+        etag = target.name if target.parent.name == "blobs" else ""
+    note = folder / _METADATA / f"{file.name}.metadata"
+    if not etag and note.is_file():
+        lines = read_all(note, _LARGEST).decode(errors="replace").splitlines()
+        etag = lines[1].strip() if len(lines) > 1 else ""
+    if _SHA256.fullmatch(etag):
+        return RepoFile(name=file.name, size=None, sha256=etag)
+    return RepoFile(name=file.name, size=None, blob_id=etag) if _BLOB.fullmatch(etag) else None
+
+
+def _told(
+    outcome: Report | Unaudited, found: Verified, known: ListedFiles, ignore: tuple[Ignore, ...]
+) -> Report | Unaudited:
+    new = [BadDigest(file=name, reason=f"{why} by {known.by}") for name, why in found.faults]
+    of = found.same + len(found.faults)
+    note = f"{found.same:,} of {of:,} files hold the bytes that are listed by {known.by}"
+    outcome = with_more_findings(outcome, new, ignore, notes=(note,))
+    return replace(outcome, unchecked=(*outcome.unchecked, *_unchecked(found, known)))
+
+
+def _unchecked(found: Verified, known: ListedFiles) -> Iterator[str]:
+    if found.unknown:
+        yield f"digests: of {listed(found.unknown)} none is listed by {known.by}"
