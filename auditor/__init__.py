@@ -7,9 +7,10 @@
 
 `audit` returns a Report, or Unaudited with a reason; both carry `findings` (one class for each
 kind, see auditor.reconciler.findings) and `modules_frame()`, a pandas DataFrame. `claim` says what
-a published count is worth.
+a published count is worth, `diff` what one checkpoint has otherwise than another.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from auditor.audit.options import Options
@@ -20,11 +21,14 @@ from auditor.report import Expected, Observed, Report, Unaudited
 
 if TYPE_CHECKING:
     from auditor.audit.claiming import Claim, claim
+    from auditor.audit.diffing import diff
+    from auditor.comparing.differences import Comparison
 
 __all__ = [
     "AuditError",
     "CheckpointError",
     "Claim",
+    "Comparison",
     "Expected",
     "Finding",
     "ModuleRow",
@@ -38,15 +42,22 @@ __all__ = [
     "UsageError",
     "audit",
     "claim",
+    "diff",
     "examine",
     "explain",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """`claim` and its Claim are imported when they are asked for: no audit needs them."""
-    if name not in {"Claim", "claim"}:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from auditor.audit import claiming  # noqa: PLC0415 - see above
+_ON_DEMAND = {
+    "Claim": "auditor.audit.claiming",
+    "claim": "auditor.audit.claiming",
+    "diff": "auditor.audit.diffing",
+    "Comparison": "auditor.comparing.differences",
+}
 
-    return getattr(claiming, name)
+
+def __getattr__(name: str) -> Any:
+    """What no audit needs is imported when it is asked for."""
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ON_DEMAND[name]), name)

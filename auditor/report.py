@@ -9,6 +9,7 @@ from auditor.analytic import Expectation, ModuleFormula, Role
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
+from auditor.claims.published_count import PublishedCount
 from auditor.errors import Reason
 from auditor.messages import quoted
 from auditor.reconciler.findings import Finding, Severity
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _COUNTS = ("tensors", "elements", "parameters", "trainable", "bytes", "expected", "difference")
 
-VALUES = tuple(one.name for one in fields(TensorValues))  # the columns of values.csv, in order
+VALUES = tuple(one.name for one in fields(TensorValues))  # the columns of numbers, in order
 _FRAME_COUNTS = frozenset({"count", "parameters", "explains", "findings"})
 
 Verdict = Literal["clean", "findings", "unaudited"]
@@ -109,6 +110,7 @@ class Outcome:
     load_report: LoadReport | None = None  # what from_pretrained would say; None: not known
     # Name of a finding about tensors -> the names under which from_pretrained looks for it.
     in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads the model
+    claims: tuple[PublishedCount, ...] = ()  # what is published of its size, and whether it is true
     values: ValuesRead | None = None  # what the numbers are; None: they were not asked for
     fetched: Fetched = field(default_factory=Fetched)
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
@@ -187,8 +189,9 @@ class Outcome:
     def tensors_frame(self) -> "pd.DataFrame":
         """One row a tensor, stored or expected and not stored; needs the `frames` extra.
 
-        Columns: component, name, file, dtype, shape, elements, parameters, expected_shape, status.
-        Of a repository of several models, the tensors of all of them.
+        In the model's own order. Columns: component, name, file, dtype, shape, elements,
+        parameters, expected_shape, status, expected_name; with `values=True` those of its numbers
+        (`values_frame`). Of a repository of several models, the tensors of all of them.
         """
         import pandas as pd  # noqa: PLC0415 - takes half a second, and few calls need it
 
@@ -196,7 +199,13 @@ class Outcome:
             (one.component, *row) for one in self.every if one.tensors for row in one.tensors.rows()
         ]
         frame = pd.DataFrame(rows, columns=["component", *TensorRow._fields])
-        return frame.astype({"elements": "Int64", "parameters": "Int64"})
+        frame = frame.astype({"elements": "Int64", "parameters": "Int64"})
+        read = [one for one in self.every if isinstance(one.values, ValuesRead)]
+        if not read:
+            return frame
+        parts = [one.values_frame().assign(component=one.component) for one in read]
+        numbers = pd.concat(parts).drop(columns=["model", "commit_sha", "dtype"])
+        return frame.merge(numbers, how="left", on=["component", "name", "file"])
 
     def modules_frame(self) -> "pd.DataFrame":
         """One row a module prefix, columns as in `modules.csv`; needs the `frames` extra.
@@ -212,7 +221,7 @@ class Outcome:
         return frame.astype(dict.fromkeys(_COUNTS, "Int64"))
 
     def values_frame(self) -> "pd.DataFrame":
-        """One row a tensor whose numbers were read, columns as in `values.csv`; as above.
+        """One row a tensor whose numbers were read, columns of their numbers; as above.
 
         Without `values=True` it has no row; what needs `statistics=True` is missing without it.
         """

@@ -14,6 +14,11 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Blame, ConfigFault, Settled, of_model_type, settle
 from auditor.analytic.config_classes.completed import WRONG
 from auditor.analytic.config_classes.faults import FaultyConfigError, one_per_cause
+from auditor.analytic.constructor_arguments import (
+    WITHOUT_TENSORS,
+    takes_option,
+    with_arguments,
+)
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
@@ -147,6 +152,13 @@ def auto_class(name: str, model_type: str) -> str | None:
     if not siblings(model_type):
         return None
     return auto_classes.resolve_auto_class(name, base_class(model_type), siblings(model_type))
+
+
+def takes(target: str, argument: str) -> bool:
+    """Whether the constructor of a known class takes an argument that is none of its config."""
+    builders = (_ARCHITECTURES[each, current(target)].build for each in types(target))
+    own = any(takes_option(build, argument) for build in builders)
+    return own or (current(target), argument) in WITHOUT_TENSORS
 
 
 def is_taken_over(name: str, model_type: str) -> bool:
@@ -296,6 +308,7 @@ def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
     having = types(target)
     declared = current_type(config.model_type or "")
     family, build = _ARCHITECTURES[declared if declared in having else having[0], target]
+    build = with_arguments(build, config.arguments)
     if shared:
         completed = config.once(family, lambda: _completed(config, family))
         return _Built(family, completed, without_unbuildable(build(completed)), ())

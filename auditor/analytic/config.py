@@ -65,6 +65,8 @@ class Config:
     path: str = ""  # of a config inside a config: "text_config."
     assumed: bool = False  # the whole object is a default of the config around it
     apart: bool = False  # a head that the config says is not tied is a tensor of its own
+    # What the class is given beside it, add_pooling_layer and its like: `constructor_arguments`.
+    arguments: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     checked: bool = True  # whether it is a fault what its class in transformers refuses of it
     # The same as its config class in transformers completes it, where that is known.
     settled: Settled | None = field(default=None, compare=False, repr=False)

@@ -1,7 +1,8 @@
 """Claims about a model as it was fetched: its config's count, and what its files hold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic import Config, Expectation
@@ -58,11 +59,16 @@ def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subjec
 
 
 def implied_by(
-    snapshot: Snapshot, target: str | None, *, checked: bool = False
+    snapshot: Snapshot,
+    target: str | None,
+    *,
+    checked: bool = False,
+    arguments: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[Expectation, Config | None]:
     """What a config implies, and the config where there is a closed form; SourceError as above.
 
-    `checked`: what transformers refuses of the config is among the expectation's faults.
+    `checked`: what transformers refuses of the config is among the expectation's faults;
+    `arguments` are those of the class's constructor.
     """
     chosen: list[TargetChoice] = []
     try:
@@ -73,7 +79,7 @@ def implied_by(
             declared = declared_by_gguf(snapshot)
         if declared is None:
             raise SourceError(Reason.NO_CONFIG, f"{snapshot.model} has no config.json to count by")
-        config = replace(declared.config, checked=checked)
+        config = replace(declared.config, checked=checked, arguments=arguments)
         found = expectation_of(
             config,
             target or declared.target,

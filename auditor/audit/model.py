@@ -251,7 +251,7 @@ class _Expected(NamedTuple):
 
 def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _Expected | Refusal:
     """Raises CheckpointError for a config from which nothing follows."""
-    config, snapshot = declared.config, case.snapshot
+    config, snapshot = replace(declared.config, arguments=case.options.arguments), case.snapshot
     drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
     notes = (*case.found.notes, *declared.notes, *drafts)
     declares, model_type = config.architectures, config.model_type

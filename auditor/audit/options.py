@@ -1,6 +1,8 @@
 """Options: what a caller chooses about an audit, beside the checkpoint."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from auditor.checkpoint.snapshot import Snapshot
@@ -36,4 +38,6 @@ class Options:
     ignore: tuple[Ignore, ...] = ()  # findings to leave out of the verdict
     oracle: bool = False  # ask transformers for a second opinion of the closed form
     values: LookAtValues | None = None  # None: numbers are nobody's business
+    # What the class is given beside its config: add_pooling_layer and its like.
+    arguments: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     weights: bool = True  # compare what is stored; else the config alone is read

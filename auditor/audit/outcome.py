@@ -12,7 +12,9 @@ from auditor.audit.declaration import where
 from auditor.audit.expected import Implied, Opinion
 from auditor.audit.options import Options
 from auditor.checkpoint.filenames import dtype_of
+from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.claims.published_count import PublishedCount
 from auditor.errors import Reason
 from auditor.layouts import learned
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
@@ -20,7 +22,7 @@ from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.duplicates import counted_once
 from auditor.reconciler.file_rules import dtype_rule
-from auditor.reconciler.findings import BadConfig, Finding
+from auditor.reconciler.findings import BadConfig, ClaimedSize, Finding, HubCount
 from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
 from auditor.reconciler.module_rows import compared_rows, expected_rows, stored_rows
@@ -37,6 +39,7 @@ from auditor.reconciler.torch_copies import (
 )
 from auditor.reconciler.weight_memory import weights_by_dtype
 from auditor.report import (
+    Observed,
     Outcome,
     Report,
     Unaudited,
@@ -142,6 +145,7 @@ def compared_outcome(
     layout = None if unpacked is PLAIN else unpacked.layout
     rows = weights_by_dtype(reconciled, walked) if shapes else ()
     observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=rows)
+    published = _published(case, expectation, observed)
     findings = (
         *found.findings,
         *contradictions(case),
@@ -152,6 +156,7 @@ def compared_outcome(
         *_other_model(case, reconciled, expectation),
         *torch_copy_findings(case.snapshot, found),
         *other_weights(case.snapshot),
+        *refuted_claims(published),
     )
     stand, left_out = split(findings, case.options.ignore)
     case.add_notes(*index.notes)
@@ -159,6 +164,7 @@ def compared_outcome(
     known = replace(
         case.known,
         observed=observed,
+        claims=published,
         load_report=loads.report,
         in_memory=loads.in_memory,
         modules=compared_rows(
@@ -166,7 +172,7 @@ def compared_outcome(
         ),
         findings=in_order(stand),
         ignored=in_order(left_out),
-        tensors=TensorTable(reconciled),
+        tensors=TensorTable.compared(reconciled, expectation),
         unchecked=(
             *_unchecked(found, dtype, unpacked, index.unchecked),
             *_torch_copies(case.snapshot, found),
@@ -189,6 +195,39 @@ def _shallow(
     note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
     case.add_notes(note)
     return Shallow(fates, depth)
+
+
+def _published(
+    case: ModelAudit, expectation: Expectation, observed: Observed
+) -> tuple[PublishedCount, ...]:
+    """Of the repository's own model: an adapter, or one in a folder, has another's name."""
+    found, snapshot = case.found, case.snapshot
+    adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
+    if adapter or any("/" in head.name for head in snapshot.headers):
+        return ()
+    if not (snapshot.published or any(map(str.isdigit, snapshot.model))):
+        return ()
+    from auditor.audit.published_claims import published_counts  # noqa: PLC0415 - 10 ms, for some
+
+    whole = not (found.unread or found.names_only)
+    return published_counts(snapshot, expectation, observed, whole=whole)
+
+
+def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
+    """A finding for each that is not true; programs read the Hub's, people the others.
+
+    That the Hub counts packed words is no fault of an upload, and no alarm.
+    """
+    for one in counts:
+        if one.verdict == "refuted":
+            kind = HubCount if one.where == "hub" and not one.usual else ClaimedSize
+            yield kind(
+                where=one.key,
+                text=one.text,
+                claim=one.claim,
+                actual=one.actual,
+                reason=one.reason,
+            )
 
 
 def _dtypes(
@@ -250,7 +289,11 @@ def no_weights(
 ) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
     modules = expected_rows(expectation, depth=case.options.depth)
-    known = replace(_with_findings(case, *contradictions(case), *findings), modules=modules)
+    known = replace(
+        _with_findings(case, *contradictions(case), *findings),
+        modules=modules,
+        tensors=TensorTable.of_expected(expectation),
+    )
     return known.as_unaudited(Reason.NO_WEIGHTS, detail)
 
 
@@ -298,5 +341,6 @@ def _add_stored(case: ModelAudit) -> Walk:
             case.known,
             observed=observed_side(walked, case.snapshot, shapes=shapes),
             modules=stored_rows(walked, shapes=shapes),
+            tensors=TensorTable.of_stored(found.tensors, found.shared),
         )
     return walked

@@ -6,6 +6,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from auditor.analytic import catalogue
+from auditor.analytic.constructor_arguments import OPTIONS as ARGUMENTS
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
@@ -21,9 +23,14 @@ from auditor.checkpoint.selecting import (
 from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
-from auditor.downloader.default_configs import is_model_type, snapshot_of_type, with_settings
+from auditor.downloader.default_configs import (
+    is_key_of_config,
+    is_model_type,
+    snapshot_of_type,
+    with_settings,
+)
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.messages import quoted
+from auditor.messages import described, quoted
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Outcome, Report, Unaudited
 
@@ -166,8 +173,8 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
     """What the config of a checkpoint implies, whatever its weights: they are not looked at.
 
     Of GGUF files without a config their metadata say it; a model type alone stands for the defaults
-    of its config class. `settings` are values for keys of the config; the other arguments are those
-    of `audit`. The
+    of its config class. `settings` are values for keys of the config, and for arguments that the
+    class takes beside it (add_pooling_layer); the other arguments are those of `audit`. The
     outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report where the config
     is broken; otherwise Unaudited for another reason.
     """
@@ -175,14 +182,44 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
         require_known_class(target)
 
     def examined(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-        return examine_model(replace(snapshot, manifest=None, components=()), options)
+        changed, arguments = with_given(snapshot, settings)
+        alone = replace(changed, manifest=None, components=())
+        outcome = examine_model(alone, replace(options, arguments=arguments))
+        require_taken(arguments, outcome.target)
+        return outcome
 
     options = Options(requested=model, target=target, weights=False)
-
-    def fetched() -> Snapshot:
-        return describing_snapshot(model, source=source, token=token, settings=settings, say=say)
-
+    fetched = partial(describing_snapshot, model, source=source, token=token, say=say)
     return _outcome(options, fetched, examined)
+
+
+def with_given(
+    snapshot: Snapshot, settings: Mapping[str, Any]
+) -> tuple[Snapshot, Mapping[str, bool]]:
+    """The snapshot with other values in its config, and what is for the class beside it.
+
+    UsageError for what cannot be set.
+    """
+    arguments = {
+        name: value
+        for name, value in settings.items()
+        if name in ARGUMENTS and not is_key_of_config(snapshot, name)
+    }
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            raise UsageError(f"--set {name}: true or false is needed, not {described(value)}")
+    keys = {key: value for key, value in settings.items() if key not in arguments}
+    return with_settings(snapshot, keys), arguments
+
+
+def require_taken(arguments: Mapping[str, bool], target: str | None) -> None:
+    """UsageError where a class takes none of that name, or nothing here says what it does."""
+    for name in arguments:
+        if target is None or not catalogue.takes(target, name):
+            raise UsageError(
+                f"--set {name}: {target or 'the class'} takes no such argument, as far as closed "
+                "forms say; base models do (BertModel, ViTModel)"
+            )
 
 
 def describing_snapshot(
@@ -190,15 +227,12 @@ def describing_snapshot(
     *,
     source: str,
     token: str | None,
-    settings: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> Snapshot:
     """What describes a model, and no weights: its config, or the defaults of a model type."""
     if is_model_type(model):
-        found = snapshot_of_type(model)
-    else:
-        found = fetch(model, source=source, token=token, say=say, choose=select_describing)
-    return with_settings(found, settings)
+        return snapshot_of_type(model)
+    return fetch(model, source=source, token=token, say=say, choose=select_describing)
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:

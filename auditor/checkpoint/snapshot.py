@@ -92,6 +92,14 @@ class TextFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublishedText:
+    """What the listing says of the number of parameters, as it was written."""
+
+    name: str  # the key: "safetensors.total", "cardData.parameters"
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class BaseModel:
     """The model that an adapter is for: its config, or why that is not to be had."""
 
@@ -155,6 +163,7 @@ class Snapshot:
     manifest: TextFile | None = None  # says which components there are, or should be
     components: tuple[Component, ...] = ()  # sorted by folder; models in folders of their own
     companions: tuple[CompanionFile, ...] | None = None  # sorted by name; None: not asked for
+    published: tuple[PublishedText, ...] = ()  # sorted by name; of the default revision alone
     # Where the files lie on this machine; None: they do not. It is no part of what was found.
     folder: Path | None = field(default=None, compare=False, repr=False)
     card_base: str | None = field(default=None, compare=False, repr=False)  # that its card names

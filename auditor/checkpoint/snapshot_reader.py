@@ -14,7 +14,8 @@ Version 2, whose keys are sorted, and lists by name:
 and where there is something to say: packing, settings, manifest (as config), torch_copies (as
 heads), base (an adapter's), components (the models in folders), companions (as config, or {name,
 unread}, where a file beside the weights could not be read; of a vocabulary what it says of its
-ids, companions/vocabulary.py). `deflated` is zlib's format in
+ids, companions/vocabulary.py), published ({name, text} of what its listing says of its size).
+`deflated` is zlib's format in
 base64 (packed_content.py). Version 1 had headers as text (`length` and `header`), and what is no
 text as `base64`; it is read as well.
 """
@@ -40,6 +41,7 @@ from auditor.checkpoint.packed_content import (
 from auditor.checkpoint.snapshot import (
     BaseModel,
     Component,
+    PublishedText,
     RepoFile,
     Snapshot,
     Source,
@@ -77,7 +79,11 @@ _KEYS = "commit config files format heads index model origin partial unopened ve
 # Keys that are there where they say anything: older snapshots are without them.
 TORCH_COPIES, BASE, MANIFEST, COMPONENTS = "torch_copies", "base", "manifest", "components"
 PACKING, SETTINGS, COMPANIONS = "packing", "settings", "companions"
-_OPTIONAL = (TORCH_COPIES, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS, COMPANIONS)
+PUBLISHED = "published"
+_OPTIONAL = (
+    *(TORCH_COPIES, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS, COMPANIONS),
+    PUBLISHED,
+)
 _COMPONENT_KEYS = (
     "config heads index name torch_copies unopened",
     "config heads index name settings torch_copies unopened",
@@ -169,6 +175,7 @@ class _Reader:
             manifest=self._text(document.get(MANIFEST), MANIFEST),
             components=tuple(map(self._component, components)),
             companions=self._companions(document.get(COMPANIONS)),
+            published=_published(document.get(PUBLISHED, [])),
             partial=flag_of(document["partial"], "partial"),
         )
 
@@ -283,6 +290,16 @@ def _file(entry: object) -> RepoFile:
         size=size_of(fields["size"]),
         sha256=hex_digits_of(fields.get("sha256"), "sha256", 64),
         blob_id=hex_digits_of(fields.get("blob_id"), "blob_id", 40),
+    )
+
+
+def _published(entries: object) -> tuple[PublishedText, ...]:
+    found = (object_of(entry, PUBLISHED, "name text") for entry in list_of(entries, PUBLISHED))
+    return tuple(
+        PublishedText(
+            name=string_of(one["name"], PUBLISHED), text=string_of(one["text"], PUBLISHED)
+        )
+        for one in found
     )
 
 

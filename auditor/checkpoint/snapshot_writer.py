@@ -14,6 +14,7 @@ from auditor.checkpoint.snapshot_reader import (
     FORMAT,
     MANIFEST,
     PACKING,
+    PUBLISHED,
     SETTINGS,
     TORCH_COPIES,
     VERSION,
@@ -70,12 +71,16 @@ def _own(snapshot: Snapshot) -> dict[str, object]:
     companions: dict[str, object] = {}
     if snapshot.companions is not None:
         companions[COMPANIONS] = [_companion(one) for one in snapshot.companions]
+    published: dict[str, object] = {}
+    if snapshot.published:
+        published[PUBLISHED] = [{"name": one.name, "text": one.text} for one in snapshot.published]
     return {
         "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
         "commit": snapshot.commit,
         "config": _text(snapshot.config),
         "files": [_file_entry(file) for file in snapshot.files],
         **companions,
+        **published,
     }
 
 

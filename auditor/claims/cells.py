@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -36,6 +36,9 @@ LEFT_OUT = 1 << 8
 COUNTED = 1 << 9  # though it does not belong to the count
 ACTIVE = 1 << 10  # as many experts as one token uses
 ONE_HEAD = 1 << 11  # one attention head of all
+
+
+MOST_NAMES = 4096  # of cells that are kept with what they mean; a mixture of two towers has 300
 
 
 class CellKind(StrEnum):
@@ -108,43 +111,53 @@ def total_of(cells: Iterable[FoldedTensor]) -> int:
 
 def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple[FoldedTensor, ...]:
     """The cells of a tree of blocks; `heads`: attention heads by the key that has their number."""
-    found = list(_cells(tree, "", (), ""))
-    return _with_ties(found, heads or {})
+    return _with_ties(_cells(tree, "", (), ""), heads or {})
 
 
-def _cells(  # noqa: C901, PLR0912 - one for each kind of block
-    block: Block, name: str, axes: tuple[Axis, ...], within: str
-) -> Iterator[FoldedTensor]:
+def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> list[FoldedTensor]:
     """What is below a block; `within` is the name that its ties are relative to."""
+    found: list[FoldedTensor] = []
+    _collect(found, block, name, axes, within)
+    return found
+
+
+def _collect(  # noqa: C901, PLR0912 - one for each kind of block
+    found: list[FoldedTensor], block: Block, name: str, axes: tuple[Axis, ...], within: str
+) -> None:
+    """Models of other values are made by the hundred: a list takes half of generators' time."""
     match block:
         case Param(shape, layer=layer):
-            yield _leaf(name, shape, axes, Role.PARAMETER, embedding=layer is Layer.EMBEDDING)
+            embedding = layer is Layer.EMBEDDING
+            found.append(_leaf(name, shape, axes, Role.PARAMETER, embedding=embedding))
+        case Module(children):
+            for key, child in children:
+                _collect(found, child, f"{name}.{key}" if name else key, axes, within)
         case Buffer(shape):
-            yield _leaf(name, shape, axes, Role.BUFFER)
+            found.append(_leaf(name, shape, axes, Role.BUFFER))
         case Legacy(shape):
-            yield _leaf(name, shape, axes, Role.LEGACY)
+            found.append(_leaf(name, shape, axes, Role.LEGACY))
         case Tied(to):
             source = re.sub(r"(?<=\.)\d+(?=\.)", "*", f"{within}{to}")
-            yield FoldedTensor(
-                name=name, shape=(), elements=0, axes=axes, role=Role.TIED, tied_to=source
+            found.append(
+                FoldedTensor(
+                    name=name, shape=(), elements=0, axes=axes, role=Role.TIED, tied_to=source
+                )
             )
         case Extra(body):
             for cell in _cells(body, name, axes, within):
-                yield changed(cell, role=Role.EXTRA if cell.role.learned else Role.LEGACY)
+                role = Role.EXTRA if cell.role.learned else Role.LEGACY
+                found.append(changed(cell, role=role))
         case Submodel(body):
-            yield from _cells(body, name, axes, f"{name}." if name else "")
+            _collect(found, body, name, axes, f"{name}." if name else "")
         case Experts(body, count, active):
-            yield from _experts(body, name, axes, within, (count.value, active.value))
-        case Module(children):
-            for key, child in children:
-                yield from _cells(child, f"{name}.{key}" if name else key, axes, within)
+            found += _experts(body, name, axes, within, (count.value, active.value))
         case Repeat(count, body):
             if count.value > 0:
                 below = f"{name}.*" if name else "*"
                 axis = Axis(below, count.value, count.value)
-                yield from _cells(body, below, (*axes, axis), within)
+                _collect(found, body, below, (*axes, axis), within)
         case Stack(_, layers):
-            yield from _stack(layers, name, axes, within)
+            found += _stack(layers, name, axes, within)
         case Unbuildable():
             pass
 
@@ -245,9 +258,14 @@ _BIAS = re.compile(r"(^|_)bias$|^b$")
 
 def kind_of(name: str, shape: tuple[int, ...]) -> CellKind:
     """What a tensor of that name and shape is: of a norm, a bias, or a weight."""
+    return _kind_by_name(name, len(shape))
+
+
+@lru_cache(maxsize=MOST_NAMES)
+def _kind_by_name(name: str, dimensions: int) -> CellKind:
     module, _, leaf = name.rpartition(".")
     last = module.rpartition(".")[2]
-    if len(shape) <= 1 and (_NORM.search(last) or _NORM.search(leaf)):
+    if dimensions <= 1 and (_NORM.search(last) or _NORM.search(leaf)):
         return CellKind.NORM
     return CellKind.BIAS if _BIAS.search(leaf) else CellKind.WEIGHT
 

@@ -5,10 +5,11 @@ A name may have a second reading: embeddings with their norm, or as the sum of t
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from auditor.analytic import Role
-from auditor.claims.cells import CellKind, FoldedTensor, changed
+from auditor.claims.cells import MOST_NAMES, CellKind, FoldedTensor, changed
 
 Cells = tuple[FoldedTensor, ...]
 
@@ -53,7 +54,12 @@ def is_head(cell: FoldedTensor, prefix: str) -> bool:
 
 
 def _has(cell: FoldedTensor, pattern: re.Pattern[str]) -> bool:
-    return any(pattern.search(part) for part in cell.name.split("."))
+    return _has_part(cell.name, pattern)
+
+
+@lru_cache(maxsize=4 * MOST_NAMES)
+def _has_part(name: str, pattern: re.Pattern[str]) -> bool:
+    return any(map(pattern.search, name.split(".")))
 
 
 # --- what a name stands for ---------------------------------------------------------------------
@@ -260,6 +266,8 @@ def at_prefix(name: str, cells: Cells) -> Cells:
 
 def _place(asked: Sequence[str], name: str) -> int | None:
     """Where in a cell's name the parts that were asked for stand; None: nowhere."""
+    if asked[0] not in name and not asked[0].isdecimal():  # which is so of most
+        return None
     parts = name.split(".")
     for at in range(len(parts) - len(asked) + 1):
         if all(

@@ -6,11 +6,11 @@ and something inside it, are tried one by one. How many slips are looked at is b
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from auditor.claims.candidates import CountedCells, PossibleSlip
+from auditor.claims.cells import LEFT_OUT
 
 Combination = tuple[PossibleSlip, ...]
 
@@ -92,24 +92,26 @@ class Search:
         self, chosen: Sequence[PossibleSlip]
     ) -> Iterator[tuple[PossibleSlip, PossibleSlip, int]]:
         cells = self._counted.cells
-        at: dict[int, list[int]] = defaultdict(list)
-        for place, one in enumerate(chosen):
-            for number, _ in one.masks:
-                at[number].append(place)
-        seen: set[tuple[int, int]] = set()
-        for places in at.values():
-            for pair in combinations(places, 2):
-                if pair in seen:
-                    continue
-                seen.add(pair)
-                one, other = chosen[pair[0]], chosen[pair[1]]
-                joint = one.difference + other.difference
-                for number in one.mask_of.keys() & other.mask_of.keys():
-                    cell = cells[number]
-                    left, right = one.mask_of[number], other.mask_of[number]
-                    joint += cell.count(left | right) - cell.count(left)
-                    joint += cell.count() - cell.count(right)
-                yield one, other, joint
+        spans = [sum(1 << number for number, _ in one.masks) for one in chosen]
+        erasing = [all(mask & LEFT_OUT for _, mask in one.masks) for one in chosen]
+        for (first, one), (second, other) in combinations(enumerate(chosen), 2):
+            both = spans[first] & spans[second]
+            if not both:
+                continue
+            # What is left out as a whole leaves nothing for a slip inside it: most pairs are so.
+            if both == spans[second] and erasing[first]:
+                yield one, other, one.difference
+                continue
+            if both == spans[first] and erasing[second]:
+                yield one, other, other.difference
+                continue
+            joint = one.difference + other.difference
+            for number in one.mask_of.keys() & other.mask_of.keys():
+                cell = cells[number]
+                left, right = one.mask_of[number], other.mask_of[number]
+                joint += cell.count(left | right) - cell.count(left)
+                joint += cell.count() - cell.count(right)
+            yield one, other, joint
 
 
 def _shared(one: PossibleSlip, other: PossibleSlip) -> bool:

@@ -28,6 +28,7 @@ from auditor.cli.printing import (
     known_format,
     meanings,
     print_outcome,
+    require_format_of_tensors,
     write_reports,
 )
 from auditor.errors import Reason, UsageError
@@ -70,6 +71,10 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Write it there (csv: a folder); the terminal table is printed all the same.",
         ),
     ] = None,
+    tensors: Annotated[
+        bool,
+        typer.Option("--tensors", help="Each tensor as well, beside what was expected there."),
+    ] = False,
     depth: Annotated[
         int | None,
         typer.Option(
@@ -187,7 +192,9 @@ def check(  # noqa: PLR0913 - one parameter for each option
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
         rows = counted_depth(chosen, depth)
-        show = Shown(depth=depth, verbose=verbose)
+        if tensors:
+            require_format_of_tensors(chosen)
+        show = Shown(depth=depth, verbose=verbose, tensors=tensors)
         if not quiet and (chosen == TERMINAL or output is not None):
             _import_meanwhile("auditor.formats.terminal")
         tell = talk(quiet=quiet)

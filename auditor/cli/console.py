@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn, TextIO
 
 import typer
 
@@ -19,7 +19,7 @@ from auditor.messages import quoted
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard
-from auditor.writing import write_atomically
+from auditor.writing import replacing
 
 if TYPE_CHECKING:
     from auditor.downloader.waits import Wait
@@ -141,8 +141,16 @@ def only_ascii(stream: TextIO) -> bool:
 
 
 def write(path: Path, content: bytes) -> None:
+    with writing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file that is there whole, or the end of the command."""
     try:
-        write_atomically(path, content)
+        with replacing(path) as file:
+            yield file
     except OSError as error:
         fail(UNAUDITED, f"cannot write {quoted(str(path))}: {error.strerror or error}")
 

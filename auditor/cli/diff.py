@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from auditor.audit.diffing import diff as compared
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,
@@ -19,9 +20,6 @@ from auditor.cli.console import (
     talk,
     write,
 )
-from auditor.comparing.differences import compare
-from auditor.comparing.sides import side_of
-from auditor.downloader import fetch
 from auditor.errors import SourceError, UsageError
 from auditor.formats.comparison import comparison_tables
 from auditor.formats.count_tables import TABLE_FORMATS
@@ -58,13 +56,9 @@ def diff(  # noqa: PLR0913 - one parameter for each option
             raise UsageError(f"--format {quoted(form)}: one of {', '.join(TABLE_FORMATS)}")
         tell = talk(quiet=quiet)
         try:
-            before, after = (
-                side_of(fetch(model, source=source.value, token=token, say=tell))
-                for model in (first, second)
-            )
+            found = compared(first, second, source=source.value, token=token, say=tell)
         except SourceError as error:
             fail(UNAUDITED, f"{error.reason}: {error}")
-        found = compare(before, after)
         most = 40 if form in _FOR_PEOPLE else None
         text = TABLE_FORMATS[form](comparison_tables(found, most=most))
         if output is not None:

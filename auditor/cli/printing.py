@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import typer
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import only_ascii, say, terminal, write
+from auditor.cli.console import only_ascii, say, terminal, write, writing
 from auditor.errors import Reason, UsageError
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
 from auditor.formats.text import printable
@@ -18,6 +19,8 @@ from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 
 _TABLE_DEPTH = 2
+CSV = "csv"
+_TENSORS_CSV = "tensors.csv"
 _DEEPER = 2  # so that the layers of a module can be told: `encoder` has `encoder.layer.0`
 
 
@@ -27,6 +30,7 @@ class Shown:
 
     depth: int | None = None  # of the module rows; None: as the format has it
     verbose: bool = False
+    tensors: bool = False  # each of them
 
 
 def known_format(form: str | None) -> str | None:
@@ -60,6 +64,12 @@ def counted_depth(form: str, depth: int | None) -> int | None:
     return (_TABLE_DEPTH if depth is None else depth) + _DEEPER
 
 
+def require_format_of_tensors(form: str) -> None:
+    """UsageError where a format has no table of tensors."""
+    if form not in {TERMINAL, CSV}:
+        raise UsageError(f"--tensors: of tensors there are tables for {TERMINAL} and {CSV} alone")
+
+
 def print_outcome(
     outcome: Report | Unaudited, form: str, shown: Shown, *, quiet: bool
 ) -> Report | Unaudited:
@@ -71,12 +81,31 @@ def print_outcome(
             lambda: (outcome, _text(outcome, form, shown)),
             lambda detail: _crashed_text(outcome, detail, form, shown),
         )
-        sys.stdout.write(text)
+        if not (shown.tensors and form == CSV):
+            sys.stdout.write(text)
+        if shown.tensors:
+            outcome = _print_tensors(outcome, form)
         sys.stdout.flush()
         told = form == TERMINAL and bool(text)  # in the verdict
     if isinstance(outcome, Unaudited) and not told:
         say(f"{printable(outcome.requested)}: {outcome.reason}: {printable(outcome.detail)}")
     return outcome
+
+
+def _print_tensors(outcome: Report | Unaudited, form: str) -> Report | Unaudited:
+    """Line by line, for there may be a hundred thousand."""
+    from auditor.formats import tensor_table  # noqa: PLC0415 - where it is asked for
+
+    def work() -> Report | Unaudited:
+        if form == CSV:
+            columns = tensor_table.columns_of([outcome])
+            sys.stdout.write(tensor_table.csv_line(columns))
+            sys.stdout.writelines(tensor_table.csv_lines(outcome, columns))
+        else:
+            sys.stdout.writelines(tensor_table.tensor_lines(outcome))
+        return outcome
+
+    return outcome_of(work, partial(_crashed, outcome), OSError)
 
 
 def _text(outcome: Report | Unaudited, form: str, shown: Shown) -> str:
@@ -122,6 +151,8 @@ def write_reports(
     outcomes: Sequence[Report | Unaudited], form: str, output: Path, shown: Shown
 ) -> Sequence[Report | Unaudited]:
     """The reports in files; what was written, where one of them could not be rendered."""
+    if form == CSV:
+        outcomes = _write_tensors(outcomes, output / _TENSORS_CSV)
     outcomes, texts = outcome_of(
         lambda: (outcomes, rendered(outcomes, form, shown)),
         lambda _: _without_crashes(outcomes, form, shown),
@@ -129,6 +160,25 @@ def write_reports(
     for name, text in texts.items():
         write(output / name if len(texts) > 1 else output, text.encode())
     return outcomes
+
+
+def _write_tensors(
+    outcomes: Sequence[Report | Unaudited], path: Path
+) -> Sequence[Report | Unaudited]:
+    """tensors.csv, line by line; what was written, as above."""
+    from auditor.formats import tensor_table  # noqa: PLC0415 - as above
+
+    columns = tensor_table.columns_of(outcomes)
+
+    def put(file: BinaryIO, outcome: Report | Unaudited) -> Report | Unaudited:
+        file.writelines(line.encode() for line in tensor_table.csv_lines(outcome, columns))
+        return outcome
+
+    with writing(path) as file:
+        file.write(tensor_table.csv_line(columns).encode())
+        return [
+            outcome_of(partial(put, file, one), partial(_crashed, one), OSError) for one in outcomes
+        ]
 
 
 def _without_crashes(

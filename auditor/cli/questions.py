@@ -9,7 +9,7 @@ import typer
 
 from auditor.analytic.catalogue import model_types, siblings
 from auditor.audit.expected import config_faults
-from auditor.audit.pipeline import audit, describing_snapshot
+from auditor.audit.pipeline import audit, describing_snapshot, require_taken, with_given
 from auditor.audit.pipeline import explain as explained
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.checkpoint.snapshot_reader import load
@@ -200,10 +200,13 @@ def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what
         known = ", ".join(TABLE_FORMATS)
         raise UsageError(f"--format {quoted(form)}: the formats of explain are {known}")
     try:
-        found = describing_snapshot(model, source=source, token=token, settings=settings, say=say)
-        expectation, config = implied_by(found, target, checked=True)
+        found, arguments = with_given(
+            describing_snapshot(model, source=source, token=token, say=say), settings
+        )
+        expectation, config = implied_by(found, target, checked=True, arguments=arguments)
     except SourceError as error:
         fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")
+    require_taken(arguments, expectation.target)
     for fault in config_faults(expectation):
         say(f"{BadConfig.kind}: {printable(fault)}")
     subject = subject_of(found.model, expectation, config)

@@ -16,16 +16,31 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 GENERATION = "generation_config.json"
 TEMPLATE = "chat_template.jinja"
 OLDER_TEMPLATE = "chat_template.json"
+_MORE_TEMPLATES = re.compile(r"additional_chat_templates/([^/]+)\.jinja")
 ADDED = "added_tokens.json"
 SPECIAL = "special_tokens_map.json"
 TEKKEN = "tekken.json"
+PROCESSOR = "processor_config.json"
 # The processor of images or audio: any of them will do.
-PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+PROCESSORS = ("preprocessor_config.json", PROCESSOR, "video_preprocessor_config.json")
 
 # In the order in which they tell more; of a repository on the Hub the first few are read.
 _TEXTS = (GENERATION, TEMPLATE, TOKENIZER_CONFIG, ADDED, SPECIAL, OLDER_TEMPLATE, *PROCESSORS)
-_SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+# Whichever name the tokenizer's class gives it; some hold tiktoken's ranks.
+_SENTENCEPIECE = (
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+    "spm.model",
+    "spm_char.model",
+    "tiktoken.model",
+)
+# Of tokenizers that came from fairseq, whose ids are the pieces' places and one or more.
+OFFSET_PIECES = frozenset(("sentencepiece.bpe.model",))
 _OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
+# Beside it the pieces of sentencepiece are no ids: the dictionary of fairseq has those (BARTpho).
+_DICTIONARY = "dict.txt"
 _POOLING = re.compile(r"[^/]*Pooling/config\.json")
 _TIKTOKEN = ".tiktoken"
 
@@ -33,6 +48,10 @@ _TIKTOKEN = ".tiktoken"
 MAX_TEXT = 4 * 1024 * 1024
 # Bytes of a vocabulary of which all is read: tokenizer.json of Gemma 3 has 33 MB.
 MAX_VOCABULARY = 40 * 1024 * 1024
+# A repository has one tokenizer, in two forms or three.
+_MOST_VOCABULARIES = 2
+# Bytes of a module's settings; that of a Pooling has 200.
+_MAX_MODULE = 64 * 1024
 # Bytes of what is read of a longer one.
 START, END = 192 * 1024, 4 * 1024
 # Bytes of a tekken.json at whose start the settings stand.
@@ -58,6 +77,11 @@ class CompanionBounds(NamedTuple):
 OF_HUB = CompanionBounds(3, 512 * 1024)
 
 
+# What the files of a folder may take, several of which are in memory at once: all of Gemma 3's
+# have 39 MiB.
+_OF_FOLDER = CompanionBounds(32, 48 * 1024 * 1024)
+
+
 class PlannedRead(NamedTuple):
     """The parts of one file that are read; none where it is too long to be read at all."""
 
@@ -71,10 +95,19 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
     """Those of a listing, the most telling first; a second vocabulary is the same again."""
     ranked = sorted(name for name in names if name.endswith(_TIKTOKEN) and "/" not in name)
     every = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
-    vocabularies = [name for name in every if name in names]
-    pooling = sorted(name for name in names if _POOLING.fullmatch(name))
-    texts = (name for name in _TEXTS if name in names)
-    return (*vocabularies[:1], *texts, *pooling, *vocabularies[1:])
+    without_ids = _SENTENCEPIECE if _DICTIONARY in names else ()
+    vocabularies = [name for name in every if name in names and name not in without_ids]
+    texts = [name for name in _TEXTS if name in names]
+    inside = sorted(name for name in names if template_name(name) or _POOLING.fullmatch(name))
+    return (*vocabularies[:1], *texts, *inside, *vocabularies[1:])
+
+
+def template_name(file: str) -> str | None:
+    """That of the template which is all of the file; the default's is empty. None: it is none."""
+    if file == TEMPLATE:
+        return ""
+    found = _MORE_TEMPLATES.fullmatch(file)
+    return found[1] if found else None
 
 
 def is_vocabulary(name: str) -> bool:
@@ -85,13 +118,17 @@ def is_vocabulary(name: str) -> bool:
 def planned(
     names: Iterable[str], sizes: Mapping[str, int | None], bounds: CompanionBounds | None
 ) -> Iterator[PlannedRead]:
-    """What is read of each file; `bounds` None: it costs nothing to read it all."""
-    left = bounds or CompanionBounds(10_000, 10_000 * MAX_VOCABULARY)
+    """What is read of each file; `bounds` None: they are here, and read whole."""
+    left = bounds or _OF_FOLDER
     ends: list[PlannedRead] = []
+    vocabularies = 0
     for name in names:
         size = sizes.get(name)
-        most = MAX_VOCABULARY if is_vocabulary(name) else MAX_TEXT
+        most = MAX_VOCABULARY if is_vocabulary(name) else _MAX_MODULE if "/" in name else MAX_TEXT
         read = _of_one(name, size, min(most, left.bytes, START if bounds and size else most))
+        vocabularies += is_vocabulary(name) and name != ADDED and bool(read.spans)
+        if vocabularies > _MOST_VOCABULARIES:
+            read = PlannedRead(name, (), unread="other vocabularies were read instead of it")
         taken = sum(span.stop - span.start for span in read.spans)
         if read.spans and (left.requests < 1 or taken > left.bytes):
             read = PlannedRead(name, (), unread="other files were read instead of it")
@@ -132,6 +169,16 @@ def read_companion(plan: PlannedRead, read: Callable[[Span], bytes]) -> Companio
     if not is_vocabulary(plan.name):
         return CompanionFile(plan.name, start)
     return summary(plan.name, start, end, whole=plan.whole)
+
+
+def import_readers() -> None:
+    """Import what reads vocabularies, for 15 ms: who waits for the network has the time."""
+    from auditor.companions import other_vocabularies, tokenizer_json  # noqa: F401, PLC0415
+
+
+def has_template(file: CompanionFile) -> bool:
+    """Whether a chat template may be in it."""
+    return template_name(file.name) is not None or b'"chat_template"' in (file.content or b"")
 
 
 def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:

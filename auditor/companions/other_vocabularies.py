@@ -6,6 +6,7 @@ settings stand first), vocab.json and added_tokens.json ({"token": id}), vocab.t
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from auditor.companions.json_scan import (
     MOST_DIGITS,
@@ -21,7 +22,14 @@ from auditor.companions.vocabulary import MOST_ADDED, Token, Vocabulary, token_o
 _RANKED = re.compile(rb"^[A-Za-z0-9+/=]+ (\d+)\r?$", re.MULTILINE)
 _FIRST_RANKED = re.compile(rb"[A-Za-z0-9+/=]+ \d+\r?\n")
 _ENTRY = re.compile(rb'("(?:[^"\\]++|\\.)*+")\s*+:\s*+(-?\d++)', re.DOTALL)
+# A token that looks special, among the first bytes of a vocabulary; GPT-2's has 1 MB.
+_SPECIAL = re.compile(
+    rb'(?<!\\)"(<[^<>"\\\s]{1,40}+>|\[[A-Za-z0-9_]{2,20}+\])"\s*+:\s*+(\d{1,20}+)'
+)
+_LOOKED_AT = 4 * 1024 * 1024
+_MOST_SPECIAL = 1000
 _PIECES = 0x0A  # field 1, of bytes: a piece of the vocabulary
+_FIRST_PIECES = 16  # among which the special ones are
 # The longest known, Gemma 3's, has 262,144; half a million take half a second.
 _MOST_PIECES = 500_000
 _BYTES = 2  # the wire type of what has a length
@@ -36,18 +44,25 @@ def sentencepiece(data: bytes) -> Vocabulary:
     if _FIRST_RANKED.match(data):
         return tiktoken(data)
     entries, last = 0, (0, 0)
+    first: list[Token] = []
     for field, start, stop in _fields(data):
         if field != 1:
             continue
+        if entries < _FIRST_PIECES:
+            first.append(_piece(data, (start, stop), entries))
         entries, last = entries + 1, (start, stop)
         if entries > _MOST_PIECES:
             raise ScanError(f"has more than {_MOST_PIECES:,} pieces")
     if not entries:
         raise ScanError("has no pieces")
-    piece = data[slice(*last)]
+    special = tuple(token for token in first if token.text[:1] in {"<", "["})
+    return Vocabulary("sentencepiece", _piece(data, last, entries - 1), entries, special=special)
+
+
+def _piece(data: bytes, span: tuple[int, int], number: int) -> Token:
+    piece = data[slice(*span)]
     text = next((piece[start:stop] for field, start, stop in _fields(piece) if field == 1), b"")
-    highest = token_of(entries - 1, text[:1024].decode(errors="replace"))
-    return Vocabulary("sentencepiece", highest, entries)
+    return token_of(number, text[:1024].decode(errors="replace"))
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -109,7 +124,9 @@ def token_object(data: bytes) -> Vocabulary:
     """vocab.json: `{"token": id}`."""
     found = highest_of_object(data, 0)
     top = None if found.id is None else token_of(found.id, found.token)
-    return Vocabulary("object", top, found.entries)
+    each = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
+    special = tuple(sorted(token_of(int(one[2]), one[1].decode(errors="replace")) for one in each))
+    return Vocabulary("object", top, found.entries, special=special)
 
 
 def added_object(data: bytes) -> Vocabulary:

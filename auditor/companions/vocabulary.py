@@ -30,6 +30,7 @@ class Vocabulary(NamedTuple):
     entries: int | None = None  # of it; None: not all were read
     added: tuple[Token, ...] = ()  # by their ids
     unread: str = ""  # why not all of the file was read; "": it was
+    special: tuple[Token, ...] = ()  # of the vocabulary itself, which look it: "</s>"
 
     @property
     def top(self) -> Token | None:
@@ -47,6 +48,8 @@ def summary_json(of: Vocabulary) -> bytes:
     said: dict[str, object] = {"kind": of.kind, "entries": of.entries, "unread": of.unread}
     said["highest"] = list(of.highest) if of.highest else None
     said["added"] = [list(token) for token in of.added]
+    if of.special:
+        said["special"] = [list(token) for token in of.special]
     return json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -54,16 +57,19 @@ def vocabulary_of(content: bytes, file: str) -> Vocabulary:
     """What `summary_json` wrote; CheckpointError for anything else."""
     said = parse_object(content, file)
     kind, unread, added = (said.get(key) for key in ("kind", "unread", "added"))
-    entries, highest = said.get("entries"), said.get("highest")
+    entries, highest, special = said.get("entries"), said.get("highest"), said.get("special", [])
     texts = isinstance(kind, str) and isinstance(unread, str)
     if not texts or not isinstance(added, list) or not isinstance(entries, int | None):
-        raise CheckpointError(f"{file}: this is no summary of a vocabulary")
+        raise _no_summary(file)
+    if not isinstance(special, list):
+        raise _no_summary(file)
     return Vocabulary(
         kind=str(kind),
         highest=None if highest is None else _token(highest, file),
         entries=entries,
         added=tuple(_token(one, file) for one in added),
         unread=str(unread),
+        special=tuple(_token(one, file) for one in special),
     )
 
 
@@ -71,4 +77,8 @@ def _token(said: object, file: str) -> Token:
     match said:
         case [int(number), str(text)] if len(str(number)) <= MOST_DIGITS + 1:
             return Token(number, text)
-    raise CheckpointError(f"{file}: this is no summary of a vocabulary")
+    raise _no_summary(file)
+
+
+def _no_summary(file: str) -> CheckpointError:
+    return CheckpointError(f"{file}: this is no summary of a vocabulary")

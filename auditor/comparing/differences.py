@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from auditor.comparing.sides import Side, SideTensor
+from auditor.messages import quoted
 
 _NOT_COMPARED = frozenset({"_name_or_path", "transformers_version"})
+_NAMED = 3  # of what was lost, in one line
 _ENOUGH = 0.9  # of the tensors that are gone, for a prefix to be what became of them
 
 
@@ -40,7 +43,7 @@ class ConfigChange:
     explains: int  # tensors that are gone, new or reshaped
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
     """All that differs; names are in the order of the sides' files."""
 
@@ -61,6 +64,27 @@ class Comparison:
     def same(self) -> bool:
         tensors = (self.removed, self.added, self.reshaped, self.retyped, self.moved)
         return not (any(tensors) or self.keys or self.renamed)
+
+    def __repr__(self) -> str:
+        """One line: a comparison names every tensor that differs."""
+        said = [quoted(model) for model in self.models]
+        said += [f"lost {one.what or one.module}" for one in self.lost[:_NAMED]]
+        counts = {
+            "removed": self.removed,
+            "added": self.added,
+            "reshaped": self.reshaped,
+            "re-typed": self.retyped,
+            "moved": self.moved,
+            "config keys": self.keys,
+        }
+        said += [f"{len(found):,} {what}" for what, found in counts.items() if found]
+        return f"Comparison({', '.join([*said, *(['the same'] if self.same else [])])})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `audit diff --format json` prints."""
+        # By its name, and when somebody asks: a format knows comparisons, and not the reverse.
+        shown = import_module("auditor.formats.comparison")
+        return shown.as_tables_of_rows(self)  # type: ignore[no-any-return]
 
 
 def compare(first: Side, second: Side) -> Comparison:

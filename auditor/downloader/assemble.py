@@ -12,9 +12,13 @@ from auditor.checkpoint.selection import FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Component, RepoFile, TextFile, WeightHeader
 from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
 from auditor.companions.companion_files import (
+    TEMPLATE,
     CompanionBounds,
     CompanionFile,
     PlannedRead,
+    has_template,
+    import_readers,
+    is_vocabulary,
     planned,
     read_companion,
 )
@@ -118,15 +122,29 @@ def _companions(
         return None
     sizes = {name: listing[name].size for name in names}
     plans = planned(names, sizes, reader.bounds)
+    if any(map(is_vocabulary, names)):
+        reads.submit(import_readers)
+    if TEMPLATE in names:
+        reads.submit(_import_parser)
     return [reads.submit(_companion, reader, listing[plan.name], plan) for plan in plans]
 
 
 def _companion(reader: FileReader, file: RepoFile, plan: PlannedRead) -> CompanionFile:
     """The file, or why it was not read, which is no reason to end the audit."""
     try:
-        return read_companion(plan, lambda span: reader.part(file, span))
+        found = read_companion(plan, lambda span: reader.part(file, span))
     except SourceError as error:
         return CompanionFile(file.name, None, str(error))
+    if has_template(found):
+        _import_parser()
+    return found
+
+
+def _import_parser() -> None:
+    """Of templates, in a thread that reads, while the other reads wait for the network."""
+    from auditor.companions.chat_template import import_parser  # noqa: PLC0415 - few need it
+
+    import_parser()
 
 
 def _in_order(companions: list[Future[CompanionFile]]) -> tuple[CompanionFile, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.analytic import catalogue, read_config
+from auditor.analytic.config_classes import of_model_type
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile
 from auditor.downloader.reference_configs import NAMES
 from auditor.errors import CheckpointError, UsageError
@@ -47,6 +48,19 @@ def with_settings(snapshot: Snapshot, settings: Mapping[str, Any]) -> Snapshot:
     for key, value in settings.items():
         _set(values, key.split("."), value, family.get(key, ()))
     return replace(snapshot, config=_written(values))
+
+
+def is_key_of_config(snapshot: Snapshot, key: str) -> bool:
+    """Whether the config class of the model's type has a key of that name."""
+    if snapshot.config is None:
+        return False
+    try:
+        values = read_config(snapshot.config.name, snapshot.config.content).values
+    except CheckpointError:
+        return False
+    model_type = values.get("model_type")
+    kind = of_model_type(model_type) if isinstance(model_type, str) else None
+    return kind is not None and key in kind.fields
 
 
 def _aliases(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

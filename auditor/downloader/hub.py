@@ -10,7 +10,15 @@ from huggingface_hub import constants
 
 from auditor.checkpoint.selecting import name_fault, select
 from auditor.checkpoint.selection import Chooser
-from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, TextFile, WeightHeader
+from auditor.checkpoint.snapshot import (
+    Fetched,
+    PublishedText,
+    RepoFile,
+    Snapshot,
+    Source,
+    TextFile,
+    WeightHeader,
+)
 from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.containers.bounded_json import parse_object
 from auditor.downloader.access_token import usable_token
@@ -23,6 +31,7 @@ from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel, id_fault
 from auditor.downloader.parallel import threads
+from auditor.downloader.published_sizes import published_in
 from auditor.downloader.reading_progress import ReadingProgress
 from auditor.downloader.response_body import Answer
 from auditor.downloader.waits import Talk
@@ -36,6 +45,8 @@ MAX_LISTING = 16 * 1024 * 1024
 # Reads at a time: the 163 shards of DeepSeek-V3 are three round trips, or six with their redirects.
 _AT_ONCE = 64
 
+_DEFAULTS = {None, constants.DEFAULT_REVISION}
+
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -46,6 +57,7 @@ class Listing(NamedTuple):
     model_id: str
     commit: str
     files: tuple[RepoFile, ...]  # sorted by name
+    published: tuple[PublishedText, ...] = ()  # what it says of the model's size, sorted by name
     base: str | None = None  # the model that its card says it was made from
 
 
@@ -103,6 +115,8 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
         source=Source.HUB,
         origin=_origin(model, listing),
         files=listing.files,
+        # What the Hub counts is of the default branch, whatever revision was asked for.
+        published=() if model.revision not in _DEFAULTS else listing.published,
         card_base=listing.base,
         **vars(contents),
         fetched=session.fetched,
@@ -129,7 +143,13 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
     if not isinstance(siblings, list):
         raise _odd(model_id, f"as its files {described(siblings)}, expected a list")
     files = {file.name: file for entry in siblings if (file := _repo_file(model_id, entry))}
-    return Listing(found, commit, tuple(files[name] for name in sorted(files)), _base(answer))
+    return Listing(
+        found,
+        commit,
+        tuple(files[name] for name in sorted(files)),
+        published_in(answer),
+        _base(answer),
+    )
 
 
 def _base(answer: Mapping[str, object]) -> str | None:

@@ -1,4 +1,4 @@
-"""The CSV tables: models.csv, modules.csv, findings.csv, diagnosis.csv and values.csv.
+"""The CSV tables: models.csv, modules.csv, findings.csv, diagnosis.csv; tensor_table has the fifth.
 
 RFC 4180 but for the line ends, which are LF: the tables are committed and compared by git. UTF-8.
 Nothing known is an empty cell. Columns are only ever added, at the end.
@@ -15,9 +15,9 @@ from auditor.formats.text import printable
 from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
-from auditor.report import VALUES, Report, Unaudited
+from auditor.report import Report, Unaudited
 
-_Cell = str | int | float | None
+Cell = str | int | float | None
 
 MODELS = (
     "requested",
@@ -96,7 +96,6 @@ DIAGNOSIS = (
     "evidence",
     "component",
 )
-VALUE_COLUMNS = ("model", "commit_sha", *VALUES, "component")
 
 # With these a spreadsheet takes a cell for a formula; the last four are the wide forms of the first
 # four, which East Asian versions take for the same.
@@ -104,44 +103,29 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View | None = None) -> dict[str, str]:
-    """The tables by file name, values.csv where numbers were read.
-
-    To be written as UTF-8, without translating line ends.
+    """The tables by file name, to be written as UTF-8 without translating line ends.
 
     After the rows of a repository of several models come those of each, which add up to them.
     """
     outcomes = [one for outcome in outcomes for one in outcome.every]
-    tables = {
+    return {
         "models.csv": _table(MODELS, (_model(outcome) for outcome in outcomes)),
         "modules.csv": _table(MODULES, (row for one in outcomes for row in _modules(one))),
         "findings.csv": _table(FINDINGS, (row for one in outcomes for row in _findings(one))),
         "diagnosis.csv": _table(DIAGNOSIS, (row for one in outcomes for row in _diagnosis(one))),
     }
-    if any(one.values for one in outcomes):
-        rows = (row for one in outcomes for row in _values(one))
-        tables["values.csv"] = _table(VALUE_COLUMNS, rows)
-    return tables
-
-
-def _values(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
-    for one in outcome.values.tensors if outcome.values else ():
-        known = {"model": outcome.model, "commit_sha": outcome.commit}
-        cells = {key: getattr(one, key) for key in VALUES}
-        for key in ("nonzero", "fits_bf16", "sampled"):
-            cells[key] = cells[key] if cells[key] is None else "yes" if cells[key] else "no"
-        yield known | cells | {"component": outcome.component}
 
 
 def table_of(
     outcome: Report | Unaudited, name: str
-) -> tuple[Sequence[str], list[tuple[_Cell, ...]]]:
+) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     """The columns and the rows of one table as values, of an outcome and of its parts."""
     columns, rows = {"findings": (FINDINGS, _findings), "diagnosis": (DIAGNOSIS, _diagnosis)}[name]
     every = (row for one in outcome.every for row in rows(one))
     return columns, [tuple(row[column] for column in columns) for row in every]
 
 
-def _table(columns: Sequence[str], rows: Iterable[Mapping[str, _Cell]]) -> str:
+def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -149,7 +133,7 @@ def _table(columns: Sequence[str], rows: Iterable[Mapping[str, _Cell]]) -> str:
     return text.getvalue()
 
 
-def safe(cell: _Cell) -> _Cell:
+def safe(cell: Cell) -> Cell:
     """Numbers stay numbers; text that a spreadsheet would run gets an apostrophe in front."""
     if not isinstance(cell, str):
         return cell
@@ -157,7 +141,12 @@ def safe(cell: _Cell) -> _Cell:
     return guard + printable(cell)
 
 
-def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
+def yes_or_no(cell: Cell) -> Cell:
+    """A flag as a word; every other cell as it is."""
+    return ("no", "yes")[cell] if isinstance(cell, bool) else cell
+
+
+def _model(outcome: Report | Unaudited) -> dict[str, Cell]:
     observed, expected = outcome.observed, outcome.expected
     found = (finding for one in outcome.every for finding in one.findings)
     severities = Counter(finding.severity for finding in found)
@@ -195,7 +184,7 @@ def _model(outcome: Report | Unaudited) -> dict[str, _Cell]:
     }
 
 
-def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
     for row in outcome.modules:
         yield {
             "model": outcome.model,
@@ -216,7 +205,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
         }
 
 
-def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
     """Ignored ones too, and marked: only with them does `explains` add up to the difference."""
     for at, finding in enumerate((*outcome.findings, *outcome.ignored)):
         yield {
@@ -236,7 +225,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
         }
 
 
-def _diagnosis(outcome: Report | Unaudited) -> Iterator[dict[str, _Cell]]:
+def _diagnosis(outcome: Report | Unaudited) -> Iterator[dict[str, Cell]]:
     for one in outcome.diagnosis:
         fields = {key: [finite(said), finite(found)] for key, said, found in one.fields}
         kinds = dict.fromkeys(outcome.findings[at].kind for at in one.findings)

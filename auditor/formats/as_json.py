@@ -17,6 +17,7 @@ from auditor.reconciler.findings import (
     BadQuantization,
     BadSize,
     ChatTemplateBroken,
+    ClaimedSize,
     CodeNotThere,
     ConfigContradiction,
     CopyDiffers,
@@ -28,6 +29,7 @@ from auditor.reconciler.findings import (
     FormulaDisputed,
     FreshHead,
     GenerationConfigInvalid,
+    HubCount,
     MatchedPair,
     Mismatched,
     Missing,
@@ -113,6 +115,17 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "values": _values(outcome.values),
+        "claims": [
+            {
+                "where": one.where,
+                "key": one.key,
+                "text": one.text,
+                "claim": one.claim,
+                "verdict": one.verdict,
+                "actual": one.actual,
+            }
+            for one in outcome.claims
+        ],
     }
 
 
@@ -315,6 +328,8 @@ def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
             evidence = {"layers": finding.layers}
         case FormulaDisputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
+        case HubCount() | ClaimedSize():
+            evidence = {"text": finding.text, "claim": finding.claim, "actual": finding.actual}
         case MissingComponent():
             evidence = {"file": finding.file}
         case Unsafe():

@@ -1,9 +1,11 @@
 """What differs between two checkpoints, as tables: what was lost comes first."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from auditor.claims.hand_counts import CountTable
 from auditor.comparing.differences import Changed, Comparison, Lost
+from auditor.formats.count_tables import as_objects
 from auditor.reconciler.fold import fold
 
 _SHOWN = 40  # rows of one kind for people; JSON and CSV have all
@@ -20,6 +22,11 @@ def comparison_tables(found: Comparison, *, most: int | None = _SHOWN) -> tuple[
         _table("modules", ("module", *_names(found), "difference"), _modules(found)),
     )
     return tuple(_cut(table, most) for table in tables if table.rows)
+
+
+def as_tables_of_rows(found: Comparison) -> dict[str, Any]:
+    """Title of each table -> its rows, each an object by column."""
+    return as_objects(comparison_tables(found, most=None))
 
 
 _Rows = Iterator[tuple[str | int | None, ...]]

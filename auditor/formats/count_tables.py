@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from auditor.claims.hand_counts import CountTable
 from auditor.formats.text import printable
@@ -74,12 +75,16 @@ def _plain(cell: _CellText) -> _CellText:
     return cell
 
 
-def as_json_text(tables: Sequence[CountTable]) -> str:
-    found = {
+def as_objects(tables: Sequence[CountTable]) -> dict[str, Any]:
+    """Title -> rows, each an object by column."""
+    return {
         table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
         for table in tables
     }
-    return json.dumps(found, ensure_ascii=False) + "\n"
+
+
+def as_json_text(tables: Sequence[CountTable]) -> str:
+    return json.dumps(as_objects(tables), ensure_ascii=False) + "\n"
 
 
 def as_latex(tables: Sequence[CountTable]) -> str:

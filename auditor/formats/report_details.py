@@ -23,6 +23,8 @@ def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
         yield "stored", _stored(outcome.observed)
     if outcome.values:
         yield "values", _values(outcome.values)
+    for one in outcome.claims:
+        yield "claim", f"{one.where} ({one.key}): {one.text}, {one.verdict}"
     if outcome.expected:
         yield "expected", _expected(outcome.expected)
 

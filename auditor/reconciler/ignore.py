@@ -18,6 +18,7 @@ from auditor.reconciler.findings import (
     BadQuantization,
     BadSize,
     ChatTemplateBroken,
+    ClaimedSize,
     CodeNotThere,
     ConfigContradiction,
     CopyDiffers,
@@ -28,6 +29,7 @@ from auditor.reconciler.findings import (
     FormulaDisputed,
     FreshHead,
     GenerationConfigInvalid,
+    HubCount,
     Mismatched,
     Missing,
     MissingComponent,
@@ -107,7 +109,7 @@ def _named(finding: Finding) -> Finding:
     return finding
 
 
-def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
+def _only(  # noqa: C901, PLR0911, PLR0912 - one return for each shape of evidence
     finding: Finding, wanted: Callable[[str], bool]
 ) -> Finding:
     """The part of a finding that is about the wanted names."""
@@ -167,6 +169,8 @@ def _only(  # noqa: C901, PLR0911 - one return for each shape of evidence
             return replace(finding, pairs=pairs)
         case OtherWeights() | EqualsBase():
             return replace(finding, files=tuple(filter(wanted, finding.files)))
+        case HubCount() | ClaimedSize():
+            return finding  # it has one name
         case MissingComponent():
             return replace(finding, folders=tuple(filter(wanted, finding.folders)))
         case FormulaDisputed():

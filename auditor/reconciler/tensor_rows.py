@@ -1,11 +1,18 @@
 """A row a tensor, of what is stored and of what is not: made when somebody asks for it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from math import inf
 from typing import NamedTuple
 
+from auditor.analytic import Expectation, ExpectedTensor
+from auditor.layouts import learned
+from auditor.reconciler.duplicates import counted_once
 from auditor.reconciler.reconcile import Reconciled
-from auditor.reconciler.status import ModuleStatus, status_of
-from auditor.tensors import natural_key
+from auditor.reconciler.status import Fate, ModuleStatus, status_of
+from auditor.tensors import StoredTensor, natural_key
+from auditor.walker import Counted
 
 
 class TensorRow(NamedTuple):
@@ -16,54 +23,163 @@ class TensorRow(NamedTuple):
     dtype: str | None
     shape: tuple[int, ...] | None  # None: not stored, or no header was read
     elements: int | None
-    parameters: int
+    parameters: int | None  # None: stored, and no header was read
     expected_shape: tuple[int, ...] | None  # None: not expected, or in several packed pieces
     status: ModuleStatus
+    expected_name: str | None = None  # where the model has it under another
 
 
 class TensorTable:
     """The tensors of one audit; holds what the audit has made of them."""
 
-    def __init__(self, reconciled: Reconciled) -> None:
-        self._reconciled = reconciled
+    def __init__(self, rows: Callable[[], Iterator[TensorRow]]) -> None:
+        self._rows = rows
 
-    def rows(self) -> tuple[TensorRow, ...]:
-        """In natural order of names, then of files."""
-        found = (*self._stored(), *self._absent())
-        return tuple(sorted(found, key=lambda row: (natural_key(row.name), row.file or "")))
+    @classmethod
+    def compared(cls, reconciled: Reconciled, expectation: Expectation) -> "TensorTable":
+        return cls(partial(_compared, reconciled, expectation))
 
-    def _stored(self) -> Iterator[TensorRow]:
-        shapes = self._expected_shapes()
-        for tensor, parameters, fate in self._reconciled.counted:
-            yield TensorRow(
-                name=tensor.name,
-                file=tensor.file,
-                dtype=tensor.dtype,
-                shape=tensor.shape,
-                elements=tensor.elements,
-                parameters=parameters,
-                expected_shape=shapes.get((tensor.name, tensor.file)),
-                status=status_of(fate),
-            )
+    @classmethod
+    def of_stored(cls, tensors: Sequence[StoredTensor], shared: Mapping[str, str]) -> "TensorTable":
+        """Of what nothing is compared with; `shared` as the reconciler takes it."""
+        return cls(partial(_stored_alone, tensors, shared))
 
-    def _expected_shapes(self) -> dict[tuple[str, str], tuple[int, ...] | None]:
-        """By name and file of the stored tensor; None where several pieces are in it."""
-        plain = self._reconciled.plain.values()
-        shapes = {(tensor.name, tensor.file): tensor.shape for tensor in plain}
-        for hit in self._reconciled.answered:
-            key = (hit.stored.name, hit.stored.file)
-            shapes[key] = None if key in shapes else hit.expected.shape
-        return shapes
+    @classmethod
+    def of_expected(cls, expectation: Expectation) -> "TensorTable":
+        """Of a config without weights."""
+        return cls(partial(_expected_alone, expectation))
 
-    def _absent(self) -> Iterator[TensorRow]:
-        for tensor, fate in self._reconciled.absent:
-            yield TensorRow(
-                name=tensor.name,
-                file=None,
-                dtype=None,
-                shape=None,
-                elements=None,
-                parameters=0,
-                expected_shape=tensor.shape,
-                status=status_of(fate),
-            )
+    def rows(self) -> Iterator[TensorRow]:
+        """In the model's own order.
+
+        What it does not expect stands behind the innermost module of its name that the model has,
+        else at the end, in natural order of names, then of files; everything is in that order
+        where nothing is expected.
+        """
+        return self._rows()
+
+
+class _Answer(NamedTuple):
+    """Where a stored tensor stands in the model, and what was expected there."""
+
+    at: int
+    name: str
+    shape: tuple[int, ...] | None  # None: several pieces are in it
+
+
+# A place in the model, behind it or not, and what orders those that share the two.
+_Place = tuple[float, bool, tuple[tuple[str, str], str]]
+_NO_NAME = (("", ""), "")
+
+
+def _compared(reconciled: Reconciled, expectation: Expectation) -> Iterator[TensorRow]:
+    order = {tensor.name: at for at, tensor in enumerate(expectation.tensors)}
+    answers = _answers(reconciled, order)
+    ends: dict[str, int] = {}  # of a module as stored, the last place of what is stored below it
+    for (name, _), answer in answers.items():
+        for module in _modules(name):
+            ends[module] = max(answer.at, ends.get(module, 0))
+    copies = {
+        (hit.stored.name, hit.stored.file): order.get(hit.expected.name, inf)
+        for hit in reconciled.copies
+    }
+
+    def place(tensor: StoredTensor) -> _Place:
+        key = tensor.name, tensor.file
+        if key in answers:
+            return answers[key].at, False, _NO_NAME
+        at = copies[key] if key in copies else _end(tensor.name, ends)
+        return at, True, (natural_key(tensor.name), tensor.file)
+
+    found: list[tuple[_Place, Counted | tuple[ExpectedTensor, int]]] = []
+    found += ((place(one[0]), Counted(*one)) for one in reconciled.counted)
+    found += ((_absent_place(one[0], order), one) for one in reconciled.absent)
+    found.sort(key=_first)
+    for _, one in found:
+        if isinstance(one, Counted):
+            yield _stored_row(one, answers.get((one.tensor.name, one.tensor.file)))
+        else:
+            yield _absent_row(*one)
+
+
+def _modules(name: str) -> Iterator[str]:
+    """The modules around a tensor, the outermost first."""
+    dot = name.find(".")
+    while dot >= 0:
+        yield name[:dot]
+        dot = name.find(".", dot + 1)
+
+
+def _end(name: str, ends: Mapping[str, int]) -> float:
+    """The last place of the innermost module of that name that is known."""
+    at: float = inf
+    for known in map(ends.get, _modules(name)):
+        if known is None:
+            break
+        at = known
+    return at
+
+
+def _first(pair: tuple[_Place, object]) -> _Place:
+    return pair[0]
+
+
+def _absent_place(tensor: ExpectedTensor, order: dict[str, int]) -> _Place:
+    return order.get(tensor.name, inf), False, (natural_key(tensor.name), "")
+
+
+def _answers(reconciled: Reconciled, order: dict[str, int]) -> dict[tuple[str, str], _Answer]:
+    """By name and file of the stored tensor."""
+    found: dict[tuple[str, str], _Answer] = {}
+    plain = ((name, one, one.shape) for name, one in reconciled.plain.items())
+    others = ((hit.expected.name, hit.stored, hit.expected.shape) for hit in reconciled.answered)
+    for name, stored, shape in chain(plain, others):
+        key, at = (stored.name, stored.file), order.get(name, len(order))
+        before = found.get(key)
+        answer = _Answer(at, name, shape)
+        found[key] = _Answer(min(at, before.at), "", None) if before else answer
+    return found
+
+
+def _stored_row(one: Counted, answer: _Answer | None) -> TensorRow:
+    tensor = one.tensor
+    other = answer is not None and answer.name not in {"", tensor.name}
+    return TensorRow(
+        name=tensor.name,
+        file=tensor.file,
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        elements=tensor.elements,
+        parameters=None if tensor.elements is None else one.parameters,
+        expected_shape=answer.shape if answer else None,
+        status=status_of(one.fate),
+        expected_name=answer.name if answer and other else None,
+    )
+
+
+def _absent_row(tensor: ExpectedTensor, fate: int) -> TensorRow:
+    return TensorRow(
+        name=tensor.name,
+        file=None,
+        dtype=None,
+        shape=None,
+        elements=None,
+        parameters=0,
+        expected_shape=tensor.shape,
+        status=status_of(fate),
+    )
+
+
+def _stored_alone(
+    tensors: Iterable[StoredTensor], shared: Mapping[str, str]
+) -> Iterator[TensorRow]:
+    ordered = sorted(tensors, key=lambda one: (natural_key(one.name), one.file))
+    unchecked = Fate.UNCHECKED.value
+    for one in counted_once(tuple((each, learned(each), unchecked) for each in ordered), shared):
+        yield _stored_row(Counted(*one), None)
+
+
+def _expected_alone(expectation: Expectation) -> Iterator[TensorRow]:
+    for tensor in expectation.tensors:
+        if not tensor.role.optional:
+            yield _absent_row(tensor, Fate.UNCHECKED.value)

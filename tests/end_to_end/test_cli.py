@@ -104,11 +104,14 @@ def test_csv_goes_to_a_folder_of_tables_and_the_table_is_still_printed(
     tables = {
         path.name: list(csv.DictReader(path.read_text().splitlines())) for path in folder.iterdir()
     }
-    assert set(tables) == {"models.csv", "modules.csv", "findings.csv", "diagnosis.csv"}
+    names = {"models", "modules", "findings", "diagnosis", "tensors"}
+    assert set(tables) == {f"{name}.csv" for name in names}
     (model,) = tables["models.csv"]
     assert (model["parameters"], model["expected"]) == ("102882442", "102290312")
     explained = sum(int(row["explains"]) for row in tables["findings.csv"])
     assert explained == int(model["difference"])
+    parameters = [int(row["parameters"]) for row in tables["tensors.csv"] if row["file"]]
+    assert (len(parameters), sum(parameters)) == (206, 102_882_442)
 
 
 @pytest.mark.usefixtures("chinese")

@@ -8,6 +8,7 @@ import pytest
 from support.pipelines import stable_diffusion, written
 from support.running import run
 
+import auditor
 from auditor.analytic import catalogue
 
 MIXTRAL = {
@@ -188,3 +189,35 @@ def test_a_table_has_several_forms(form: str, beginning: str, tmp_path: Path) ->
 @pytest.mark.parametrize("wrong", [("--set", "hidden_size"), ("--format", "docx"), ("--set", "=1")])
 def test_what_cannot_be_asked_for_is_a_usage_error(wrong: tuple[str, str]) -> None:
     assert run("explain", "bert", "--tensors", *wrong).returncode == 2
+
+
+def test_an_argument_of_the_class_is_set_as_a_key_is():
+    without = run("explain", "bert", "--set", "add_pooling_layer=false")
+    assert f"{109_482_240 - 590_592:,} parameters in 197 tensors\n" in without.stdout
+    table = run("explain", "bert", "--set", "add_pooling_layer=false", "--format", "csv")
+    assert "\ntotal,,108891648,\n" in table.stdout
+    report = auditor.explain("bert", settings={"add_pooling_layer": False, "vocab_size": 21128})
+    assert report.expected.parameters == 102_267_648 - 590_592
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("bert", "--as", "BertForMaskedLM", "--set", "add_pooling_layer=false"), "no such argu"),
+        (("bert", "--as", "BertForMaskedLM", "--set", "use_mask_token=true", "--kinds"), "no such"),
+        (("gpt2", "--set", "add_pooling_layer=true"), "GPT2Model takes no such argument"),
+        (("bert", "--set", "add_pooling_layer=0"), "true or false is needed"),
+    ],
+)
+def test_an_argument_that_a_class_does_not_take_is_a_clear_line(args, said):
+    done = run("explain", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_a_key_of_the_config_is_no_argument():
+    with_token, without = (
+        auditor.explain("dinov2", settings={"use_mask_token": flag}).expected.parameters
+        for flag in (True, False)
+    )
+    assert with_token - without == 768

@@ -89,8 +89,8 @@ def test_tensors_of_a_frame_are_all_that_is_stored_and_what_is_not():
     assert stored["parameters"].sum() == report.observed.parameters
     assert stored["elements"].sum() == report.observed.elements
     fresh = frame[frame["status"] == "newly-initialized"]
-    assert fresh["name"].tolist() == ["qa_outputs.bias", "qa_outputs.weight"]
-    assert fresh["expected_shape"].tolist() == [(2,), (2, 768)]
+    assert fresh["name"].tolist() == ["qa_outputs.weight", "qa_outputs.bias"]
+    assert fresh["expected_shape"].tolist() == [(2, 768), (2,)]
     equal = frame[frame["status"] == "equal"]
     assert (equal["shape"] == equal["expected_shape"]).all()
 

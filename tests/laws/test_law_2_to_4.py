@@ -9,6 +9,7 @@ from support.checkpoints import Spoilt, expect, siblings, spoilt, stored_by
 from auditor.analytic import Expectation, Role
 from auditor.reconciler.module_rows import compared_rows
 from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile
+from auditor.reconciler.tensor_rows import TensorTable
 from auditor.walker import walk
 
 
@@ -61,6 +62,28 @@ def test_the_order_of_files_shards_and_tensors_changes_nothing(case: Spoilt, ran
     assert set(one.findings) == set(two.findings)
     expectation = expect(case.target, **case.changes)
     assert _rows(one, expectation, None) == _rows(two, expectation, None)
+
+
+@given(spoilt(), st.randoms(use_true_random=False))
+def test_the_table_of_tensors_has_all_that_is_stored_or_absent_in_the_model_s_order(
+    case: Spoilt, random
+) -> None:
+    result, expectation = _reconciled(case), expect(case.target, **case.changes)
+    rows = list(TensorTable.compared(result, expectation).rows())
+    stored = Counter((row.name, row.file) for row in rows if row.file is not None)
+    assert stored == Counter((tensor.name, tensor.file) for tensor in case.tensors)
+    absent = [row.name for row in rows if row.file is None]
+    assert Counter(absent) == Counter(item.tensor.name for item in result.absent)
+    assert sum(row.parameters for row in rows) == walk(result.counted).total.parameters
+    order = {tensor.name: at for at, tensor in enumerate(expectation.tensors)}
+    answers = {row.name for row in rows if row.expected_shape is not None}
+    places = [order.get(row.expected_name or row.name) for row in rows if row.name in answers]
+    known = [place for place in places if place is not None]
+    assert known == sorted(known)
+    shuffled = list(case.tensors)
+    random.shuffle(shuffled)
+    again = TensorTable.compared(_reconciled(case, shuffled), expectation)
+    assert list(again.rows()) == rows
 
 
 @given(spoilt(), st.integers(0, 5))

@@ -51,11 +51,13 @@ def _serve(pipe: Connection, layers: int, experts: int) -> None:
 
     from benching.formats_models import add_formats  # noqa: PLC0415 - the same
     from benching.models import add_models  # noqa: PLC0415 - the same
+    from benching.repositories import add_repositories  # noqa: PLC0415 - the same
 
     without_end = 10**9
     quota = Quota(api=without_end, resolvers=without_end)
     with Hub(quota=quota) as hub, tempfile.TemporaryDirectory() as folder:
         add_models(hub, layers, experts)
+        add_repositories(hub)
         add_formats(hub, Path(folder))
         pipe.send(hub.url)
         while (asked := _asked(pipe)) is not None:

@@ -17,6 +17,9 @@ def beside() -> Iterator[tuple[str, Callable[[Path], Path]]]:
     for name, (file, write) in _LARGE.items():
         yield name, _folder(file, write)
 
+    for name, write in _SEVERAL.items():
+        yield name, _folder(".", write)
+
 
 def _folder(file: str, write: Writer) -> Callable[[Path], Path]:
     def make(place: Path) -> Path:
@@ -49,6 +52,45 @@ def _just_read(path: Path) -> None:
     entries = b",".join(b'"%d":%d' % (at, at) for at in range(2_300_000))
     path.write_bytes(b'{"added_tokens":[],"model":{"vocab":{' + entries[: 39 * _MIB] + b"}}}")
 
+
+def _vocabularies(folder: Path) -> None:
+    """One of every format, each as long as may be."""
+    entries = b"{" + b",".join(b'"%d":%d' % (at, at) for at in range(990_000)) + b"}"
+    (folder / "vocab.json").write_bytes(entries)
+    (folder / "tokenizer.json").write_bytes(b'{"added_tokens":[],"model":{"vocab":%s}}' % entries)
+    for name in ("tokenizer.model", "spiece.model", "spm.model"):
+        (folder / name).write_bytes(b"\x0a\x03\x0a\x01a" * 490_000)
+    for number in range(6):
+        ranks = b"".join(b"YQ== %d\n" % at for at in range(900_000))
+        (folder / f"{number}.tiktoken").write_bytes(ranks)
+
+
+def _poolings(folder: Path) -> None:
+    for number in range(300):
+        place = folder / f"{number}_Pooling"
+        place.mkdir()
+        (place / "config.json").write_bytes(b'{"x": "%s"}' % (b"a" * _MIB))
+
+
+def _templates(folder: Path) -> None:
+    """As many as fit into tokenizer_config.json, each as long as may be."""
+    text = "{{ [" + "1," * 24_000 + "1] }}"
+    each = [{"name": f"{number}", "template": f"{text}{number}"} for number in range(80)]
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": each}))
+
+
+def _keys(folder: Path) -> None:
+    place = folder / "config.json"
+    said = json.loads(place.read_text())
+    place.write_text(json.dumps({**said, **{f"num_hidden_layr{at}": 1 for at in range(70_000)}}))
+
+
+_SEVERAL: dict[str, Writer] = {
+    "vocabularies of every format": _vocabularies,
+    "modules with settings of 300 MB": _poolings,
+    "80 long templates": _templates,
+    "70,000 unknown keys": _keys,
+}
 
 _LARGE: dict[str, tuple[str, Writer]] = {
     "a tokenizer.json of 200 MB": ("tokenizer.json", _tokens),
@@ -89,6 +131,7 @@ _SMALL: dict[str, tuple[str, Callable[[], bytes]]] = {
     "open braces": ("chat_template.jinja", lambda: b"{" * 49_000),
     "nested blocks": ("chat_template.jinja", lambda: b"{% if a %}" * 4_900),
     "nested brackets": ("chat_template.jinja", lambda: b"{{ " + b"(" * 49_000),
+    "open comments in a tag": ("chat_template.jinja", lambda: b"{{ " + b"{#" * 24_000),
     "a literal": ("chat_template.jinja", lambda: b"{{ " + b"9" * 49_000 + b" }}"),
     "a list of literals": ("chat_template.jinja", lambda: b"{{ [" + b"1," * 24_000 + b"1] }}"),
     "a long template": ("chat_template.jinja", lambda: b"{{ a }}" * 500_000),

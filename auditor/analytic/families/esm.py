@@ -58,8 +58,8 @@ def bare(c: Config) -> Module:
 
 
 @architecture("EsmModel", ESM)
-def esm_model(c: Config) -> Module:
-    return Module((*bare(c).children, ("pooler", pooled(c))))
+def esm_model(c: Config, *, pooler: bool = True) -> Module:
+    return Module((*bare(c).children, ("pooler", pooled(c)))) if pooler else bare(c)
 
 
 def rotary(c: Config) -> bool:

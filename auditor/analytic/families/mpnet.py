@@ -72,8 +72,8 @@ def layer(c: Config) -> Module:
 
 
 @architecture("MPNetModel", MPNET)
-def mpnet_model(c: Config) -> Module:
-    return Module((*bare(c).children, ("pooler", pooled(c))))
+def mpnet_model(c: Config, *, pooler: bool = True) -> Module:
+    return Module((*bare(c).children, ("pooler", pooled(c)))) if pooler else bare(c)
 
 
 heads(MPNET, "MPNet", bare, **beside(MPNET.prefix, layers_dropout))

@@ -52,16 +52,21 @@ def _closed(case: Case, key: Key, value: int) -> int:
     shapes = case.implied(with_values(case.snapshot, config_with(case.config, key.path, value)))
     if shapes is None:
         return 0
-    stored = case.shapes
+    stored = {case.on_disk(name): shape for name, shape in case.shapes.items()}
+    missing, unexpected = _on_disk(case, case.missing), _on_disk(case, case.unexpected)
     good = sum(shapes.get(one.expected.name) == one.stored.shape for one in case.mismatched)
-    good += sum(name not in shapes for name in case.missing)
-    good += sum(name in shapes and shapes[name] == stored[name] for name in case.unexpected)
-    alarming = {*case.missing, *(one.expected.name for one in case.mismatched)}
+    good += sum(name not in shapes for name in missing)
+    good += sum(name in shapes and shapes[name] == stored[name] for name in unexpected)
+    alarming = {*missing, *(one.expected.name for one in case.mismatched)}
     opened = any(
         name not in alarming and name in stored and stored[name] != shape
         for name, shape in shapes.items()
     )
     return 0 if opened else good
+
+
+def _on_disk(case: Case, names: tuple[str, ...]) -> list[str]:
+    return [case.on_disk(name) for name in names]
 
 
 def _lengths(case: Case) -> set[tuple[int, int]]:
@@ -76,16 +81,14 @@ def _lengths(case: Case) -> set[tuple[int, int]]:
 
 def _counts(case: Case) -> set[tuple[int, int]]:
     """(expected, stored) numbers of modules in lists of which names are missing or too many."""
-    have, more = module_counts(case.holdings.shapes), module_counts(case.unexpected)
-    due = {
-        place: max(count, have.get(place, 0))
-        for place, count in module_counts(case.missing).items()
-    }
+    missing, unexpected = _on_disk(case, case.missing), _on_disk(case, case.unexpected)
+    have, more = module_counts(case.holdings.shapes), module_counts(unexpected)
+    due = {place: max(count, have.get(place, 0)) for place, count in module_counts(missing).items()}
     found = {(count, have.get(place, 0)) for place, count in due.items()}
     for place in more:
         numbers = (
             int(name[len(place) + 1 :].partition(".")[0])
-            for name in case.unexpected
+            for name in unexpected
             if name.startswith(f"{place}.") and name[len(place) + 1].isdecimal()
         )
         found.add((min(numbers, default=0), have.get(place, 0)))

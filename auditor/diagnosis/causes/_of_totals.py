@@ -11,12 +11,12 @@ from math import isqrt, prod
 from auditor.containers.index import parse_index
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.changes import with_values
-from auditor.diagnosis.solving.candidates import KeyChange
+from auditor.diagnosis.solving.candidates import HEADS, KeyChange, makes_odd_groups
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.errors import CheckpointError
 
 _WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}  # bytes of a parameter
-_HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
+_LESS_ROUND = 4  # times
 _LARGEST = 10**7  # of a key's value
 
 
@@ -24,16 +24,24 @@ def changes_by_total(case: Case) -> list[KeyChange]:
     """One key each, with the value that makes the total come out; the least likely to do so first.
 
     A key of which one more is many parameters fits by chance least often; of two such keys a
-    rounder value is likelier. Numbers of heads shape nothing by themselves, and come last.
+    rounder value is likelier. Numbers of heads shape nothing by themselves, and come last; so do
+    groups of heads that are not alike, and values that are far less round than the declared one.
     """
-    found = sorted(_found(case), key=_likelihood, reverse=True)
+    found = sorted(_found(case), key=lambda one: _likelihood(case, *one), reverse=True)
     return [change for _, change in found]
 
 
-def _likelihood(found: tuple[int, KeyChange]) -> tuple[bool, int, int]:
-    grows, change = found
-    heads = change.key.path.rpartition(".")[2] in _HEADS
-    return not heads, grows, change.value & -change.value  # the highest power of 2 in it
+def _likelihood(case: Case, grows: int, change: KeyChange) -> tuple[bool, bool, int, int]:
+    key, value = change.key, change.value
+    odd = makes_odd_groups(case.config, key.path, value)
+    heads = key.path.rpartition(".")[2] in HEADS
+    roundness = _roundness(value)
+    return not (heads or odd), roundness >= _roundness(key.value) // _LESS_ROUND, grows, roundness
+
+
+def _roundness(value: int) -> int:
+    """The highest power of 2 in it."""
+    return value & -value
 
 
 def _found(case: Case) -> Iterator[tuple[int, KeyChange]]:

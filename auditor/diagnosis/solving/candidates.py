@@ -58,20 +58,37 @@ def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[Ke
 
 
 HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
-_GROUPS = frozenset({"num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"})
+GROUPS = frozenset({"num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"})
 _WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
 
 
 def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
     """The width of a head if the key has that value; 0: the key says nothing about heads."""
+    within, name = _beside(values, path)
+    if name not in HEADS | GROUPS or not value:
+        return 0
+    width = _first_of(within, _WIDTHS)
+    if name in GROUPS:
+        value = _first_of(within, sorted(HEADS))
+    return 0 if not value or width % value else width // value
+
+
+def makes_odd_groups(values: Mapping[str, Any], path: str, value: int) -> bool:
+    """Whether it is a number of groups of heads, and not all would have as many heads."""
+    within, name = _beside(values, path)
+    heads = _first_of(within, sorted(HEADS))
+    return name in GROUPS and bool(heads) and bool(heads % value)
+
+
+def _beside(values: Mapping[str, Any], path: str) -> tuple[Mapping[str, Any], str]:
+    """The object that a key is in, and its name there."""
     folders, _, name = path.rpartition(".")
     within = value_at(values, folders) if folders else values
-    if not isinstance(within, Mapping) or name not in HEADS | _GROUPS or not value:
-        return 0
-    width = next((within[key] for key in _WIDTHS if type(within.get(key)) is int), 0)
-    if name in _GROUPS:
-        value = next((within[key] for key in sorted(HEADS) if type(within.get(key)) is int), 0)
-    return 0 if not value or width % value else int(width // value)
+    return (within if isinstance(within, Mapping) else {}), name
+
+
+def _first_of(within: Mapping[str, Any], keys: Iterable[str]) -> int:
+    return next((within[key] for key in keys if type(within.get(key)) is int), 0)
 
 
 def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:

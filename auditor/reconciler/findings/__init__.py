@@ -17,6 +17,7 @@ from auditor.reconciler.findings.evidence import (
     Severity,
     by_name,
 )
+from auditor.reconciler.findings.of_counts import ClaimedSize, HubCount, OfCount
 from auditor.reconciler.findings.of_files import (
     BadConfig,
     BadDigest,
@@ -85,6 +86,7 @@ __all__ = [
     "BadQuantization",
     "BadSize",
     "ChatTemplateBroken",
+    "ClaimedSize",
     "CodeNotThere",
     "ConfigContradiction",
     "CopyDiffers",
@@ -97,6 +99,7 @@ __all__ = [
     "FormulaDisputed",
     "FreshHead",
     "GenerationConfigInvalid",
+    "HubCount",
     "MatchedPair",
     "Mismatched",
     "Missing",
@@ -104,6 +107,7 @@ __all__ = [
     "NewlyInitialized",
     "NoOpAdapter",
     "NotFinite",
+    "OfCount",
     "OfIds",
     "OfKeys",
     "OtherWeights",
@@ -153,6 +157,8 @@ Finding = (
     | BadSize
     | BadDigest
     | WrongTotal
+    | HubCount
+    | ClaimedSize
     | BadConfig
     | Unsafe
     | CopyDiffers
@@ -185,8 +191,8 @@ def is_of_tensors(finding: Finding) -> bool:
 
 
 def is_of_repository(finding: Finding) -> bool:
-    """Whether it is about what stands beside the weights, or what the config's keys say."""
-    return isinstance(finding, OfKeys)
+    """Whether it is about what stands beside the weights, keys of the config, published counts."""
+    return isinstance(finding, OfKeys | OfCount)
 
 
 def count_of(finding: Finding) -> int:

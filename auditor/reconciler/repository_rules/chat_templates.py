@@ -2,7 +2,13 @@
 
 from collections.abc import Iterator
 
-from auditor.companions.companion_files import OLDER_TEMPLATE, TEMPLATE, TOKENIZER_CONFIG
+from auditor.companions.companion_files import (
+    OLDER_TEMPLATE,
+    PROCESSOR,
+    TEMPLATE,
+    TOKENIZER_CONFIG,
+    template_name,
+)
 from auditor.companions.tokenizer_config import DEFAULT, templates
 from auditor.messages import quoted
 from auditor.reconciler.findings import ChatTemplateBroken, Finding
@@ -17,19 +23,18 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
         return
     from auditor.companions.chat_template import (  # noqa: PLC0415 - most models have none
         NotCheckedError,
-        parse_fault,
+        parse_faults,
     )
 
+    faults = parse_faults(dict.fromkeys(each.values()))
     for (file, name), text in each.items():
-        try:
-            fault = parse_fault(text)
-        except NotCheckedError as error:
-            case.unread[file] = f"the chat template was not checked: it {error}"
-            continue
-        if fault is not None:
+        fault = faults[text]
+        if isinstance(fault, NotCheckedError):
+            case.unread[file] = f"the chat template was not checked: it {fault}"
+        elif fault is not None:
             which = f" {quoted(name)}" if name != DEFAULT else ""
             yield ChatTemplateBroken(
-                says=((file, "" if file == TEMPLATE else _KEY, ""),),
+                says=((file, "" if template_name(file) is not None else _KEY, ""),),
                 reason=f"{file}: the chat template{which} does not parse: {fault}",
                 fix=f"correct the chat template in {file}",
             )
@@ -37,13 +42,15 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
 
 
 def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
-    file = case.companions.get(TEMPLATE)
-    if file is not None and file.content is not None:
+    for file in case.companions.values():
+        which = template_name(file.name)
+        if which is None or file.content is None:
+            continue
         try:
-            yield (TEMPLATE, DEFAULT), file.content.decode()
+            yield (file.name, which or DEFAULT), file.content.decode()
         except UnicodeDecodeError:
-            case.unread[TEMPLATE] = "it is not UTF-8"
-    for name in (TOKENIZER_CONFIG, OLDER_TEMPLATE):
+            case.unread[file.name] = "it is not UTF-8"
+    for name in (TOKENIZER_CONFIG, OLDER_TEMPLATE, PROCESSOR):
         of = case.object(name)
         if of is not None:
             yield from (((name, which), text) for which, text in templates(of).items())
@@ -54,7 +61,7 @@ def _twice(each: dict[tuple[str, str], str]) -> Iterator[Finding]:
     own = each.get((TEMPLATE, DEFAULT))
     if own is None:
         return
-    for file in (TOKENIZER_CONFIG, OLDER_TEMPLATE):
+    for file in (TOKENIZER_CONFIG, OLDER_TEMPLATE, PROCESSOR):
         other = each.get((file, DEFAULT))
         if other is not None and _compared(other) != _compared(own):
             yield ChatTemplateBroken(

@@ -1,6 +1,7 @@
 """Keys that no class of the model type reads, and that are one slip from one that it does."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from auditor.analytic.config_classes import ConfigClass, library
@@ -9,6 +10,7 @@ from auditor.reconciler.findings import Finding, UnknownConfigKey
 from auditor.reconciler.repository_rules.near_names import near
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
+_TEXT = "text_config"
 # What every config class takes beside its fields.
 _TAKEN = frozenset(
     (
@@ -38,6 +40,10 @@ _TAKEN = frozenset(
         "max_window_layers",
     )
 )
+# Composite types whose config class takes the keys of its text from the top, as they are published.
+FLAT = frozenset(("qwen2_vl", "qwen2_5_vl"))
+# Unknown keys that are looked at: configs of the repository's own code have some dozens.
+_MOST_UNKNOWN = 500
 
 
 def key_findings(case: RepositoryCase) -> Iterator[Finding]:
@@ -58,15 +64,20 @@ def _of(
     case: RepositoryCase, values: Mapping[str, Any], kind: ConfigClass, path: str
 ) -> Iterator[Finding]:
     known = {*kind.fields, *kind.attribute_map, *kind.parts, *kind.read_only, *_TAKEN}
+    fields = dict(kind.fields)
+    if kind.model_type in FLAT and values.get(_TEXT) is None:
+        text = of_name(kind.parts[_TEXT].class_name or "")
+        fields |= text.fields if text else {}
+        known |= fields.keys()
     known |= library().generation
     known |= {key.removeprefix("_") for key in known}  # _out_features is written as out_features
-    for key, value in values.items():
-        if key in known or key.startswith("_"):
-            continue
+    unknown = (key for key in values if key not in known and not key.startswith("_"))
+    for key in islice(unknown, _MOST_UNKNOWN):
+        value = values[key]
         meant = near(key, known)
         if meant is None:
             continue
-        field = kind.fields.get(meant)
+        field = fields.get(meant)
         stands = value_text(values.get(meant, field.default if field else None))
         yield UnknownConfigKey(
             says=(

@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 from auditor.analytic.config_classes import library
 from auditor.reconciler.findings import ConfigContradiction, Finding
 from auditor.reconciler.repository_rules.near_names import near
+from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _ROPE = "rope_parameters"
+# What Qwen2-VL and Phi-3 called a kind of rotation once, and what it is called today.
+_RENAMED = frozenset((("mrope", "default"), ("su", "longrope")))
 _SIZES = (
     "hidden_size",
     "intermediate_size",
@@ -83,7 +86,8 @@ def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Twice]:
             name = f"{path}{key}.rope_theta"
             yield Twice(f"{path}rope_theta", theta, name, base, _takes(name))
         kind, older = said.get("rope_type"), said.get("type")
-        if isinstance(kind, str) and isinstance(older, str) and kind != older:
+        renamed = kind == older or (older, kind) in _RENAMED
+        if isinstance(kind, str) and isinstance(older, str) and not renamed:
             name = f"{path}{key}.rope_type"
             yield Twice(f"{path}{key}.type", older, name, kind, _takes(name))
     if isinstance(scaling, Mapping) and isinstance(own, Mapping) and scaling:
@@ -184,14 +188,15 @@ def _synonyms(case: RepositoryCase) -> Iterator[Twice]:
 def _parts(case: RepositoryCase) -> Iterator[Twice]:
     """Sizes of text beside the config of text that has them, where the class reads only that."""
     part = case.text_part()
-    if part is None or part[0] != "text_config" or case.kind is None:
+    pair = str(case.config.get("model_type")).endswith(PAIR)
+    if part is None or part[0] != ("decoder" if pair else "text_config") or case.kind is None:
         return
     for key in _SIZES:
         top, inner = case.config.get(key), part[1].get(key)
         if key in case.kind.fields or key in case.kind.attribute_map:
             continue
         if type(top) is int and type(inner) is int and top != inner:
-            name = f"text_config.{key}"
+            name = f"{part[0]}.{key}"
             yield Twice(key, top, name, inner, _takes(name))
 
 
@@ -204,7 +209,7 @@ def _unconverted(case: RepositoryCase) -> Iterator[Twice]:
     if not isinstance(quantization, Mapping):
         return
     known = {part for name in (*case.stored, *case.expected) for part in name.split(".")[:-1]}
-    if not known or len(known) > 20_000:  # noqa: PLR2004 - a hostile file's names
+    if not known or len(known) > 2_000:  # noqa: PLR2004 - a hostile file's names
         return
     for key in _LISTS_OF_LAYERS:
         names = quantization.get(key)

@@ -1,6 +1,7 @@
 """The tokens at which generation stops, by the tokenizer, the config and the generation config.
 
-A list may name more than the others do; it is wrong where none of the three has all.
+A list may name more than the others do; it is wrong where none of the three has all. An id that no
+row answers is a finding of its own, and no end.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSpee
 def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
     if GENERATION not in case.companions and not (case.target or "").endswith(_GENERATES):
         return
-    said = {place: ids for place, ids in _said(case) if ids}
+    rows = case.rows.rows if case.rows else None
+    each_place = ((place, _answered(ids, rows)) for place, ids in _said(case))
+    said = {place: ids for place, ids in each_place if ids}
     every = frozenset().union(*said.values())
     if len(said) < 2 or every in said.values():  # noqa: PLR2004 - two to disagree
         return
@@ -31,6 +34,10 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
         reason=f"{each}; none of them has all",
         fix=f"set {_KEY} of {GENERATION} to {_ids(every)}, or to those of them that are meant",
     )
+
+
+def _answered(ids: frozenset[int], rows: int | None) -> frozenset[int]:
+    return ids if rows is None else frozenset(one for one in ids if one < rows)
 
 
 def _said(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int]]]:
@@ -45,8 +52,7 @@ def _said(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int
         of = case.object(file)
         text = text_of_token(of.get("eos_token")) if of else None
         if text is not None:
-            ids = frozenset(token.id for _, token in case.added if token.text == text)
-            yield (file, f"eos_token {text}"), ids
+            yield (file, f"eos_token {text}"), case.ids_of(text)
             return
 
 

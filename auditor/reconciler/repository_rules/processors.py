@@ -8,7 +8,16 @@ from auditor.reconciler.repository_rules.modalities import PREPARED
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _TEXT_ALONE = ("ForCausalLM", "TextModel", "TextModelWithProjection", "ForMaskedLM", "TextEncoder")
+# Model types of two models, whose config has one of each: vision-encoder-decoder and its kin.
+PAIR = "encoder-decoder"
 _PARTS = ("vision_config", "audio_config")
+
+
+def _encodes(case: RepositoryCase) -> bool:
+    """Whether the encoder of such a pair reads images or audio."""
+    encoder = case.config.get("encoder")
+    pair = str(case.config.get("model_type")).endswith(PAIR)
+    return pair and isinstance(encoder, Mapping) and encoder.get("model_type") in PREPARED
 
 
 def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
@@ -16,7 +25,7 @@ def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     if not case.whole or case.custom or not isinstance(model_type, str):
         return
     towers = [key for key in _PARTS if isinstance(case.config.get(key), Mapping)]
-    prepared = model_type in PREPARED
+    prepared = model_type in PREPARED or _encodes(case)
     if not prepared or (target.endswith(_TEXT_ALONE) and not towers):
         return
     if case.names & {*PROCESSORS, TEKKEN} or target.endswith(_TEXT_ALONE[1:]):

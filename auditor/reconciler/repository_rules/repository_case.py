@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from auditor.analytic.config_classes import ConfigClass
-from auditor.companions.companion_files import CompanionFile, is_vocabulary
+from auditor.companions.companion_files import OFFSET_PIECES, CompanionFile, is_vocabulary
 from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
 
@@ -123,6 +123,16 @@ class RepositoryCase:
         config = self.object("tokenizer_config.json")
         decoder = added_tokens(config) if config else ()
         return (*found, *(("tokenizer_config.json", token) for token in decoder))
+
+    def ids_of(self, text: str) -> frozenset[int]:
+        """Of a special token: as it was added, or else by the vocabulary itself."""
+        added = frozenset(token.id for _, token in self.added if token.text == text)
+        return added or frozenset(
+            token.id
+            for name, one in self.vocabularies.items()
+            for token in one.special
+            if token.text == text and name not in OFFSET_PIECES
+        )
 
     def text_part(self) -> tuple[str, Mapping[str, Any]] | None:
         """The config of text inside this one, and its key."""

@@ -1,4 +1,4 @@
-"""Field libraries that write packed checkpoints, each in a process of its own.
+"""Field libraries that write packed checkpoints and tokenizers, each in a process of its own.
 
 Importing hqq warns, which is an error here, and transformers imports hqq wherever it is installed:
 these libraries may stand in a folder that only those processes see, named by AUDITOR_PACKERS:
@@ -6,7 +6,8 @@ these libraries may stand in a folder that only those processes see, named by AU
     pip install --no-deps --target FOLDER torchao==0.18.0 optimum-quanto==0.2.7 ninja==1.13.2 \
         hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0 \
         auto-round==0.16.1 py-cpuinfo==9.0.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 \
-        xxhash==4.1.0
+        xxhash==4.1.0 sentencepiece==0.2.3 tiktoken==0.14.0 mistral-common==1.13.1 \
+        pydantic-extra-types==2.11.1 pycountry==26.2.16 pillow==13.0.0
 """
 
 import os
@@ -35,14 +36,20 @@ llama().save_pretrained(folder / "plain")
 
 def write(script: str, folder: Path, package: str) -> None:
     """Runs the script over `LLAMA`; skips where the package, `optimum/quanto`, is not to be had."""
+    run(LLAMA + script, folder, package)
+
+
+def run(script: str, folder: Path, package: str) -> str:
+    """What the script says, whose argument is the folder; skips likewise."""
     places = [_PACKERS, *sys.path]
     if not any(Path(place, package).is_dir() for place in places if place):
         pytest.skip(f"{package} is not installed")
-    run = subprocess.run(  # noqa: S603 - our own script, in this interpreter
-        [sys.executable, "-W", "ignore", "-c", LLAMA + script, str(folder)],
+    ran = subprocess.run(  # noqa: S603 - our own script, in this interpreter
+        [sys.executable, "-W", "ignore", "-c", script, str(folder)],
         env=os.environ | {"PYTHONPATH": _PACKERS, "HF_HUB_OFFLINE": "1", **_EAGER},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert run.returncode == 0, run.stderr[-2000:]
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return ran.stdout

@@ -18,6 +18,7 @@ from auditor.checkpoint import packed_content
 from auditor.checkpoint.snapshot import (
     Component,
     Fetched,
+    PublishedText,
     RepoFile,
     Snapshot,
     Source,
@@ -85,6 +86,7 @@ SNAPSHOTS = st.builds(
     unopened=UNOPENED,
     manifest=st.none() | TEXTS,
     components=by_folder(COMPONENTS),
+    published=in_order(st.builds(PublishedText, name=NAMES, text=st.text(max_size=9))),
     partial=st.booleans(),
     fetched=st.builds(Fetched, requests=st.integers(0, 9)),
 )

@@ -15,7 +15,7 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import audit, examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.companions.chat_template import NotCheckedError, parse_fault
+from auditor.companions.chat_template import NotCheckedError, parse_fault, parse_faults
 from auditor.companions.companion_files import OF_HUB, companions_of, planned
 from auditor.companions.generation import refusals
 from auditor.reconciler.findings import is_of_repository
@@ -125,6 +125,22 @@ def test_three_requests_and_half_a_megabyte_are_the_most(names):
     assert all(plan.spans or plan.unread for plan in plans)
 
 
+def test_of_a_folder_two_vocabularies_are_read_and_small_settings():
+    files = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "added_tokens.json"]
+    sizes = dict.fromkeys((*files, "1_Pooling/config.json"), 4_000_000)
+    plans = {plan.name: plan for plan in planned(companions_of(sizes), sizes, None)}
+    read = {name for name, plan in plans.items() if plan.spans}
+    assert read == {"tokenizer.json", "tokenizer.model", "added_tokens.json"}
+    assert all(plan.unread for name, plan in plans.items() if name not in read)
+
+
+def test_a_folder_is_read_up_to_a_bound():
+    sizes = {"tokenizer.json": 39 * 2**20, **dict.fromkeys(("vocab.txt", "spm.model"), 30 * 2**20)}
+    plans = [*planned(companions_of(sizes), sizes, None)]
+    assert sum(span.length for plan in plans for span in plan.spans) <= 48 * 2**20
+    assert {plan.name for plan in plans if plan.spans} == {"tokenizer.json"}
+
+
 def test_a_model_on_the_hub_costs_three_requests_more(at_hub, place):
     folder = place / "LlamaForCausalLM-repository"
     written_repository("LlamaForCausalLM", place)
@@ -162,6 +178,7 @@ def test_a_fault_is_found_over_the_hub(at_hub):
         "{% for m in messages %}{% if m %}{% continue %}{% endif %}{% break %}{% endfor %}",
         "{{ raise_exception('never') }}{{ strftime_now('%d') }}{{ tools | tojson(indent=4) }}",
         "{% for a in range(10**9) %}{% for b in range(10**9) %}{{ b }}{% endfor %}{% endfor %}",
+        "{% set a = 1 %}" * 100,
         "",
     ],
 )
@@ -181,6 +198,7 @@ def test_a_template_that_does_not_parse_says_the_line(text):
     [
         "{" * 40_000,
         "{{ " + "(" * 20_000 + " }}",
+        "{{ " + "{#" * 20_000,
         "{{ " + "not " * 10_000 + "a }}",
         "{% for a in b %}" * 3_000,
         "{{ " + "9" * 40_000 + " }}",
@@ -191,6 +209,14 @@ def test_a_template_that_does_not_parse_says_the_line(text):
 def test_a_template_that_is_too_much_is_not_checked(text):
     with pytest.raises(NotCheckedError, match=r"\w"):
         parse_fault(text)
+
+
+def test_the_templates_of_one_model_are_bounded_together():
+    texts = ["a" * 30_000, "b" * 30_000, "{{ a }"]
+    long, longer, short = parse_faults(texts).values()
+    assert long is None
+    assert isinstance(longer, NotCheckedError)
+    assert str(short).startswith("line 1: ")
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,13 @@ def test_vocab_json_added_tokens_and_vocab_txt():
     assert other_vocabularies.token_lines(b"[PAD]\r\na").highest == Token(1, "a")
 
 
+def test_special_tokens_of_a_plain_vocabulary_are_kept_by_name():
+    written = b'{"</s>": 2, "a": 3, "\\"<x>": 4, "[MASK]": 5, "<a b>": 6, "<|endoftext|>": 7}'
+    found = other_vocabularies.token_object(written)
+    assert found.special == (Token(2, "</s>"), Token(5, "[MASK]"), Token(7, "<|endoftext|>"))
+    assert other_vocabularies.sentencepiece(pieces(b"a", b"</s>")).special == (Token(1, "</s>"),)
+
+
 HOSTILE = {
     "deep": b'{"added_tokens": ' + b"[" * 100_000,
     "no object": b"[]",
@@ -159,6 +166,7 @@ TOKENS = st.builds(Token, st.integers(0, 2**63), st.text(max_size=5))
         st.none() | st.integers(0, 9),
         st.lists(TOKENS, max_size=3).map(tuple),
         st.text(max_size=5),
+        st.lists(TOKENS, max_size=3).map(tuple),
     )
 )
 def test_what_a_snapshot_keeps_of_a_vocabulary_reads_back(vocabulary):

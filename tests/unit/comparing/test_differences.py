@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.builders import safetensors_bytes
 
+import auditor
 from auditor.comparing.differences import Comparison, compare
 from auditor.comparing.sides import side_of
 from auditor.downloader import fetch
@@ -147,3 +148,19 @@ def test_a_config_alone_cannot_be_compared(tmp_path):
     with pytest.raises(SourceError, match="no weights") as caught:
         side_of(fetch(str(tmp_path)))
     assert caught.value.reason is Reason.NO_WEIGHTS
+
+
+def test_from_python_it_is_what_the_command_prints(tmp_path):
+    before = written(tmp_path / "before", TENSORS)
+    after = written(tmp_path / "after", without("lm_head."))
+    found = auditor.diff(before, after)
+    assert isinstance(found, auditor.Comparison)
+    assert [one.module for one in found.lost] == ["lm_head"]
+    assert repr(found).endswith(", lost the head, 1 removed)")
+    [lost] = found.to_dict()["lost"]
+    assert (lost["lost"], lost["parameters"]) == ("lm_head", 32)
+    same = auditor.diff(before, before)
+    assert same.same
+    assert repr(same).endswith(", the same)")
+    with pytest.raises(auditor.SourceError, match="no"):
+        auditor.diff(before, str(tmp_path))

@@ -35,6 +35,23 @@ GPT2 = {
     "n_positions": 128,
     "dtype": "float32",
 }
+# Of published sizes, where more keys would do as well.
+LLAMA_8B = LLAMA | {
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 14336,
+}
+GPT2_SMALL = GPT2 | {
+    "vocab_size": 50257,
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_positions": 1024,
+}
 BYTES = {"bfloat16": 2, "float32": 4}
 
 
@@ -71,6 +88,12 @@ def test_a_sound_index_has_no_diagnosis(values, tmp_path):
         (GEMMA, "vocab_size", 256000),
         (GPT2, "n_positions", 256),
         (GPT2, "vocab_size", 501),
+        (LLAMA_8B, "vocab_size", 64128),
+        (LLAMA_8B, "vocab_size", 128320),
+        (LLAMA_8B, "intermediate_size", 7168),
+        (LLAMA_8B, "head_dim", 64),
+        (GPT2_SMALL, "vocab_size", 50321),
+        (GPT2_SMALL, "n_positions", 2048),
     ],
 )
 def test_the_field_with_which_the_total_comes_out_is_named_first(values, key, wrong, tmp_path):

@@ -427,6 +427,32 @@ def test_a_listing_of_another_shape_is_a_bad_response(content, said):
     assert raised.value.reason is Reason.BAD_RESPONSE
 
 
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ({"safetensors": {"parameters": {"F32": 7}, "total": 9}}, {"safetensors.total": "9"}),
+        ({"safetensors": {"parameters": {"F32": 7, "I64": 1}}}, {"safetensors.parameters": "8"}),
+        ({"safetensors": {"parameters": {"F32": "7"}}}, {}),
+        ({"safetensors": {"total": True}}, {}),
+        ({"safetensors": {"total": -1}}, {}),
+        ({"safetensors": {"total": 2**80}}, {}),
+        ({"safetensors": [1], "cardData": "x"}, {}),
+        (
+            {"cardData": {"params": "7B", "size": 5, "license": "mit"}},
+            {
+                "cardData.params": "7B",
+                "cardData.size": "5",
+            },
+        ),
+        ({"cardData": {"params": ["7B"], "size": "x" * 99, "model_size": 1e9}}, {}),
+    ],
+)
+def test_what_a_listing_says_of_the_size_is_read_where_it_is_a_number(said, read):
+    answer = {"id": "a/b", "sha": "a" * 40, "siblings": [], **said}
+    listing = parse_listing(json.dumps(answer).encode(), "a/b")
+    assert {one.name: one.text for one in listing.published} == read
+
+
 def test_a_listing_without_sizes_will_do():
     listing = parse_listing(
         b'{"id": "a/b", "sha": "%s", "siblings": [{"rfilename": "z"}, {"rfilename": "a"}]}'

@@ -191,8 +191,8 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 18 + ["warning"] * 16 + ["info"] * 10
-    assert headings() == ["error"] * 18 + ["warning"] * 16
+    assert headings(verbose=True) == ["error"] * 18 + ["warning"] * 17 + ["info"] * 11
+    assert headings() == ["error"] * 18 + ["warning"] * 17
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
@@ -242,8 +242,8 @@ def verdict(outcome):
                 "ERROR 2 tensors that BertModel needs are not stored; 1 tensor has another shape; "
                 "1 stored tensor is unexpected; also bad-quantization, duplicate, wrong-dtype, "
                 "equals-base, formula-disputed, bad-header, bad-index, bad-size, bad-digest, "
-                "wrong-total, bad-config, "
-                "unsafe, missing-component, copy-differs, token-beyond-embedding, "
+                "wrong-total, bad-config, unsafe, missing-component, copy-differs, hub-count, "
+                "token-beyond-embedding, "
                 "special-id-beyond-vocabulary, eos-disagrees, chat-template-broken, "
                 "config-contradiction, generation-config-invalid, unknown-config-key, "
                 "code-not-there, processor-missing, not-finite, all-zero, no-op-adapter, "
@@ -313,4 +313,4 @@ def test_the_source_is_named_where_it_is_not_the_hub():
     title = "google-bert/bert-base-chinese @ 8f23c25b06e1 (bundled) "
     assert render(bert_base_chinese()).startswith(title)
     assert "source     bundled: rebuilt from names" in render(bert_base_chinese(), verbose=True)
-    assert "hub" not in render(every_kind())
+    assert "(hub)" not in render(every_kind())

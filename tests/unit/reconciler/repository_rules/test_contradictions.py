@@ -128,3 +128,13 @@ def test_a_head_dim_that_tensors_follow_is_no_contradiction(shaping, count):
     """Qwen3-30B-A3B's, whose config class has no such field, and whose model reads it."""
     assert "head_dim" not in of_model_type("qwen3_moe").fields
     assert len(findings_of("qwen3_moe", WIDER, shaping)) == count
+
+
+@pytest.mark.parametrize(
+    ("model_type", "older", "kind"), [("qwen2_vl", "mrope", "default"), ("phi3", "su", "longrope")]
+)
+def test_an_older_name_of_a_rotation_is_no_contradiction(model_type, older, kind):
+    rope = {"type": older, "rope_type": kind, "factor": 2.0}
+    assert findings_of(model_type, {"rope_scaling": rope}) == []
+    [finding] = findings_of(model_type, {"rope_scaling": {**rope, "type": "linear"}})
+    assert finding.kind == "config-contradiction"

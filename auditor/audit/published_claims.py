@@ -1,0 +1,78 @@
+"""What is published of a model's size beside it: in its name, by the Hub, in its model card."""
+
+from functools import partial
+
+from auditor.analytic import Expectation, Role
+from auditor.checkpoint.snapshot import Snapshot, Source
+from auditor.claims.published import (
+    ModelCounts,
+    OtherCounts,
+    count_in_card,
+    count_in_name,
+    count_of_hub,
+)
+from auditor.claims.published_count import PublishedCount
+from auditor.report import Observed
+
+_NAMED = frozenset({Source.HUB, Source.CACHE, Source.BUNDLED})
+_EMBEDDING = ("embed", "wte", "wpe", "lm_head", "embed_out", "shared")
+_CARD = "cardData."
+_LEVELS = 2  # of modules: model.language_model
+_LANGUAGE = 0.3  # of the whole, for a module that may be what the name is about
+
+
+def published_counts(
+    snapshot: Snapshot, expectation: Expectation, observed: Observed, *, whole: bool
+) -> tuple[PublishedCount, ...]:
+    """What became of them; `whole`: all weight files were read.
+
+    A folder's name is whoever's downloaded it; that of a model on the Hub was published.
+    """
+    named = snapshot.source in _NAMED or snapshot.commit is not None
+    if not (named or snapshot.published):
+        return ()
+    counts = _counts(expectation, observed, whole=whole)
+    found = [count_in_name(snapshot.model, counts)] if named else []
+    for one in snapshot.published:
+        if one.name.startswith(_CARD):
+            found.append(count_in_card(one.name, one.text, counts))
+        elif not _other_sets(snapshot):
+            found.append(count_of_hub(one.name, one.text, counts))
+    return tuple(filter(None, found))
+
+
+def _counts(expectation: Expectation, observed: Observed, *, whole: bool) -> ModelCounts:
+    stored = observed.parameters if whole else None
+    return ModelCounts(
+        parameters=expectation.parameters if stored is None else stored,
+        expected=expectation.parameters,
+        elements=observed.elements if whole else None,
+        packed=observed.layout is not None,
+        others=partial(_others, expectation, expectation.parameters if stored is None else stored),
+    )
+
+
+def _others(expectation: Expectation, parameters: int) -> OtherCounts:
+    """The whole without embeddings, with what is tied counted twice, and its large modules."""
+    tied = embeddings = 0
+    experts = expectation.active is not None
+    for one in expectation.tensors:
+        tied += one.elements if one.role is Role.TIED else 0
+        if one.role is Role.PARAMETER and any(sign in one.name for sign in _EMBEDDING):
+            embeddings += one.elements
+        experts = experts or ".experts." in one.name
+    modules = (
+        formula.parameters
+        for name, formula in expectation.modules.items()
+        if name.count(".") < _LEVELS and formula.parameters >= _LANGUAGE * parameters
+    )
+    return OtherCounts((parameters - embeddings, parameters + tied, *modules), experts)
+
+
+def _other_sets(snapshot: Snapshot) -> bool:
+    """Whether there are safetensors that were not audited: the Hub may have counted those."""
+    read = {head.name for head in snapshot.headers}
+    listed = (file.name for file in snapshot.files if file.name.endswith(".safetensors"))
+    return any(name not in read for name in listed) or not any(
+        name.endswith(".safetensors") for name in read
+    )

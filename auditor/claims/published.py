@@ -1,0 +1,215 @@
+"""Counts that somebody published beside a model: in its name, on the Hub, in the model card.
+
+They are taken for what people mean by them. Sizes are rounded, and not always to the nearest
+(gemma-7b has 8.5B parameters, gemma-2-2b 2.6B); some leave embeddings out (Llama-Guard-3-1B), name
+the language model of a larger whole (blip2-opt-2.7b), or what a token uses (OLMoE-1B-7B). What
+else stands in a name is told by its letter: contexts are in k, data is in T, versions have none.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from auditor.claims.figures import parse_figure
+from auditor.claims.published_count import PublishedCount
+
+# Of a size in a name the share that a model may have: opt-350m has 0.95 of it, gemma-2-2b 1.31,
+# codegen-2B 1.39, btlm-3b 0.88; an 8B that the files store as 2B, or a 7B that is a 13B, has not.
+_LEAST, _MOST = 0.68, 1.45
+_NEAR = 0.05  # by which a number that was counted may differ: biases that a packer added
+_SHARED = 0.5  # of experts times a size, at the least: 8x7B has 0.83 of it, 8x1.1B 0.73
+
+
+class OtherCounts(NamedTuple):
+    """What else may be meant by the size of a model."""
+
+    counts: tuple[int, ...] = ()  # of parts of it
+    experts: bool = False  # a token uses some of the parameters alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCounts:
+    """What there is to count of a model."""
+
+    parameters: int  # that are stored or, where files are not at hand, implied
+    expected: int
+    elements: int | None  # that the files hold; None: not all of them were read
+    packed: bool  # several parameters in an element
+    others: Callable[[], OtherCounts] = OtherCounts  # asked for where those above do not fit
+
+
+# --- names --------------------------------------------------------------------------------------
+
+_NUMBER = r"(\d{1,4}(?:\.\d{1,3})?)"
+_SIZE = re.compile(
+    rf"(?<![a-z0-9.])(?:(\d{{1,3}})[x\u00d7])?{_NUMBER}([bm])(\d)?(?![a-z0-9])", re.IGNORECASE
+)
+_BEFORE = re.compile(r"(?<![a-z0-9.])(\d{1,3})[-_]$", re.IGNORECASE)  # 1_8b, opt-1-3b
+_WORDS = re.compile(r"[a-z0-9.]+", re.IGNORECASE)
+# Beside such a word a number counts data, or says how long a text may be: 10B-tokens.
+_OF_DATA = frozenset(
+    {
+        *("token", "tokens", "tok", "word", "words", "step", "steps", "samples", "pairs"),
+        *("images", "hours", "context", "ctx", "seqlen", "len"),
+    }
+)
+_DATA = frozenset({"laion", "metaclip", "babylm", "datacomp"})  # whose sizes are in M
+# What has such a word in its name is named after the model that it was made for, or is no model.
+_MADE_FOR = frozenset(
+    {
+        *("tiny", "random", "dummy", "test", "tests", "testing", "toy", "debug"),
+        *("draft", "eagle", "eagle2", "eagle3", "medusa", "hydra", "mtp", "speculator"),
+        *("lora", "qlora", "adapter", "adapters", "projector", "mmproj", "vae", "tokenizer"),
+        *("sae", "saes", "pruned", "layers"),
+    }
+)
+_SMALLEST = 2_000_000  # below it a number in M is a context
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedSize:
+    """A size in a name, and the ways to read it."""
+
+    text: str
+    readings: tuple[int, ...]  # the likeliest first
+    experts: int = 0  # 8 of 8x7B
+
+
+def sizes_in(name: str) -> tuple[NamedSize, ...]:
+    """The sizes that the name of a repository gives; nothing where the name may be another's."""
+    name = name.rpartition("/")[2]
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if _MADE_FOR.intersection(words):
+        return ()
+    found = []
+    for match in _SIZE.finditer(name):
+        experts, number, unit, tenth = match.groups()
+        around = {*_last(_WORDS.findall(name[: match.start()])), *_first(name[match.end() :])}
+        if around & _OF_DATA:
+            continue
+        readings = [f"{number}.{tenth}" if tenth else number]
+        if "." not in number and (before := _BEFORE.search(name[: match.start()])):
+            readings.append(f"{before[1]}.{number}")
+        values = tuple(round(float(each) * _UNITS[unit.lower()]) for each in readings)
+        small = unit.lower() == "m" and (values[0] < _SMALLEST or _DATA.intersection(words))
+        if values[0] and not small:
+            size = NamedSize(text=match[0], readings=values, experts=int(experts or 0))
+            found.append(size)
+    return tuple(found)
+
+
+_UNITS = {"b": 10**9, "m": 10**6}
+
+
+def _last(words: list[str]) -> Iterator[str]:
+    return (word.lower() for word in words[-1:])
+
+
+def _first(text: str) -> Iterator[str]:
+    return (word.lower() for word in _WORDS.findall(text)[:1])
+
+
+def count_in_name(name: str, counts: ModelCounts) -> PublishedCount | None:
+    """What the name says of the size; one number that is right is enough. None: it says nothing."""
+    sizes = sizes_in(name)
+    if not sizes or not counts.parameters:
+        return None
+    right = next((size for size in sizes if _fits(size, counts)), None)
+    said = right or sizes[0]
+    claim = said.readings[0] * (said.experts or 1)
+    texts = " and ".join(size.text for size in sizes)
+    return PublishedCount(
+        where="name",
+        key=name,
+        text=said.text,
+        claim=claim,
+        verdict="confirmed to its rounding" if right else "refuted",
+        actual=counts.parameters,
+        reason=""
+        if right
+        else f"the name says {texts}, and the model has {counts.parameters:,} parameters; "
+        "no part of it has about as many",
+    )
+
+
+def _fits(size: NamedSize, counts: ModelCounts) -> bool:
+    plain = [counts.parameters, counts.expected]
+    if counts.elements and not counts.packed:
+        plain.append(counts.elements)
+    if any(_rounds(size, count) for count in plain):
+        return True
+    others = counts.others()
+    most = max(counts.parameters, counts.expected)
+    if others.experts and size.readings[0] <= most:  # it may be what a token uses
+        return not size.experts
+    return any(_rounds(size, count) for count in others.counts)
+
+
+def _rounds(size: NamedSize, count: int) -> bool:
+    for reading in size.readings:
+        low, high = reading * _LEAST, reading * _MOST
+        if size.experts > 1:  # 8x7B has 47: all but the experts is there once
+            low, high = reading * size.experts * _SHARED, reading * size.experts * _MOST
+        if low <= count <= high:
+            return True
+    return False
+
+
+# --- what the Hub counted, and what a card says ---------------------------------------------------
+
+
+def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | None:
+    """What the Hub made of the files; None: the files are not all known."""
+    figure = parse_figure(text)
+    if figure is None or counts.elements is None:
+        return None
+    claim = figure.value
+    right = _near(claim, (counts.parameters, counts.expected))
+    if not counts.packed:
+        right |= _near(claim, (counts.elements,))  # masks and copies are counted there, too
+    reason = ""
+    usual = not right and counts.packed and _near(claim, (counts.elements,))
+    if not right:
+        how = "neither parameters nor stored elements come to that"
+        if usual:
+            how = f"it counts the {counts.elements:,} elements in which they are packed"
+        said = f"the Hub shows {claim:,} parameters ({key})"
+        reason = f"{said}, and the model has {counts.parameters:,}: {how}"
+    return PublishedCount(
+        where="hub",
+        key=key,
+        text=text,
+        claim=claim,
+        verdict="confirmed" if right else "refuted",
+        actual=counts.parameters,
+        reason=reason,
+        usual=usual,
+    )
+
+
+def count_in_card(key: str, text: str, counts: ModelCounts) -> PublishedCount | None:
+    """What the front matter of the model card says; None: it is no number of parameters."""
+    figure = parse_figure(text)
+    if figure is None or figure.unit == "bytes" or figure.value < _SMALLEST:
+        return None
+    size = NamedSize(text=text, readings=(figure.value,), experts=figure.experts or 0)
+    right = figure.low <= counts.parameters <= figure.high or (
+        not figure.exact and _fits(size, counts)
+    )
+    right |= figure.exact and _near(figure.value, (counts.expected, *counts.others().counts))
+    return PublishedCount(
+        where="card",
+        key=key,
+        text=text,
+        claim=figure.value,
+        verdict="confirmed to its rounding" if right else "refuted",
+        actual=counts.parameters,
+        reason=""
+        if right
+        else f"the model card says {text}, and the model has {counts.parameters:,} parameters",
+    )
+
+
+def _near(claim: int, counts: Iterable[int]) -> bool:
+    return any(abs(claim - count) <= _NEAR * count for count in counts)
