@@ -59,6 +59,7 @@ class Cluster:
         self._ready: deque[Waiting] = deque()  # submitted, and in no batch yet
         self._suspects: deque[Waiting] = deque()  # each was in a batch whose workers died
         self._sent: dict[Any, Batch] = {}  # by future
+        self._alone: Any = None  # the future of a suspect, while nothing else is under way
         self._count = 0  # models that are submitted and not done
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
         self._threads: dict[str, int] = {}  # of each worker
@@ -147,21 +148,23 @@ class Cluster:
     def _send(self) -> None:
         if self._suspects:
             if not self._sent:
-                self._give((self._suspects.popleft(),))
+                self._alone = self._give((self._suspects.popleft(),))
             return
         while batch := _cut(self._ready):
             self._give(batch)
 
-    def _give(self, models: tuple[Waiting, ...]) -> None:
+    def _give(self, models: tuple[Waiting, ...]) -> Any:
+        """The future of the batch."""
         share = max(1, len(self._threads))
         batch = Batch(models=models, policy=self._policy, terms=self._terms, share=share)
         future = self._client.submit(_work, batch, self._client.id, pure=False)
         self._sent[future] = batch
         future.add_done_callback(self._arrived.put)
+        return future
 
     def _received(self, future: Any) -> Iterator[Done]:
         if future.status == "error":
-            yield from self._raised(self._sent.pop(future), future.exception(_CONNECTING))
+            yield from self._raised(future, future.exception(_CONNECTING))
             return
         try:
             found = future.result(_CONNECTING)
@@ -175,12 +178,13 @@ class Cluster:
         del self._sent[future]
         yield from found
 
-    def _raised(self, batch: Batch, error: BaseException) -> Iterator[Done]:
-        """A batch without a result. A model that was alone is to blame; of many, any."""
+    def _raised(self, future: Any, error: BaseException) -> Iterator[Done]:
+        """A batch without a result: any of the models under way may be to blame, or one alone."""
+        batch = self._sent.pop(future)
         if isinstance(error, ImportError):
             detail = f"a worker cannot audit: {error}; install hf-audit[cluster] there"
             raise UsageError(detail)
-        if len(batch.models) > 1:
+        if future is not self._alone:
             self._suspects.extend(batch.models)
             return
         said = f"{type(error).__name__}, and nothing else was under way"
