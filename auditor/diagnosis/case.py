@@ -150,7 +150,7 @@ class Case:
         good = (table for table in tables if not isinstance(table, CheckpointError))
         return tuple(tensor for table in good for tensor in table.tensors)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Tensors of the larger side, which is what auditing it again takes time by."""
         expected = self.report.expected.tensors if self.report.expected else 0
