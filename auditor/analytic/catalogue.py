@@ -155,7 +155,7 @@ def auto_class(name: str, model_type: str) -> str | None:
 
 
 def takes(target: str, argument: str) -> bool:
-    """Whether the constructor of a known class takes an argument that is none of its config."""
+    """Whether the constructor of a known class takes this argument beside its config."""
     builders = (_ARCHITECTURES[each, current(target)].build for each in types(target))
     own = any(takes_option(build, argument) for build in builders)
     return own or (current(target), argument) in WITHOUT_TENSORS

@@ -25,7 +25,7 @@ _STEP = re.compile(
     r"|(?P<string>\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+')|(?P<signs>(?:[-+~]|\bnot\b)\s*+)",
     re.DOTALL,
 )
-# `set`, of which templates have dozens, is a block only where nothing is assigned: left out.
+# `set` is left out: templates have dozens, and it opens a block only where it assigns nothing.
 _BLOCK = re.compile(
     r"\{%[-+]?\s*+(?P<end>end)?(?:if|for|macro|call|filter|block|with|generation|autoescape)\b"
 )
@@ -59,8 +59,8 @@ def parse_faults(texts: Iterable[str]) -> dict[str, str | NotCheckedError | None
 def parse_fault(text: str, others: int = 0) -> str | None:
     """Why the template does not parse, in a sentence; None: it does.
 
-    Raises NotCheckedError where it is too much to parse, with so many characters of `others`, or
-    jinja2 is not installed.
+    `others` is how many characters the other templates have. Raises NotCheckedError if all of them
+    together are too long to parse, or if jinja2 is not installed.
     """
     if len(text) + others > MOST_CHARACTERS:
         with_others = f", {len(text) + others:,} with others" if others else ""

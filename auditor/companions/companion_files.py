@@ -104,7 +104,7 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
 
 
 def template_name(file: str) -> str | None:
-    """That of the template which is all of the file; the default's is empty. None: it is none."""
+    """The name of the template that a file holds, "" for the default one; None: it holds none."""
     if file == TEMPLATE:
         return ""
     found = _MORE_TEMPLATES.fullmatch(file)

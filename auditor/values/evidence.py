@@ -117,7 +117,7 @@ class Evidence:
                 yield Span(start, stop)
 
     def sample(self, name: str, most: int = SAMPLE) -> np.ndarray[Any, Any] | None:
-        """The first numbers that were read of a tensor, in `most` bytes; None: there are none."""
+        """The first numbers that were read of a tensor, up to `most` bytes; None: none was read."""
         placed = self.placed[name]
         form = FORMATS.get(placed.dtype or "")
         if form is None:

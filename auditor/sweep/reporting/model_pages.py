@@ -20,7 +20,7 @@ from auditor.sweep.store.nights import Nights
 
 FOLDER = "models"
 MOST_PAGES = 500
-# A page has 10 to 40 kB, of which 6 are its style.
+# A page takes 10 to 40 kB; 6 kB of them are its style.
 MOST_BYTES = 32 * 1024 * 1024  # of all pages
 LARGEST = 2 * 1024 * 1024  # bytes of one
 

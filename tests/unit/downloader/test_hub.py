@@ -1,4 +1,4 @@
-"""A model on the Hub: what is asked for, what comes back, and who sees the token."""
+"""A model on the Hub: what is asked for, and what comes back."""
 
 import json
 import re
@@ -6,29 +6,19 @@ from collections import Counter
 
 import pytest
 from huggingface_hub import constants
-from support.builders import framed, safetensors_bytes
+from support.builders import safetensors_bytes
 from support.hub import Hub, Origin, RedirectTo, Sparse
+from support.hub_models import CONFIG, FILES, HEAD, INDEX, ONE, WEIGHTS, large
 
 from auditor.checkpoint.selecting import other_weight_files
 from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
 from auditor.downloader import fetch
 from auditor.downloader.headers import FIRST_READ
-from auditor.downloader.hub import parse_listing
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.errors import Reason, SourceError
 
-CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})
-HEAD = WEIGHTS[:-24]  # 24 bytes of data: 4 * 2 * 3
 TOKEN = "hf_secret"  # noqa: S105 - opens nothing
-FILES = {CONFIG: b"{}", ONE: WEIGHTS}
 PUSHED = 4 * 1024 * 1024  # bytes that a server may push into buffers before it is left
 BUDGET = 64 * 1024  # bytes of bodies, for a checkpoint of one file with a small header
-
-
-def large(length: int = 24_012) -> Sparse:
-    """A file with a header of that length before five billion bytes that are never made."""
-    header = safetensors_bytes({"a": ("U8", (5 * 10**9,))}, align=1, data=False)[8:]
-    return Sparse(framed(header.ljust(length)), 8 + length + 5 * 10**9)
 
 
 def index_of(*shards: str) -> bytes:
@@ -277,186 +267,3 @@ def test_a_repository_without_a_config_is_read_without(at_hub):
     at_hub.add("org/name", {ONE: WEIGHTS})
     snapshot = fetch("org/name")
     assert (snapshot.config, snapshot.headers[0].prefix) == (None, HEAD)
-
-
-# Who may read
-
-
-@pytest.mark.parametrize(
-    ("requested", "token", "reason", "said"),
-    [
-        ("org/none", None, Reason.NOT_FOUND, "check the spelling; a private model needs a token"),
-        ("org/none", TOKEN, Reason.NOT_FOUND, "check the spelling"),
-        ("org/private", None, Reason.NOT_FOUND, "a private model needs a token"),
-        ("org/open@nope", None, Reason.NO_REVISION, "org/open has no revision 'nope'"),
-        ("org/gated", None, Reason.GATED, "accept its licence at http.*/org/gated, then give"),
-        ("org/gated", TOKEN, Reason.GATED, "accept its licence"),
-        ("org/disabled", None, Reason.DISABLED, "org/disabled is disabled"),
-        ("org/open", "hf_wrong", Reason.DENIED, "check the token"),
-    ],
-)
-def test_a_refusal_is_told_by_its_kind(at_hub, requested, token, reason, said):
-    at_hub.add("org/open", FILES)
-    at_hub.add("org/private", FILES, private=True)
-    at_hub.add("org/gated", FILES, gated="manual")
-    at_hub.add("org/disabled", FILES, disabled=True)
-    at_hub.grant(TOKEN)
-    with pytest.raises(SourceError, match=said) as raised:
-        fetch(requested, token=token)
-    assert raised.value.reason is reason
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("kind", [{"private": True}, {"gated": "manual"}])
-def test_a_token_opens_what_it_was_granted(at_hub, kind):
-    at_hub.add("org/name", FILES, **kind)
-    at_hub.grant(TOKEN, "org/name")
-    assert fetch("org/name", token=TOKEN).headers[0].prefix == HEAD
-
-
-def test_the_token_never_reaches_the_second_origin(at_hub):
-    at_hub.add("new/name", {CONFIG: b"{}", ONE: large(100_000)}, aliases=["name"])
-    at_hub.grant(TOKEN)
-    fetch("name", token=TOKEN)
-    seen = {(record.origin, record.authorization) for record in at_hub.log}
-    assert seen == {(Origin.HUB, f"Bearer {TOKEN}"), (Origin.STORAGE, None)}
-
-
-def test_a_stored_token_is_used(at_hub, monkeypatch):
-    at_hub.add("org/name", FILES, private=True)
-    at_hub.grant(TOKEN, "org/name")
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert fetch("org/name").headers[0].prefix == HEAD
-
-
-def test_a_stored_token_is_left_alone_where_that_is_wished(at_hub, monkeypatch):
-    at_hub.add("org/name", FILES)
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", True)
-    fetch("org/name")
-    assert {record.authorization for record in at_hub.log} == {None}
-
-
-@pytest.mark.parametrize("token", ["hf_a b", "hf_\n\nx", "hf_é", "hf_\x00"])
-def test_a_token_that_cannot_be_one_is_refused_and_not_shown(at_hub, token):
-    with pytest.raises(UsageError, match="was it copied whole") as raised:
-        fetch("org/name", token=token)
-    assert token not in str(raised.value)
-    assert at_hub.log == ()
-
-
-def test_an_empty_token_is_none(at_hub):
-    at_hub.add("org/name", FILES)
-    fetch("org/name", token=" ")  # noqa: S106 - is none
-    assert {record.authorization for record in at_hub.log} == {None}
-
-
-# The network
-
-
-def test_offline_nothing_is_asked_and_the_ways_out_are_named(at_hub, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(SourceError, match="--source cache, --source bundled or --source auto") as e:
-        fetch("org/name")
-    assert e.value.reason is Reason.OFFLINE
-    assert at_hub.log == ()
-
-
-def test_a_port_where_nobody_listens_is_unreachable(machine):
-    machine.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(SourceError, match=r"no connection to 127.0.0.1.*\(tried 5 times\)") as e:
-        fetch("org/name")
-    assert e.value.reason is Reason.UNREACHABLE
-
-
-def test_a_name_that_nobody_knows_is_said(machine):
-    machine.setattr(constants, "ENDPOINT", "http://hub.invalid")
-    with pytest.raises(SourceError, match=r"hub\.invalid cannot be found.*on the network") as e:
-        fetch("org/name")
-    assert e.value.reason is Reason.UNREACHABLE
-
-
-@pytest.mark.parametrize(
-    "endpoint", ["ftp://example.org", "example.org", "here:8080", "http://", ""]
-)
-def test_an_endpoint_that_is_no_address_is_the_users_fault(machine, endpoint):
-    machine.setattr(constants, "ENDPOINT", endpoint)
-    with pytest.raises(UsageError, match=r"HF_ENDPOINT is .*, expected an http address"):
-        fetch("org/name")
-
-
-def test_the_origin_hides_what_an_endpoint_holds_before_its_host(at_hub, machine):
-    at_hub.add("org/name", FILES)
-    at_hub.grant("Basic dXNlcjpwYXNz")  # user:pass in base64
-    machine.setattr(constants, "ENDPOINT", at_hub.url.replace("http://", "http://user:pass@"))
-    assert fetch("org/name").origin == f"read from {at_hub.url}"
-
-
-# The listing
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"<!doctype html>", "is .* a Hub"),
-        (b"[]", "is .* a Hub"),
-        (b"{}", "as its id null"),
-        (b'{"id": "a/b/c"}', "as its id the string 'a/b/c'"),
-        (b'{"id": "a/b"}', "as its commit null"),
-        (b'{"id": "a/b", "sha": "main"}', "as its commit the string 'main'"),
-        (b'{"id": "a/b", "sha": "%s"}' % (b"a" * 40), "as its files null"),
-        (b'{"id": "a/b", "sha": "%s", "siblings": [1]}' % (b"a" * 40), "a file named null"),
-        (
-            b'{"id": "a/b", "sha": "%s", "siblings": [{"rfilename": "../x"}]}' % (b"a" * 40),
-            "a file named the string '../x'",
-        ),
-        (
-            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "size": -1}]}' % (b"a" * 40),
-            "as the size of 'x' -1",
-        ),
-        (
-            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "size": true}]}'
-            % (b"a" * 40),
-            "as the size of 'x' true",
-        ),
-    ],
-)
-def test_a_listing_of_another_shape_is_a_bad_response(content, said):
-    with pytest.raises(SourceError, match=said) as raised:
-        parse_listing(content, "org/name")
-    assert raised.value.reason is Reason.BAD_RESPONSE
-
-
-@pytest.mark.parametrize(
-    ("said", "read"),
-    [
-        ({"safetensors": {"parameters": {"F32": 7}, "total": 9}}, {"safetensors.total": "9"}),
-        ({"safetensors": {"parameters": {"F32": 7, "I64": 1}}}, {"safetensors.parameters": "8"}),
-        ({"safetensors": {"parameters": {"F32": "7"}}}, {}),
-        ({"safetensors": {"total": True}}, {}),
-        ({"safetensors": {"total": -1}}, {}),
-        ({"safetensors": {"total": 2**80}}, {}),
-        ({"safetensors": [1], "cardData": "x"}, {}),
-        (
-            {"cardData": {"params": "7B", "size": 5, "license": "mit"}},
-            {
-                "cardData.params": "7B",
-                "cardData.size": "5",
-            },
-        ),
-        ({"cardData": {"params": ["7B"], "size": "x" * 99, "model_size": 1e9}}, {}),
-    ],
-)
-def test_what_a_listing_says_of_the_size_is_read_where_it_is_a_number(said, read):
-    answer = {"id": "a/b", "sha": "a" * 40, "siblings": [], **said}
-    listing = parse_listing(json.dumps(answer).encode(), "a/b")
-    assert {one.name: one.text for one in listing.published} == read
-
-
-def test_a_listing_without_sizes_will_do():
-    listing = parse_listing(
-        b'{"id": "a/b", "sha": "%s", "siblings": [{"rfilename": "z"}, {"rfilename": "a"}]}'
-        % (b"a" * 40),
-        "a/b",
-    )
-    assert listing.files == (RepoFile(name="a", size=None), RepoFile(name="z", size=None))
