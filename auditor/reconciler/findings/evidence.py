@@ -54,6 +54,18 @@ class MatchedPair:
     expected: ExpectedTensor
 
 
+class NoParameters:
+    """About what has no parameters, and explains nothing of the difference."""
+
+    @property
+    def parameters(self) -> int:
+        return 0
+
+    @property
+    def explains(self) -> int:
+        return 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class OfExpected:
     """About tensors that are expected and not there; named as the target class names them."""
@@ -96,16 +108,8 @@ class OfStored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uncounted(OfStored):
+class Uncounted(NoParameters, OfStored):
     """Stored, and none of it a parameter of its own: explains nothing of the difference."""
-
-    @property
-    def parameters(self) -> int:
-        return 0
-
-    @property
-    def explains(self) -> int:
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.reconciler.findings.evidence import Severity
+from auditor.reconciler.findings.evidence import NoParameters, Severity
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfCount:
+class OfCount(NoParameters):
     """About a published number: where it stands, how it is written, and what is true."""
 
     where: str  # a key of the Hub's answer, or the repository's name
@@ -19,14 +19,6 @@ class OfCount:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.where,)
-
-    @property
-    def parameters(self) -> int:
-        return 0
-
-    @property
-    def explains(self) -> int:
-        return 0
 
 
 class HubCount(OfCount):

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.reconciler.findings.evidence import OfFile, Severity
+from auditor.reconciler.findings.evidence import NoParameters, OfFile, Severity
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfFiles:
+class OfFiles(NoParameters):
     """About whole files, and no tensor of them: explains nothing."""
 
     files: tuple[str, ...]
@@ -16,14 +16,6 @@ class OfFiles:
     @property
     def names(self) -> tuple[str, ...]:
         return self.files
-
-    @property
-    def parameters(self) -> int:
-        return 0
-
-    @property
-    def explains(self) -> int:
-        return 0
 
 
 class OtherWeights(OfFiles):

@@ -6,7 +6,7 @@ They concern no tensor: they explain nothing of a difference, and each names fil
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.reconciler.findings.evidence import Severity
+from auditor.reconciler.findings.evidence import NoParameters, Severity
 
 
 def name_of_key(said: tuple[str, str, str]) -> str:
@@ -16,7 +16,7 @@ def name_of_key(said: tuple[str, str, str]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfKeys:
+class OfKeys(NoParameters):
     """About what files say: `says` are (file, key, value), where a key or a value is to be had."""
 
     says: tuple[tuple[str, str, str], ...]  # the value as JSON, cut where it is long; "": none
@@ -30,14 +30,6 @@ class OfKeys:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(set(map(name_of_key, self.says))))
-
-    @property
-    def parameters(self) -> int:
-        return 0
-
-    @property
-    def explains(self) -> int:
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
