@@ -88,10 +88,10 @@ class Case:
     @cached_property
     def near(self) -> frozenset[str]:
         """Missing names, with and without their first part, which loading may add or remove."""
-        return self.lost.union(name.partition(".")[2] for name in self.missing)
+        return self.missing_names.union(name.partition(".")[2] for name in self.missing)
 
     @cached_property
-    def lost(self) -> frozenset[str]:
+    def missing_names(self) -> frozenset[str]:
         """The missing names, to look in."""
         return frozenset(self.missing)
 

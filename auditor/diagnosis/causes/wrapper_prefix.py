@@ -65,7 +65,7 @@ def _found(case: Case, names: Iterable[str], rename: Rename) -> tuple[int, int]:
     """How many of the new names are missing ones: about, and exactly."""
     made = [other for name in names if (other := rename(name)) != name]
     about = sum(other in case.near or other.partition(".")[2] in case.near for other in made)
-    return about, sum(other in case.lost for other in made)
+    return about, sum(other in case.missing_names for other in made)
 
 
 def _renames(case: Case, way: _Way) -> Mapping[str, str]:
