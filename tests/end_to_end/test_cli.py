@@ -10,7 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 from support.hub import Hub, Sparse
-from support.running import AUDIT, run
+from support.running import AUDIT
+from support.running import run_installed as run
 from support.sweep_models import healthy
 
 import auditor.formats

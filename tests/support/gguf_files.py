@@ -42,6 +42,8 @@ def string(text: str | bytes, order: str = "<", *, length: int | None = None) ->
 
 def array(kind: int, items: Sequence[Any], order: str = "<", *, count: int | None = None) -> bytes:
     head = packed(order, "IQ", kind, len(items) if count is None else count)
+    if kind in _LETTERS and items and not isinstance(items[0], bytes):
+        return head + packed(order, f"{len(items)}{_LETTERS[kind]}", *items)
     return head + b"".join(value(kind, item, order) for item in items)
 
 
@@ -71,15 +73,17 @@ def gguf_bytes(  # noqa: PLR0913 - one keyword for each thing that can be wrong
     n_tensors = len(tensors) if counts[0] is None else counts[0]
     n_pairs = len(pairs) if counts[1] is None else counts[1]
     head = b"GGUF" + packed(order, "IQQ", version, n_tensors, n_pairs)
+    lines = [head]
     for key, kind, content in pairs:
-        head += string(key, order) + packed(order, "I", kind) + value(kind, content, order)
+        lines += (string(key, order), packed(order, "I", kind), value(kind, content, order))
     end = 0
     for tensor in tensors:
-        head += string(tensor.name, order) + packed(order, "I", len(tensor.shape))
-        head += b"".join(packed(order, "Q", size) for size in reversed(tensor.shape))
+        lines += (string(tensor.name, order), packed(order, "I", len(tensor.shape)))
+        lines += (packed(order, "Q", size) for size in reversed(tensor.shape))
         offset = end if tensor.offset is None else tensor.offset
-        head += packed(order, "IQ", tensor.type, offset)
+        lines.append(packed(order, "IQ", tensor.type, offset))
         end += tensor.length + -tensor.length % alignment
+    head = b"".join(lines)
     return head + bytes(-len(head) % alignment) + (bytes(end) if data else b"")
 
 

@@ -4,12 +4,14 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
-AUDIT = str(Path(sys.executable).with_name("audit"))
+from support import forking
+from support.forking import AUDIT
+
 COLUMNS = "100"
 
 
@@ -22,7 +24,23 @@ def run(
     stdin: str | None = None,
     cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """A run to its end, in a pipe."""
+    """A run to its end, in a pipe; forked where it can be, which takes a fifth of the time."""
+    env = env or os.environ.copy()
+    if not forking.server().can_run(env):
+        return run_installed(*args, env=env, stdin=stdin, cwd=cwd)
+    given = (stdin or "").encode()
+    ended = forking.run(args, env=env, cwd=cwd, stdin=given, seconds=60)
+    said = (TextIOWrapper(BytesIO(one)).read() for one in (ended.stdout, ended.stderr))
+    return subprocess.CompletedProcess((AUDIT, *args), ended.code, *said)
+
+
+def run_installed(
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """The same of the program as it was installed, started anew."""
     return subprocess.run(  # noqa: S603 - our own command
         [AUDIT, *args],
         env=env or os.environ.copy(),

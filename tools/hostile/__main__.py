@@ -75,7 +75,7 @@ def _measured(top: Path, only: str, form: str) -> Iterator[Cost]:
 
 def _run(path: Path, home: Path, form: str) -> Run:
     env = environment(home)
-    return run(str(path), "--format", form, env=env, cwd=home, seconds=_HANGS)
+    return run(str(path), "--format", form, env=env, cwd=home, seconds=_HANGS, installed=True)
 
 
 def _cost(one: Hostile, ran: Run, plain: Run) -> Cost:

@@ -1,6 +1,7 @@
 """A machine that knows no Hub, and the clean audits that the others are held against."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,12 @@ def audit(tmp_path: Path, clean: Run) -> Callable[..., Run]:
 
 @pytest.fixture(scope="session")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The audit of a clean folder."""
+    """The audit of a clean folder; a fork says of it what the installed program says."""
     top = tmp_path_factory.mktemp("clean")
-    folder = making.whole(top / "model")
-    ran = run(str(folder), "--format", "json", env=environment(top / "home"), cwd=top)
+    folder, env = making.whole(top / "model"), environment(top / "home")
+    ran = run(str(folder), "--format", "json", env=env, cwd=top)
+    installed = run(str(folder), "--format", "json", env=env, cwd=top, installed=True)
+    assert replace(installed, peak=ran.peak, spent=ran.spent) == ran
     assert ran.code == CLEAN
     assert ran.outcome["verdict"] == "clean"
     return ran

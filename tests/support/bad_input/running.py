@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from support import forking
+from support.forking import AUDIT
+
 SECONDS = 30  # after which a run counts as hanging: the slowest of these takes seven
 KIB_ABOVE = 64 * 1024  # that bad input may take above a clean audit of the same kind
-AUDIT = str(Path(sys.executable).with_name("audit"))
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 LEAKS = ("HF_", "HUGGING", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "FORCE_COLOR", "COLUMNS")
 NO_HUB = "http://127.0.0.1:9"  # the port of the discard protocol: nothing listens
@@ -61,8 +63,12 @@ def run(  # noqa: PLR0913 - how it is called, and where
     stdout: int | IO[bytes] = subprocess.PIPE,
     redirection: str = "",
     seconds: int = SECONDS,
+    installed: bool = False,
 ) -> Run:
-    """Run `audit` to its end, by a shell where it redirects; what hangs is ended by SIGALRM."""
+    """Run `audit` to its end, forked where it can be; what hangs is ended by SIGALRM."""
+    if not (installed or redirection) and forking.server().can_run(env):
+        given = {"cwd": cwd, "stdin": stdin, "stdout": stdout, "seconds": seconds}
+        return _run_of(forking.run(args, env=env, **given))
     reading, writing = os.pipe()
     shell = ["/bin/sh", "-c", f'exec "$0" "$@" {redirection}'] if redirection else []
     launcher = [sys.executable, "-I", "-S", LAUNCHER, str(writing), str(seconds)]
@@ -80,8 +86,12 @@ def run(  # noqa: PLR0913 - how it is called, and where
         )
         os.close(writing)
         code, peak, spent = map(int, report.read().split())
-    said = (ended.stdout or b"").decode(), ended.stderr.decode()
-    return Run(code=code, stdout=said[0], stderr=said[1], peak=peak, spent=spent)
+    return _run_of(forking.Ended(code, ended.stdout or b"", ended.stderr, peak, spent))
+
+
+def _run_of(ended: forking.Ended) -> Run:
+    said = {"stdout": ended.stdout.decode(), "stderr": ended.stderr.decode()}
+    return Run(code=ended.code, **said, peak=ended.peak, spent=ended.spent)
 
 
 def tree(top: Path) -> Tree:
