@@ -217,7 +217,9 @@ def test_deepseek_r1_has_91_991_tensors_and_all_of_the_model():
     # A header takes 110 to 140 bytes a tensor in healthy files.
     assert len(table) == deepseek_v3.TENSORS
     assert 110 < (R1_BYTES - size) / len(table) < 140
-    unpacked = opened(LAYOUT, table, of_blocks(128, 128, activation_scheme="dynamic"))
+    declared = of_blocks(128, 128, activation_scheme="dynamic")
+    assert opened(LAYOUT, dict(deepseek_v3.tensors(4)), declared).tensors
+    unpacked = opened(LAYOUT, table, declared, large=True)
     left = set(table) - quantization_data(unpacked) - set(pieces(unpacked))
     assert pieces(unpacked) | {name: table[name][1] for name in left} == expected
     assert faults(unpacked) == {}

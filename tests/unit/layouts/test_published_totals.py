@@ -4,7 +4,7 @@ Each figure is what its publisher wrote, into an index or as the size of a file 
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import prod
 from pathlib import Path
 
@@ -168,15 +168,31 @@ def test_the_total_of_a_published_index_is_that_of_its_layout(
 @pytest.mark.slow
 def test_the_total_of_deepseek_r1_has_a_bias_for_its_router_in_32_bits(tmp_path):
     """91,991 names; the biases of 59 routers are kept in F32, as transformers keeps them."""
-    table = dict(deepseek_v3.tensors())
-    total = sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values())
-    for stated, found in ((total, []), (total + 2, ["bad-index"]), (2 * total, ["bad-index"])):
-        folder = folder_of(tmp_path, dict(deepseek_v3.CONFIG), table, total_size=stated)
-        report = audit(folder)
-        assert kinds(report) == found, alarms(report)
-        told = [note for note in report.notes if note.startswith(f"total_size {stated:,} = ")]
-        assert len(told) == (not found)
-        assert all("60,416 of gate.e_score_correction_bias (15,104 x 4)" in one for one in told)
+    report, total = of_deepseek(tmp_path, 256)
+    assert kinds(report) == [], alarms(report)
+    [told] = [note for note in report.notes if note.startswith(f"total_size {total:,} = ")]
+    assert "60,416 of gate.e_score_correction_bias (15,104 x 4)" in told
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda total: total + 2, lambda total: 2 * total], ids=["more", "twice"]
+)
+def test_another_total_of_deepseek_is_wrong(wrong, tmp_path):
+    report, stated = of_deepseek(tmp_path, 4, wrong)
+    assert kinds(report) == ["bad-index"], alarms(report)
+    assert [note for note in report.notes if note.startswith(f"total_size {stated:,} = ")] == []
+
+
+def of_deepseek(
+    path: Path, experts: int, stated: Callable[[int], int] = lambda total: total
+) -> tuple[Report, int]:
+    """The audit of its names with so many experts beside a total, and that total."""
+    table = dict(deepseek_v3.tensors(experts))
+    total = stated(sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values()))
+    config = {**deepseek_v3.CONFIG, "n_routed_experts": experts}
+    report = audit(folder_of(path, config, table, total_size=total))
+    assert isinstance(report, Report)
+    return report, total
 
 
 def test_a_file_of_13_billion_parameters_in_gptq_is_its_tensors_and_a_header():
