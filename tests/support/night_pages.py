@@ -16,9 +16,9 @@ NASTY = (
 )
 
 
-def written_page(folder, nights):
-    """The file."""
+def written_page(folder, nights, depth=None):
+    """The file; the table of modules beside it has so many levels."""
     folder.mkdir(exist_ok=True)
     store = store_of(folder / "sweep.sqlite", nights)
-    write_night(store, wanted=Wanted(folder=folder / "out"))
+    write_night(store, wanted=Wanted(folder=folder / "out", depth=depth))
     return folder / "out" / "index.html"
