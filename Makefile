@@ -6,6 +6,9 @@ BIN    := $(VENV)/bin
 MODEL  ?= bert-base-chinese
 ARGS   ?=
 EXAMPLES ?= 20
+# Each takes half of the tests in their order and then what is left of the other's: what a file's
+# tests share is made by one of them.
+WORKERS := -n 2 --dist worksteal
 PACKERS := $(VENV)/packers
 PEERS   := $(VENV)/peers
 PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
@@ -23,13 +26,13 @@ audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/
 	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS)
 
 test: $(VENV)/.test ## set up whatever the tests need and run all of them
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 10 examples a law
-	@$(BIN)/python -m pytest -n 2 --quick tests/unit tests/laws $(ARGS)
+	@$(BIN)/python -m pytest $(WORKERS) --quick tests/unit tests/laws $(ARGS)
 
 oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and all the oracle builds
-	@ORACLE_EXAMPLES=$(EXAMPLES) ORACLE_PAIRS=all $(BIN)/python -m pytest -n 2 \
+	@ORACLE_EXAMPLES=$(EXAMPLES) ORACLE_PAIRS=all $(BIN)/python -m pytest $(WORKERS) \
 	  tests/laws/test_law_9_families.py tests/unit/oracle/test_coverage.py $(ARGS)
 
 parity: $(VENV)/.test ## our load report beside from_pretrained's, for every type: reports/parity.csv

@@ -44,6 +44,7 @@ class Work(NamedTuple):
     model_types: tuple[str, ...]
     number: int  # of the configs that are drawn
     home: Path  # of the Hugging Face cache, where the oracle keeps its answers
+    classes: int | None = None  # of each type, the first of them; None: all
 
 
 _KINDS: dict[str, Callable[[str, int], Iterable[Load]]] = {
@@ -69,7 +70,8 @@ def rows_of(work: Work) -> tuple[list[Row], list[LeftOut]]:
     left_out: list[LeftOut] = []
     for model_type in work.model_types:
         try:
-            loads += unlike(_KINDS[work.kind](model_type, work.number))
+            some = unlike(_KINDS[work.kind](model_type, work.number))
+            loads += _of_first(work.classes, list(some))
         except Exception as error:  # noqa: BLE001 - a config or a class can raise anything
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             left_out.append(LeftOut(model_type, reason))
@@ -81,6 +83,11 @@ def rows_of(work: Work) -> tuple[list[Row], list[LeftOut]]:
             for load, folder, outcome in zip(loads, folders, outcomes, strict=True)
         ]
     return rows, left_out
+
+
+def _of_first(classes: int | None, loads: list[Load]) -> list[Load]:
+    chosen = frozenset([*dict.fromkeys(load.saved for load in loads)][:classes])
+    return [load for load in loads if {load.saved, load.loaded} <= chosen]
 
 
 def _audited(loads: list[Load], folders: list[Path], home: Path) -> Iterator[dict[str, Any]]:

@@ -107,7 +107,7 @@ def test_a_full_disk_loses_nothing_and_the_sweep_goes_on_once_there_is_room(
     with mounted(tmp_path / "small", "64k") as place:
         store = place / "sweep.sqlite"
         stopped = 0
-        for size in range(64, 4096, 48):
+        for size in range(64, 4096, 160):
             remount(place, f"size={size}k")
             code, said = swept(store, hub_env, "--quiet")
             if code != 3:
