@@ -47,10 +47,10 @@ def counts_down_from(first, seconds):
 @pytest.mark.parametrize(
     "fault",
     [
-        TooMany(reset=3),
-        TooMany(retry_after=3),
-        Says(status=429, headers=(("RateLimit", "r=0;t=3"),)),
-        Says(status=503, headers=(("Retry-After", "3"),)),
+        TooMany(reset=2),
+        TooMany(retry_after=2),
+        Says(status=429, headers=(("RateLimit", "r=0;t=2"),)),
+        Says(status=503, headers=(("Retry-After", "2"),)),
     ],
     ids=["RateLimit", "Retry-After", "without a policy", "503"],
 )
@@ -58,14 +58,14 @@ def test_a_log_has_one_line_of_a_wait_with_the_seconds_that_are_waited(fault, mo
     model.misbehave(fault=fault, path=API, times=1)
     code, lines = said("o/n", env=hub_env)
     assert code == 0
-    assert re.fullmatch(r"audit: 127\.0\.0\.1 answered (429|503)[\w, ]+; waiting 3 s\n", lines)
+    assert re.fullmatch(r"audit: 127\.0\.0\.1 answered (429|503)[\w, ]+; waiting 2 s\n", lines)
 
 
 def test_a_terminal_counts_down_on_one_line_that_is_gone_afterwards(model, hub_env):
-    model.misbehave(fault=TooMany(reset=3), path=API, times=1)
+    model.misbehave(fault=TooMany(reset=2), path=API, times=1)
     code, sent = at_a_terminal("o/n", env=hub_env)
     assert code == 0
-    assert counts_down_from(3, counted_down(sent, BUSY))
+    assert counts_down_from(2, counted_down(sent, BUSY))
     assert "\n" not in sent
     assert sent.endswith("\r\x1b[K")
 
@@ -84,23 +84,23 @@ def test_what_a_server_calls_its_refusal_moves_nothing_on_a_terminal(hub_env):
 
 
 def test_nobody_hears_of_a_wait_who_wants_quiet(model, hub_env):
-    model.misbehave(fault=TooMany(reset=3), path=API, times=1)
+    model.misbehave(fault=TooMany(reset=2), path=API, times=1)
     assert said("o/n", "--quiet", env=hub_env) == (0, "")
 
 
 @pytest.mark.parametrize("plan", [(), ("--plan",)], ids=["sweep", "plan"])
 def test_a_sweep_says_what_it_waits_for_while_it_selects(plan, model, hub_env, sweep):
-    model.misbehave(fault=TooMany(reset=3), path=LIST, times=1)
+    model.misbehave(fault=TooMany(reset=2), path=LIST, times=1)
     code, lines = said(*sweep, *plan, env=hub_env)
     assert code == 0
-    assert f"audit: {BUSY}; waiting 3 s\n" in lines
+    assert f"audit: {BUSY}; waiting 2 s\n" in lines
 
 
 def test_a_sweep_shows_at_a_terminal_what_it_waits_for_while_it_selects(model, hub_env, sweep):
-    model.misbehave(fault=TooMany(reset=3), path=LIST, times=1)
+    model.misbehave(fault=TooMany(reset=2), path=LIST, times=1)
     code, sent = at_a_terminal(*sweep, env=hub_env)
     assert code == 0
-    assert counts_down_from(3, counted_down(sent, BUSY))
+    assert counts_down_from(2, counted_down(sent, BUSY))
 
 
 def test_a_sweep_says_that_a_window_is_spent_and_goes_on_after_it(hub, hub_env, sweep):
