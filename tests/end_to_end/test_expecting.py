@@ -112,28 +112,44 @@ def test_without_the_extra_it_says_what_would_let_transformers_answer(
         assert "pip install 'hf-audit[oracle]'" in done.stderr
 
 
-@pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("changes", "code", "said"),
-    [
-        ({"architectures": ["NoSuch"], "model_type": "nosuch"}, 3, f"{LIBRARY} is known for arch"),
-        ({"architectures": ["NoSuch"]}, 3, "architecture 'NoSuch', .*; --as takes FNetModel, FNet"),
-        ({"architectures": ["FNetLayer"]}, 3, "has no model class 'FNetLayer'"),
-        ({"hidden_size": "8"}, 1, "transformers cannot build FNetModel .*hidden_size"),
-        ({"num_hidden_layers": 10**9}, 1, "num_hidden_layers is 1000000000; the oracle builds"),
-        ({"model_type": "roformer"}, 1, "FNetModel, which is fnet, but model_type says 'roformer'"),
-    ],
-)
-def test_what_the_oracle_cannot_build_is_said_in_one_line(
-    tmp_path: Path, hub_env, changes, code: int, said: str
-) -> None:
+UNBUILT = [
+    ({"architectures": ["NoSuch"], "model_type": "nosuch"}, 3, f"{LIBRARY} is known for arch"),
+    ({"architectures": ["NoSuch"]}, 3, "architecture 'NoSuch', .*; --as takes FNetModel, FNet"),
+    ({"architectures": ["FNetLayer"]}, 3, "has no model class 'FNetLayer'"),
+    ({"hidden_size": "8"}, 1, "transformers cannot build FNetModel .*hidden_size"),
+    ({"num_hidden_layers": 10**9}, 1, "num_hidden_layers is 1000000000; the oracle builds"),
+    ({"model_type": "roformer"}, 1, "FNetModel, which is fnet, but model_type says 'roformer'"),
+]
+
+
+def unbuilt(folder: Path, changes) -> Path:
     values = {"architectures": ["FNetModel"], "model_type": "fnet", **FNET, **changes}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(values))
-    report = audited(path, env=hub_env, code=code)
+    (folder / "config.json").write_text(json.dumps(values))
+    return folder / "config.json"
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("changes", "code", "said"), UNBUILT)
+def test_what_the_oracle_cannot_build_is_said_in_one_line(
+    tmp_path: Path, changes, code: int, said: str
+) -> None:
+    outcome = auditor.audit(str(unbuilt(tmp_path, changes)))
+    if code == 3:
+        assert isinstance(outcome, auditor.Unaudited)
+        detail = outcome.detail
+    else:
+        assert isinstance(outcome, auditor.Report)
+        [detail] = [finding.reason for finding in outcome.findings]
+    assert "\n" not in detail
+    jsonschema.validate(detail, {"pattern": said})
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("changes", "code", "said"), [UNBUILT[1], UNBUILT[3]])
+def test_the_command_says_the_same(tmp_path: Path, hub_env, changes, code: int, said: str) -> None:
+    report = audited(unbuilt(tmp_path, changes), env=hub_env, code=code)
     reasons = [finding["reason"] for finding in report["findings"]]
     [detail] = [report["detail"]] if code == 3 else reasons
-    assert "\n" not in detail
     jsonschema.validate(detail, {"pattern": said})
 
 
