@@ -5,7 +5,7 @@ from importlib import import_module
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.errors import CheckpointError
@@ -296,7 +296,11 @@ def told(unpacked: Unpacked) -> object:
     return unpacked.layout, frozenset(unpacked.tensors), books, faults
 
 
+SOME = settings(max_examples=min(50, settings.default.max_examples))  # of each of 17 layouts
+
+
 @pytest.mark.parametrize("file", MARKS)
+@SOME
 @given(data=st.data())
 def test_whatever_is_stored_and_said_is_in_the_books_once_and_never_a_traceback(file, data):
     layout, stored = LAYOUTS[file], data.draw(tensors(MARKS[file]))
