@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot
@@ -35,8 +37,7 @@ _LARGE = 2000  # tensors
 _NUMBER = re.compile("[0-9]+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Undoing:
+class Undoing(Struct, frozen=True, kw_only=True):
     """A change of one side that would make findings go away, and what that would mean.
 
     Where nothing can be put in the place of what is broken (a pointer instead of a config), the
@@ -59,8 +60,7 @@ class Undoing:
         return replace(self, snapshot=snapshot, proven=())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True, dict=True):
     """One model with alarming findings: of files alone, where nothing could be compared."""
 
     snapshot: Snapshot

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.containers.index import parse_index
