@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from math import prod
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.containers.index import parse_index
@@ -21,10 +22,14 @@ _INDEX = "model.safetensors.index.json"
 def with_names(snapshot: Snapshot, renames: Mapping[str, str]) -> Snapshot:
     """The same weights under other names, in the headers and in the index."""
 
-    def renamed(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
-        return (tensor._replace(name=renames[tensor.name]),)
+    def put(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
+        other = renames.get(tensor.name)
+        return (tensor if other is None else tensor._replace(name=other),)
 
-    return _changed(snapshot, _Changes(renames.keys(), renamed, lambda name: (renames[name],)))
+    def named(name: str) -> tuple[str, ...]:
+        return (renames.get(name, name),)
+
+    return _changed(snapshot, put, named)
 
 
 def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, ...]]) -> Snapshot:
@@ -33,16 +38,15 @@ def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, .
     An index names the new ones, and its totals are left out: they are of other shapes.
     """
 
-    def put(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
-        made = instead[tensor.name]
-        if all(one.file == tensor.file for one in made):
-            return made
-        return tuple(one._replace(file=tensor.file) for one in made)
+    def put(tensor: StoredTensor) -> Iterable[StoredTensor]:
+        file = tensor.file
+        made = instead.get(tensor.name, (tensor,))
+        return [one if one.file == file else one._replace(file=file) for one in made]
 
-    def named(name: str) -> tuple[str, ...]:
-        return tuple(one.name for one in instead[name])
+    def named(name: str) -> Iterable[str]:
+        return [one.name for one in instead[name]] if name in instead else (name,)
 
-    return _changed(_without_totals(snapshot), _Changes(instead.keys(), put, named))
+    return _changed(snapshot, put, named, totals=False)
 
 
 def shaped(tensor: StoredTensor, shape: tuple[int, ...], name: str = "") -> StoredTensor:
@@ -61,50 +65,47 @@ def with_shapes(snapshot: Snapshot, shapes: Mapping[str, tuple[int, ...]]) -> Sn
     return with_tensors(snapshot, found)
 
 
-class _Changes(NamedTuple):
-    """What stands instead of the tensors of some names."""
-
-    names: Collection[str]
-    tensors: Callable[[StoredTensor], tuple[StoredTensor, ...]]
-    renamed: Callable[[str], tuple[str, ...]]
+# What stands instead of a tensor, or of a name; that itself where nothing else does.
+_Put = Callable[[StoredTensor], Iterable[StoredTensor]]
+_Named = Callable[[str], Iterable[str]]
 
 
-def _changed(snapshot: Snapshot, changes: _Changes) -> Snapshot:
+def _changed(snapshot: Snapshot, put: _Put, named: _Named, *, totals: bool = True) -> Snapshot:
+    """`totals`: those of the index stay."""
     return replace(
         snapshot,
-        headers=tuple(_changed_head(head, changes) for head in snapshot.headers),
-        torch_copies=tuple(_changed_head(head, changes) for head in snapshot.torch_copies),
-        index=_changed_index(snapshot.index, changes),
+        headers=tuple(_changed_head(head, put, named) for head in snapshot.headers),
+        torch_copies=tuple(_changed_head(head, put, named) for head in snapshot.torch_copies),
+        index=_changed_index(snapshot.index, named, totals=totals),
     )
 
 
-def _changed_head(head: WeightHeader, changes: _Changes) -> WeightHeader:
+def _changed_head(head: WeightHeader, put: _Put, named: _Named) -> WeightHeader:
     table = head.parsed
     if isinstance(table, CheckpointError):
         return head
-    made: list[StoredTensor] = []
-    for tensor in table.tensors:
-        made += changes.tensors(tensor) if tensor.name in changes.names else (tensor,)
-    tensors = tuple(sorted(made, key=lambda one: one.name))
+    made = [one for tensor in table.tensors for one in put(tensor)]
+    tensors = tuple(sorted(made, key=attrgetter("name")))
     if not isinstance(table, Table):
         return replace(head, known=replace(table, tensors=tensors))
 
     def first(name: str) -> str:
-        return next(iter(changes.renamed(name)), name) if name in changes.names else name
+        return next(iter(named(name)), name)
 
     shared = {first(name): first(other) for name, other in table.shared.items()}
     return replace(head, known=replace(table, tensors=tensors, shared=MappingProxyType(shared)))
 
 
-def _changed_index(index: TextFile | None, changes: _Changes) -> TextFile | None:
+def _changed_index(index: TextFile | None, named: _Named, *, totals: bool) -> TextFile | None:
     values = _index_values(index)
     if index is None or values is None:
         return index
-    names: dict[str, str] = {}
-    for name, file in values["weight_map"].items():
-        for new in changes.renamed(name) if name in changes.names else (name,):
-            names[new] = file
-    return replace(index, content=json.dumps({**values, "weight_map": names}).encode())
+    values["weight_map"] = {
+        new: file for name, file in values["weight_map"].items() for new in named(name)
+    }
+    if not totals and "metadata" in values:
+        values["metadata"] = {}
+    return replace(index, content=json.dumps(values).encode())
 
 
 def _index_values(index: TextFile | None) -> dict[str, Any] | None:
@@ -117,14 +118,6 @@ def _index_values(index: TextFile | None) -> dict[str, Any] | None:
     except (ValueError, CheckpointError):
         return None
     return values
-
-
-def _without_totals(snapshot: Snapshot) -> Snapshot:
-    values = _index_values(snapshot.index)
-    if snapshot.index is None or values is None or "metadata" not in values:
-        return snapshot
-    content = json.dumps({**values, "metadata": {}}).encode()
-    return replace(snapshot, index=replace(snapshot.index, content=content))
 
 
 def _tensors(head: WeightHeader) -> tuple[StoredTensor, ...]:

@@ -4,12 +4,14 @@ To do: Split or concatenate the tensors when the weights are converted: a new na
 enough.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import shaped, with_tensors
 from auditor.diagnosis.lists import outermost
+from auditor.diagnosis.name_kinds import NameKind
 from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"
@@ -56,8 +58,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not (case.unexpected and case.missing):
         return
     stored = {one.name: one for one in case.strange}
-    have = _by_place((one.name, one.shape) for one in case.strange)
-    lack = _by_place((one.name, one.shape) for one in case.lacking)
+    places = _places(case.strange_kinds) & _places(case.missing_kinds)
+    have = _by_place(places, case.strange_kinds, case.strange)
+    lack = _by_place(places, case.missing_kinds, case.lacking)
     instead: dict[str, tuple[StoredTensor, ...]] = {}
     for place in have.keys() & lack.keys():
         for whole, parts in _pairs(have[place], lack[place]):
@@ -88,17 +91,34 @@ def undoings(case: Case) -> Iterator[Undoing]:
     )
 
 
-def _by_place(tensors: Iterable[tuple[str, _Shape]]) -> Mapping[_Place, list[_Found]]:
+def _places(kinds: Iterable[NameKind]) -> set[_Place]:
+    """Where names of these kinds are, with 0 for the number of the layer."""
+    return {_taken_apart(kind.pattern)[0] for kind in kinds}
+
+
+def _by_place(
+    places: Collection[_Place],
+    kinds: Iterable[NameKind],
+    tensors: Iterable[StoredTensor | ExpectedTensor],
+) -> Mapping[_Place, list[_Found]]:
+    """Those whose kinds are in some of the places, by their own."""
+    inside = [kind for kind in kinds if _taken_apart(kind.pattern)[0] in places]
+    shapes = {one.name: one.shape for one in tensors} if inside else {}
     found: dict[_Place, list[_Found]] = {}
-    for name, shape in tensors:
-        path, _, kind = name.rpartition(".")
-        for joined in _JOINED:
-            if kind.endswith(joined):
-                path, kind = f"{name.removesuffix(joined)}", joined[1:]
-        module, _, leaf = path.rpartition(".")
-        place = _Place(outermost(name), kind)
-        found.setdefault(place, []).append(_Found(name, module, leaf, shape))
+    for name in (name for kind in inside for name in kind.names):
+        place, module, leaf = _taken_apart(name)
+        found.setdefault(place, []).append(_Found(name, module, leaf, shapes[name]))
     return found
+
+
+def _taken_apart(name: str) -> tuple[_Place, str, str]:
+    """Where a name is, the path to its module, and what that is called."""
+    path, _, kind = name.rpartition(".")
+    for joined in _JOINED:
+        if kind.endswith(joined):
+            path, kind = f"{name.removesuffix(joined)}", joined[1:]
+    module, _, leaf = path.rpartition(".")
+    return _Place(outermost(name), kind), module, leaf
 
 
 def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, tuple[_Found, ...]]]:

@@ -7,7 +7,7 @@ loading takes those as well; save_pretrained writes `vit.encoder.layer.0.interme
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from auditor.diagnosis.solving.holdings import name_pattern
+from auditor.diagnosis.name_kinds import NameKind, name_pattern
 
 
 class NameForms:
@@ -26,19 +26,22 @@ class NameForms:
             if disk != memory and memory not in both and disk not in both
         }
 
+    @property
+    def differ(self) -> bool:
+        """Whether any name has another form in memory."""
+        return bool(self._in_memory)
+
     @cached_property
     def _on_disk(self) -> Mapping[str, str]:
         return {memory: disk for disk, memory in self._in_memory.items()}
 
-    def are_in_memory(self, names: Iterable[str]) -> bool:
+    def are_in_memory(self, kinds: Iterable[NameKind]) -> bool:
         """Whether more of the names end like one in memory than like one on disk."""
-        if not self._in_memory:
-            return False
         more = 0
-        for pattern in map(name_pattern, names):
-            ends = tuple(_ends(pattern))
-            more += any(end in self._on_disk for end in ends)
-            more -= any(end in self._in_memory for end in ends)
+        for kind in kinds:
+            ends = tuple(_ends(kind.pattern))
+            more += any(end in self._on_disk for end in ends) * len(kind.names)
+            more -= any(end in self._in_memory for end in ends) * len(kind.names)
         return more > 0
 
     def in_memory(self, name: str) -> str:
@@ -55,7 +58,7 @@ def _renamed(name: str, patterns: Mapping[str, str]) -> str:
     if other is None:
         return name
     numbers = iter(_numbers(name))
-    return ".".join(next(numbers) if part == "*" else part for part in other.split("."))
+    return ".".join(next(numbers) if part == "0" else part for part in other.split("."))
 
 
 def _numbers(name: str) -> list[str]:
