@@ -1,9 +1,11 @@
 """Report | Unaudited: what one audit found out, and what it did not."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from auditor.analytic import Expectation, ModuleFormula, Role
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
@@ -12,6 +14,7 @@ from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.claims.published_count import PublishedCount
 from auditor.errors import Reason
 from auditor.messages import quoted
+from auditor.observation import Observation
 from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
@@ -26,14 +29,13 @@ if TYPE_CHECKING:
 
 _COUNTS = ("tensors", "elements", "parameters", "trainable", "bytes", "expected", "difference")
 
-VALUES = tuple(one.name for one in fields(TensorValues))  # the columns of numbers, in order
+VALUES = TensorValues.__struct_fields__  # the columns of numbers, in order
 _FRAME_COUNTS = frozenset({"count", "parameters", "explains", "findings"})
 
 Verdict = Literal["clean", "findings", "unaudited"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """What the config implies for the target class."""
 
     by: Literal["closed-form", "oracle"]
@@ -45,8 +47,7 @@ class Expected:
     library: str | None = None  # whom the oracle asked: "transformers 5.23.0"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileTally:
+class FileTally(Struct, frozen=True, kw_only=True):
     """One weight file of the audited set."""
 
     name: str
@@ -56,8 +57,7 @@ class FileTally:
     parameters: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observed:
+class Observed(Struct, frozen=True, kw_only=True):
     """What the files hold. None stands for "not known": no header was read."""
 
     files: int
@@ -72,8 +72,7 @@ class Observed:
     weights: tuple[Weights, ...] = ()  # by what a number is stored in; () where it is not known
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True, kw_only=True):
     """One cause of several findings: undone in memory, they go away."""
 
     cause: str  # of a closed list: wrapper-prefix, config-field, ...
@@ -86,9 +85,10 @@ class Diagnosis:
     evidence: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Outcome:
+class Outcome(Observation, frozen=True, kw_only=True):
     """What Report and Unaudited have in common."""
+
+    _aside = ("tensors",)
 
     requested: str  # as the user wrote it
     model: str | None = None  # the Hub id after renames, or the path
@@ -115,7 +115,7 @@ class Outcome:
     fetched: Fetched = field(default_factory=Fetched)
     component: str | None = None  # of a part: its folder, "." the repository's own; None: the whole
     parts: tuple["Report | Unaudited", ...] = ()  # of several models in one repository, by folder
-    tensors: TensorTable | None = field(default=None, compare=False)  # None: nothing was compared
+    tensors: TensorTable | None = None  # None: nothing was compared
 
     @classmethod
     def begin(cls, snapshot: Snapshot, requested: str) -> "Outcome":
@@ -131,11 +131,11 @@ class Outcome:
 
     def as_report(self, residual: int | None) -> "Report":
         """All that is known, as the outcome of an audit."""
-        return Report(residual=residual, **vars(self))
+        return Report(residual=residual, **asdict(self))
 
     def as_unaudited(self, reason: Reason, detail: str) -> "Unaudited":
         """All that is known, where there was no audit."""
-        known = {one.name: getattr(self, one.name) for one in fields(Outcome)}
+        known = {name: getattr(self, name) for name in Outcome.__struct_fields__}
         return Unaudited(reason=reason, detail=detail, **known)
 
     @property
@@ -236,8 +236,7 @@ class Outcome:
         )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Report(Outcome):
+class Report(Outcome, frozen=True, kw_only=True):
     """The checkpoint was audited: every tensor is accounted for, or named in a finding."""
 
     residual: int | None  # what no finding explains; None: there was nothing to subtract
@@ -250,8 +249,7 @@ class Report(Outcome):
         return "findings" if alarms or unexplained else "clean"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Unaudited(Outcome):
+class Unaudited(Outcome, frozen=True, kw_only=True):
     """The checkpoint could not be audited, and why. Never a clean bill."""
 
     reason: Reason

@@ -26,6 +26,7 @@ from support.sampled_faults import (
     adapter_cases_to_sample,
     sampled_cases,
 )
+from support.value_causes import causes_of
 from support.value_faults import ValueCase, all_cases
 from support.value_files import write_numbers
 
@@ -34,7 +35,6 @@ from auditor.report import Outcome
 
 COLUMNS = ("planted", "flagged", "named", "alone")
 SAMPLED_COLUMNS = ("planted", "seen", "named", "alone")
-LEVEL = "of_values"  # the module of findings that only numbers can show
 
 
 def main() -> None:
@@ -100,12 +100,6 @@ def sampled_outcomes(
         hub.add(model, files, lfs=lfs)
         yield case, auditor.audit(model, values=True)
     path.unlink()
-
-
-def causes_of(outcome: Outcome) -> list[tuple[str, str]]:
-    """What was found in numbers; that a copy is the same is no fault."""
-    found = [one for one in outcome.findings if type(one).__module__.endswith(LEVEL)]
-    return [(one.kind, str(one.severity)) for one in found if one.kind != "duplicate"]
 
 
 def judged(case: ValueCase, outcome: Outcome) -> tuple[str, ...]:

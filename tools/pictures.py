@@ -8,10 +8,10 @@ import base64
 import io
 import json
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 from support.chromium import browser

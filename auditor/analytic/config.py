@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from math import isfinite
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from auditor.analytic.config_classes import Settled
 from auditor.analytic.dims import Dim, dim
@@ -50,8 +53,7 @@ _T = TypeVar("_T", bool, str)
 _V = TypeVar("_V")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One config.json. Whatever reads a value raises CheckpointError, with key and value.
 
     Keys may be the config class's own or a synonym of it (`n_embd` or `hidden_size`), in the
@@ -69,12 +71,15 @@ class Config:
     arguments: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     checked: bool = True  # whether it is a fault what its class in transformers refuses of it
     # The same as its config class in transformers completes it, where that is known.
-    settled: Settled | None = field(default=None, compare=False, repr=False)
+    settled: Settled | None = None
     # The one thing that changes: which defaults were asked for, so that a report can say what an
     # expectation rests on. A nested config shares it with the one around it.
-    _defaulted: set[str] = field(default_factory=set, compare=False, repr=False)
-    # What was worked out of this very object: a builder asks for hidden_size a dozen times.
-    _known: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _defaulted: set[str] = field(default_factory=set)
+
+    @cached_property
+    def _known(self) -> dict[Hashable, Any]:
+        """What was worked out of this very object: a builder asks for hidden_size a dozen times."""
+        return {}
 
     def once(self, key: Hashable, work_out: Callable[[], _V]) -> _V:
         """What is worked out of this config under that key, the first time that it is asked for."""

@@ -1,11 +1,12 @@
 """Dim: an expression in config keys together with its value, so that the two cannot drift."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import chain, groupby
 from operator import mul
+
+from msgspec import Struct
 
 from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError
@@ -18,8 +19,7 @@ _PLACES = {letter: place for place, letter in enumerate("VLTCNEkKHDF")}
 _COUNTS = frozenset("NEk")
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(Struct, frozen=True):
     """How many layers of an uneven stack are alike: a number that formulas keep in front."""
 
     value: int
@@ -29,8 +29,7 @@ class Count:
         return str(self.value)
 
 
-@dataclass(frozen=True)
-class Rounded:
+class Rounded(Struct, frozen=True):
     """A quotient that is not a whole number, rounded up or down: `ceil(D/16)`."""
 
     how: str  # "ceil" or "floor"
@@ -52,8 +51,7 @@ _Coefficient = int | Fraction  # a Fraction only where a Dim was divided by a nu
 _Term = tuple[_Monomial, _Coefficient]
 
 
-@dataclass(frozen=True)
-class Dim:
+class Dim(Struct, frozen=True):
     """A sum of products of config keys, e.g. `V*D + 4*D`, and its value. `dim` makes one."""
 
     terms: tuple[_Term, ...]

@@ -1,10 +1,11 @@
 """Expectation: the tensors that a config implies for one class, and where they come from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from auditor.analytic.config_classes.faults import ConfigFault
 from auditor.analytic.loading import PLAIN, Loading
@@ -60,8 +61,7 @@ class Symbol(NamedTuple):
     formula: str | None = None  # e.g. "4*D", where formulas print F as a multiple of D
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expectation:
+class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     """Everything a config implies for one target class.
 
     `parameters` is the value of the formula, not the sum over `tensors`: law 1 holds the two

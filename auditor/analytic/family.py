@@ -1,16 +1,16 @@
 """Family: what the classes of one model type share, and how their config is read."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct, field
+
 Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, object]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Family:
+class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What the classes of one model type share; there is one object of each, its own key."""
 
     model_type: str  # e.g. "bert"

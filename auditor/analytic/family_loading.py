@@ -5,7 +5,7 @@ classes' `_keys_to_ignore_on_load_unexpected` and `_missing`, and in the buffers
 The patterns are its own, with its unescaped dots.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from auditor.analytic.renaming_rules import Rule
 
@@ -15,8 +15,7 @@ Rules = tuple[tuple[str, str] | Rule, ...]  # both, in their order
 _OF_FAMILY = "\0"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadingFacts:
+class LoadingFacts(Struct, frozen=True, kw_only=True):
     """Of one class, or of all classes of one model type; None: this key states nothing of it."""
 
     rules: Rules | None = None

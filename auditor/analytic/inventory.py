@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import compress
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.analytic.blocks import (
     Block,
@@ -41,8 +42,7 @@ _LARGEST = _LONGEST // 4  # a tensor in torch, of F32: its bytes are counted in 
 _MOST_TERMS = 64  # of a formula that is kept; SamModel's has 37, the most of all classes here
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inventory:
+class Inventory(Struct, frozen=True, kw_only=True):
     """What a tree of blocks comes to: its tensors, their parameters, and those of each module."""
 
     tensors: tuple[ExpectedTensor, ...]  # in the order of the tree

@@ -7,9 +7,10 @@ uneven layers, layers that share keys and values, and layers without attention a
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 
@@ -99,8 +100,7 @@ class LayerCache(NamedTuple):
     expanded: int  # what transformers keeps, where it does not keep the least: latent attention
 
 
-@dataclass(frozen=True, kw_only=True)
-class KVCache:
+class KVCache(Struct, frozen=True, kw_only=True):
     """The key-value cache of a decoder; multiply by the bytes of an element and by the batch."""
 
     layers: tuple[LayerCache, ...]  # those that attend to what was decoded

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.analytic.family import Family
 from auditor.analytic.family_loading import Rules, loading_facts
@@ -33,8 +35,7 @@ class Memory(NamedTuple):
     unset: frozenset[str] = frozenset()  # parameters that a module may have, and here has not
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loading:
+class Loading(Struct, frozen=True, kw_only=True, dict=True):
     """The loading rules of one class."""
 
     renames: tuple[Rule, ...] = ()  # its own and its sub-models', in their order

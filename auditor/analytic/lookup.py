@@ -1,7 +1,9 @@
 """One tensor of a tree of blocks, found by its name; the rest of the tree is not written out."""
 
-from dataclasses import dataclass, replace
 from math import prod
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import (
     MAX_TENSORS,
@@ -23,8 +25,7 @@ from auditor.analytic.dims import dim
 from auditor.analytic.expectation import ExpectedTensor, Role
 
 
-@dataclass(frozen=True)
-class NameLookup:
+class NameLookup(Struct, frozen=True):
     """The names of a tree: what `inventory` lists, one look at a time."""
 
     tree: Module
@@ -42,8 +43,7 @@ class NameLookup:
         return ExpectedTensor(name, found.shape, prod(found.shape), found.role, found.tied_to)
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(Struct, frozen=True):
     role: Role
     shape: tuple[int, ...] = ()
     tied_to: str | None = None

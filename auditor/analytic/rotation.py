@@ -6,8 +6,9 @@ does it in lengths alone, step by step as there: it fails where transformers fai
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from auditor.analytic.blocks import Unbuildable
 from auditor.analytic.config import Config
@@ -24,8 +25,7 @@ Parameters = Mapping[str, Any]
 Frequencies = Callable[[Settled, Parameters], "Vector"]
 
 
-@dataclass(frozen=True)
-class Vector:
+class Vector(Struct, frozen=True):
     """A tensor of one axis, of which only the length is known."""
 
     length: int

@@ -6,8 +6,9 @@ say false and store both matrices, and loading keeps both; where one is stored, 
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation, ModuleFormula, Role

@@ -5,8 +5,9 @@ or how many labels the head got. The possible answers are few; the one that fits
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, catalogue, read_config
 from auditor.analytic.adapters import (

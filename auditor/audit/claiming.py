@@ -1,9 +1,10 @@
 """Claims about a model as it was fetched: its config's count, and what its files hold."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.target import Refusal, TargetChoice

@@ -1,8 +1,9 @@
 """A repository of several models, taken apart: each as a snapshot of its own."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.model_folders import is_in_folder
 from auditor.checkpoint.selecting import is_weights

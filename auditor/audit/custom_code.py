@@ -7,7 +7,8 @@ tensor of any BERT of transformers.
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.analytic import Expectation, Role
 from auditor.audit.outcome import ModelAudit, unaudited_outcome

@@ -1,9 +1,10 @@
 """What a checkpoint declares that it holds: by its config.json. Of GGUF: `gguf_declaration`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.analytic import Config, catalogue, read_config
 from auditor.analytic.custom_code import custom_class

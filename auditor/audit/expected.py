@@ -4,10 +4,11 @@ Only this module knows both; a third one would be another ExpectationSource.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, Role, catalogue, sentence_transformers
 from auditor.analytic.auto_classes import is_auto

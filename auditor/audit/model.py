@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, Role, catalogue
 from auditor.analytic.target import Refusal, choose

@@ -1,9 +1,10 @@
 """Options: what a caller chooses about an audit, beside the checkpoint."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.reconciler.ignore import Ignore
@@ -28,8 +29,7 @@ class LookAtValues(Protocol):
     ) -> Report | Unaudited: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """The same for every model of a repository, but for `target`, which is for its own model."""
 
     requested: str  # the model as the user wrote it

@@ -1,9 +1,11 @@
 """One model under audit, and the outcomes in which that ends."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.analytic import Expectation
 from auditor.analytic.kv_cache import kv_cache
@@ -67,8 +69,7 @@ class PackedWeights(NamedTuple):
 UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
 
 
-@dataclass(kw_only=True)
-class ModelAudit:
+class ModelAudit(Struct, kw_only=True):
     """One snapshot under audit: what is known of it grows until it is an outcome."""
 
     snapshot: Snapshot

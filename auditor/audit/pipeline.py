@@ -1,10 +1,11 @@
 """The pipeline: source -> snapshot -> stored tensors, config -> expected ones, both -> report."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic import catalogue
 from auditor.analytic.constructor_arguments import OPTIONS as ARGUMENTS

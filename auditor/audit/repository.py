@@ -1,8 +1,9 @@
 """The outcome of a repository that holds several models, made of the outcomes of each."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from auditor.audit.components import ROOT, ComponentAudit, ComponentAudits, split_components
 from auditor.audit.guard import outcome_of

@@ -6,7 +6,8 @@
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
@@ -31,8 +32,7 @@ _VARIANT = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundWeights:
+class FoundWeights(Struct, frozen=True, kw_only=True):
     """The weights of one folder: never both a file and an index."""
 
     weights: str | None = None

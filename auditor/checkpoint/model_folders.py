@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.filenames import FoundWeights, standard_weights, variants
 from auditor.checkpoint.selection import CONFIG, FileSelection, SelectedComponent

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.gguf_sets import ENDING, shards_of
 from auditor.checkpoint.model_folders import components, found_in

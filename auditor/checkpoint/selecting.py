@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+
+from msgspec.structs import asdict, replace
 
 from auditor.checkpoint.filenames import FoundWeights, standard_weights, variant_of, variants
 from auditor.checkpoint.gguf_sets import only_gguf_set, tagged_gguf_set
@@ -80,7 +81,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
     if root:
         return FileSelection(
             config=config,
-            **vars(root),
+            **asdict(root),
             packing=next((name for name in declared.FILES if name in names), None),
             settings=next((name for name in SETTINGS if manifest and name in names), None),
             manifest=manifest,

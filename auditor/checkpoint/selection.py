@@ -1,16 +1,16 @@
 """FileSelection: which files of one listing an audit reads. A value, made by `select`."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.errors import SourceError
 
 CONFIG = "config.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileSelection:
+class FileSelection(Struct, frozen=True, kw_only=True):
     """The files of one listing that an audit reads; never both `weights` and `index`."""
 
     config: str | None

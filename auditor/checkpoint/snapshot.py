@@ -1,9 +1,10 @@
 """Snapshot: the few kilobytes of a checkpoint that an audit reads, wherever they came from."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import lfs_pointer_size
@@ -12,6 +13,7 @@ from auditor.containers.safetensors import Header, parse_header
 from auditor.containers.weight_formats import Table, parser
 from auditor.errors import CheckpointError, Reason
 from auditor.messages import named
+from auditor.observation import Observation
 
 
 class Source(StrEnum):
@@ -25,20 +27,20 @@ class Source(StrEnum):
     BUNDLED = "bundled"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RepoFile:
+class RepoFile(Observation, frozen=True, kw_only=True):
     """One file of the repository, as its listing shows it."""
+
+    _aside = ("sha256", "blob_id")
 
     name: str  # path inside the repo, "/" between folders
     size: int | None  # bytes; None: the listing does not say
     # What its bytes come to, in hex: of a file in LFS sha256, of another its git blob id (SHA-1).
     # None: the listing does not say. Two listings of the same files are the same without them.
-    sha256: str | None = field(default=None, compare=False, repr=False)
-    blob_id: str | None = field(default=None, compare=False, repr=False)
+    sha256: str | None = None
+    blob_id: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class WeightHeader:
+class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     """What is read of one weight file: its header, and nothing of the data.
 
     Of a safetensors file `prefix` has the 8-byte length and the header. Where the declared length
@@ -46,12 +48,14 @@ class WeightHeader:
     pointer, it holds only what shows it. Of another format `parts` has what its parser read.
     """
 
+    _aside = ("known",)
+
     name: str
     size: int | None  # of the whole file, in bytes
     prefix: bytes = b""
     parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
     # What `parsed` is, where the reader had to find it out; a torch file takes long to parse twice.
-    known: Header | Table | CheckpointError | None = field(default=None, compare=False, repr=False)
+    known: Header | Table | CheckpointError | None = None
 
     @property
     def length(self) -> int:
@@ -83,24 +87,21 @@ class WeightHeader:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextFile:
+class TextFile(Struct, frozen=True, kw_only=True):
     """A config or an index, byte for byte."""
 
     name: str
     content: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedText:
+class PublishedText(Struct, frozen=True, kw_only=True):
     """What the listing says of the number of parameters, as it was written."""
 
     name: str  # the key: "safetensors.total", "cardData.parameters"
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class BaseModel:
+class BaseModel(Struct, frozen=True, kw_only=True):
     """The model that an adapter is for: its config, or why that is not to be had."""
 
     model: str  # the Hub id after renames, or as the adapter names it
@@ -111,8 +112,7 @@ class BaseModel:
     detail: str = ""  # likewise
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fetched:
+class Fetched(Struct, frozen=True, kw_only=True):
     """What an audit truly asked of the network: redirects and retries are counted."""
 
     requests: int = 0
@@ -130,8 +130,7 @@ class Fetched:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Component:
+class Component(Struct, frozen=True, kw_only=True):
     """What is read of one of several models in a repository; as in a Snapshot."""
 
     folder: str
@@ -143,9 +142,10 @@ class Component:
     settings: TextFile | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(Observation, frozen=True, kw_only=True):
     """Config, index and headers of one checkpoint at one commit."""
+
+    _aside = ("folder", "card_base")
 
     model: str  # the Hub id after renames, or the path as the user wrote it
     commit: str | None  # 40 hex digits; None: a folder has none
@@ -165,7 +165,7 @@ class Snapshot:
     companions: tuple[CompanionFile, ...] | None = None  # sorted by name; None: not asked for
     published: tuple[PublishedText, ...] = ()  # sorted by name; of the default revision alone
     # Where the files lie on this machine; None: they do not. It is no part of what was found.
-    folder: Path | None = field(default=None, compare=False, repr=False)
-    card_base: str | None = field(default=None, compare=False, repr=False)  # that its card names
+    folder: Path | None = None
+    card_base: str | None = None  # that its card names
     partial: bool = False  # a copy that need not be whole (a folder, a cache), not the repo itself
     fetched: Fetched = field(default_factory=Fetched)

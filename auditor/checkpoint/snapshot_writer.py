@@ -5,6 +5,8 @@ import json
 from contextlib import suppress
 from hashlib import sha256
 
+from msgspec.structs import asdict
+
 from auditor.checkpoint.packed_content import packed
 from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import (
@@ -103,7 +105,7 @@ def _shared(snapshot: Snapshot) -> dict[str, object]:
     if snapshot.torch_copies:
         document[TORCH_COPIES] = [_head(head) for head in snapshot.torch_copies]
     if snapshot.base:
-        document[BASE] = {**vars(snapshot.base), "config": _text(snapshot.base.config)}
+        document[BASE] = {**asdict(snapshot.base), "config": _text(snapshot.base.config)}
     if snapshot.packing:
         document[PACKING] = _text(snapshot.packing)
     if snapshot.settings:

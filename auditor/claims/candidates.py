@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
+
+from msgspec import Struct
 
 from auditor.analytic import Role
 from auditor.claims.cells import ACTIVE, COUNTED, LEFT_OUT, ONE_HEAD, CellKind, FoldedTensor
@@ -36,8 +37,7 @@ _MOST = 600  # candidates; DETR has the most cells (356), and pairs are looked a
 _ALL = "all"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PossibleSlip:
+class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
     """One slip in counting certain cells."""
 
     slip: str
@@ -55,8 +55,7 @@ class PossibleSlip:
         return dict(self.masks)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CountedCells:
+class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
     """The cells of a count: those of the part, and behind them those of the rest of the model."""
 
     cells: tuple[FoldedTensor, ...]

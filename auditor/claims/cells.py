@@ -6,11 +6,13 @@ times. A count that is wrong counts a cell too seldom, too often or not at all: 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.blocks import (
@@ -60,8 +62,7 @@ class Axis(NamedTuple):
     active: int | None = None  # of experts: how many one token uses
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoldedTensor:
+class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
     """Tensors of one shape in layers of one kind."""
 
     name: str  # "encoder.layer.*.output.dense.weight"
@@ -73,7 +74,6 @@ class FoldedTensor:
     embedding: bool = False
     tied_to: str | None = None  # the name of a cell
     heads: int | None = None  # of a projection: how many attention heads it is for
-    _counts: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def module(self) -> str:
@@ -83,6 +83,10 @@ class FoldedTensor:
     def optional(self) -> bool:
         """It counts only where a mask says so."""
         return self.role is not Role.PARAMETER
+
+    @cached_property
+    def _counts(self) -> dict[int, int]:
+        return {}
 
     def count(self, mask: int = 0) -> int:
         """The numbers that are counted of the cell under a mask."""
@@ -217,7 +221,7 @@ def _sized(
 
 def changed(cell: FoldedTensor, **fields: Any) -> FoldedTensor:
     """The cell with other values of some fields."""
-    return replace(cell, **fields, _counts={})
+    return replace(cell, **fields)
 
 
 _PROJECTION = re.compile(r"(^|_)(q|k|v|query|key|value)(_|$|proj|lin)", re.IGNORECASE)

@@ -6,8 +6,9 @@ none: whatever a curve finds is built, and counted, before it is said.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import isqrt, lcm
+
+from msgspec import Struct
 
 from auditor.claims.candidates import CountedCells, PossibleSlip
 
@@ -16,8 +17,7 @@ _TRIED = 8  # values of a key, to find three of which models can be built
 Build = Callable[[int], CountedCells | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValueHit:
+class ValueHit(Struct, frozen=True, kw_only=True):
     """A value of the key for which the count comes out, with at most one slip beside it."""
 
     value: int

@@ -1,9 +1,10 @@
 """Explanations of a claim that is wrong: the shortest slips that make the number come out."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from auditor.claims.candidates import CountedCells, PossibleSlip, candidates
 from auditor.claims.curves import Curve
@@ -24,8 +25,7 @@ _COMMON = 2.3  # the rarest slip that may explain a rounded figure, which hundre
 _COMMON_OF_SEVERAL = 1.85  # and each of several
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """A claim that is wrong."""
 
     subject: Subject
@@ -49,8 +49,7 @@ class Question:
         return self.counted(of, found[0]) if found else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Base:
+class _Base(Struct, frozen=True, kw_only=True, dict=True):
     """A count to begin with, and the slips that led to it."""
 
     counted: CountedCells

@@ -1,9 +1,10 @@
 """Figures as people write them: 109,482,240, 110M, 8x7B, 72.1 MB, 3.8亿, 30B-A3B."""
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
+
+from msgspec import Struct
 
 _SCALES = {
     "": 1,
@@ -61,8 +62,7 @@ _WIDEST = 10  # of a figure that ends in zeros a tenth is its rounding: 100M is 
 _ROUND = 6  # zeros at the end of a number that nobody counted
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
+class Figure(Struct, frozen=True, kw_only=True):
     """A number as somebody wrote it, and what rounds to it."""
 
     text: str

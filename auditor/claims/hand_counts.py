@@ -1,8 +1,9 @@
 """The tables that people make when they count by hand: tensors, kinds, classes, config keys."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from auditor.analytic import Config, Expectation, Role
 from auditor.analytic.config_classes import of_model_type
@@ -13,8 +14,7 @@ from auditor.claims.subject import Subject
 _OF_EVERY_CONFIG = frozenset({"architectures", "model_type", "transformers_version", "auto_map"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class CountTable:
+class CountTable(Struct, frozen=True, kw_only=True):
     """A table of names and figures; None is an empty cell."""
 
     title: str

@@ -1,7 +1,8 @@
 """judge: a claim about a subject, confirmed, or refuted with the shortest slips that explain it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.claims.cells import Axis, FoldedTensor, changed, total_of
 from auditor.claims.explaining import Question, explanations

@@ -8,8 +8,9 @@ else stands in a name is told by its letter: contexts are in k, data is in T, ve
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.claims.figures import parse_figure
 from auditor.claims.published_count import PublishedCount
@@ -28,8 +29,7 @@ class OtherCounts(NamedTuple):
     experts: bool = False  # a token uses some of the parameters alone
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelCounts:
+class ModelCounts(Struct, frozen=True, kw_only=True):
     """What there is to count of a model."""
 
     parameters: int  # that are stored or, where files are not at hand, implied
@@ -67,8 +67,7 @@ _MADE_FOR = frozenset(
 _SMALLEST = 2_000_000  # below it a number in M is a context
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedSize:
+class NamedSize(Struct, frozen=True, kw_only=True):
     """A size in a name, and the ways to read it."""
 
     text: str

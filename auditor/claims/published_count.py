@@ -1,11 +1,11 @@
 """A count that was published beside a model, as a report has it."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedCount:
+
+class PublishedCount(Struct, frozen=True, kw_only=True):
     """A number that stands beside a model, and what became of it."""
 
     where: Literal["name", "hub", "card"]

@@ -1,10 +1,12 @@
 """Subject: the model that a claim is about, with what it would count as another class or config."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, ExpectedTensor, catalogue
 from auditor.analytic.config_classes.completed import WRONG
@@ -16,8 +18,7 @@ Cells = tuple[FoldedTensor, ...]
 _FAULTS = (CheckpointError, SourceError, *WRONG)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counterpart:
+class Counterpart(Struct, frozen=True, kw_only=True):
     """The cells of a class."""
 
     target: str
@@ -25,8 +26,7 @@ class Counterpart:
     prefix: str  # of the base model in its names; "" of the base model itself
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredNumbers:
+class StoredNumbers(Struct, frozen=True, kw_only=True):
     """What the files hold, in numbers: packed tensors have fewer elements than parameters."""
 
     elements: int  # with those of scales and zero points
@@ -35,8 +35,7 @@ class StoredNumbers:
     bytes: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True, dict=True):
     """One model, and what a wrong count of it may be right for."""
 
     model: str

@@ -1,13 +1,13 @@
 """What became of a claim: confirmed, or refuted with explanations that add up."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 Judgement = Literal["confirmed", "confirmed to its rounding", "refuted", "nothing to compare with"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slip:
+class Slip(Struct, frozen=True, kw_only=True):
     """One thing that was counted wrongly, and what it adds to the count."""
 
     slip: str  # of a closed list: part-left-out, one-of-n, no-bias, ...
@@ -15,16 +15,14 @@ class Slip:
     fields: tuple[tuple[str, Any], ...] = ()  # module, n, into, class, key, value, dtype
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """Slips whose differences add up to the claim minus the true count."""
 
     slips: tuple[Slip, ...]
     total: int  # what they make of the true count: the claim
 
 
-@dataclass(frozen=True, kw_only=True)
-class Nearest:
+class Nearest(Struct, frozen=True, kw_only=True):
     """The count that exists and is nearest to a claim that nothing explains."""
 
     module: str  # a module, or a class
@@ -32,8 +30,7 @@ class Nearest:
     difference: int  # the claim minus this count
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """A claim and what it is worth."""
 
     text: str  # as it was written

@@ -1,8 +1,9 @@
 """Ways to read a number that somebody wrote: as parameters, as bytes, with millions of 2^20."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from auditor.claims.figures import Figure
 from auditor.tensors import DTYPE_BITS
@@ -11,8 +12,7 @@ MILLION, BILLION = 2**20, 2**30
 Fields = tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """A way to read the number, and which counts of parameters it then stands for."""
 
     low: int

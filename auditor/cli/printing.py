@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import typer
+from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
 from auditor.cli.console import only_ascii, say, terminal, write, writing
@@ -24,8 +24,7 @@ _TENSORS_CSV = "tensors.csv"
 _DEEPER = 2  # so that the layers of a module can be told: `encoder` has `encoder.layer.0`
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
+class Shown(Struct, frozen=True, kw_only=True):
     """How much of a report was asked for."""
 
     depth: int | None = None  # of the module rows; None: as the format has it

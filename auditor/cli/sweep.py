@@ -3,11 +3,11 @@
 import gc
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from auditor.cli.console import (
     CLEAN,

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+from msgspec import Struct
 
 from auditor.comparing.sides import Side, SideTensor
 from auditor.messages import quoted
@@ -14,8 +15,7 @@ _NAMED = 3  # of what was lost, in one line
 _ENOUGH = 0.9  # of the tensors that are gone, for a prefix to be what became of them
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lost:
+class Lost(Struct, frozen=True, kw_only=True):
     """A module of which the other side has no tensor."""
 
     module: str
@@ -24,8 +24,7 @@ class Lost:
     parameters: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changed:
+class Changed(Struct, frozen=True, kw_only=True):
     """A tensor that both sides have, and what it is on each."""
 
     name: str
@@ -33,8 +32,7 @@ class Changed:
     after: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConfigChange:
+class ConfigChange(Struct, frozen=True, kw_only=True):
     """A key of the config, and the tensors that it explains."""
 
     key: str
@@ -43,8 +41,7 @@ class ConfigChange:
     explains: int  # tensors that are gone, new or reshaped
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """All that differs; names are in the order of the sides' files."""
 
     models: tuple[str, str]

@@ -1,9 +1,10 @@
 """A side of a comparison: the tensors of a checkpoint as its model has them, and its config."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
@@ -25,8 +26,7 @@ class SideTensor(NamedTuple):
     parameters: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Side:
+class Side(Struct, frozen=True, kw_only=True):
     """One of two checkpoints."""
 
     model: str

@@ -13,7 +13,6 @@ refuses is refused; but long names, nested arrays and big-endian files are read.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
@@ -49,8 +48,7 @@ _MOST_TENSORS = 10_000
 _MOST_PAIRS = 10_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class GgufHeader(Table):
+class GgufHeader(Table, frozen=True, kw_only=True):
     """What one GGUF file declares. Its tensors are of ggml's dtypes, shaped as PyTorch has them."""
 
     version: int

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from auditor.containers.bounded_json import load_object
 from auditor.errors import CheckpointError
@@ -26,8 +27,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Index:
+class Index(Struct, frozen=True, kw_only=True):
     """What an index says. None of it is checked against the files."""
 
     file: str  # path inside the repo, "/" between folders

@@ -7,8 +7,9 @@ snapshot keeps the same bytes, so that the same function reads it years later.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.errors import CheckpointError
 from auditor.tensors import Span
@@ -33,8 +34,7 @@ class FilePart(NamedTuple):
         return self.start + len(self.data)
 
 
-@dataclass(frozen=True)
-class PartialFile:
+class PartialFile(Struct, frozen=True):
     """Parts of a file, sorted, none touching another; and its whole size in bytes."""
 
     size: int

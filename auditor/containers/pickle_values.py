@@ -4,43 +4,39 @@ Strings, bytes, numbers, None, tuples and lists stand for themselves.
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Global:
+class Global(Struct, frozen=True):
     """What `from module import name` would give."""
 
     module: str
     name: str
 
 
-@dataclass(slots=True, eq=False)
-class PickledDict:
+class PickledDict(Struct, eq=False):
     """A dict, as it was filled: a key may be anything, and may be there twice."""
 
     pairs: list[tuple[object, object]]
 
 
-@dataclass(slots=True, eq=False)
-class PickledSet:
+class PickledSet(Struct, eq=False):
     """A set, as it was filled."""
 
     items: list[object]
     frozen: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Octets:
+class Octets(Struct, frozen=True, eq=False):
     """A bytearray, of which nothing depends on what it holds."""
 
     length: int
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(Struct, eq=False):
     """What a call would give, and what would then be done to it."""
 
     how: str  # REDUCE, INST and OBJ call; NEWOBJ and NEWOBJ_EX call __new__
@@ -51,15 +47,13 @@ class Call:
     built: bool = False  # whether there is a state
 
 
-@dataclass(slots=True, eq=False)
-class Persistent:
+class Persistent(Struct, eq=False):
     """What the loader's own persistent_load would give for a key: torch's storages."""
 
     key: object
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ran:
+class Ran(Struct, frozen=True, kw_only=True):
     """What following one pickle found; up to its fault, where it has one."""
 
     value: object

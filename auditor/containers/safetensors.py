@@ -8,11 +8,12 @@ stands). The bounds that the library does not have are `jsons.MAX_VALUES` and
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from math import prod
 from operator import eq, itemgetter
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from auditor.containers import safetensors_json
 from auditor.containers.bounded_json import MAX_VALUES, bounds_fault, lfs_fault
@@ -54,8 +55,7 @@ _OPENING = re.compile(r'\{(?:"__metadata__":\{([^{}]*)\}(,?))?')
 _CONTROL = bytes(byte for byte in range(0x20) if byte not in _WHITE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Header:
+class Header(Struct, frozen=True, kw_only=True):
     """What one safetensors file declares. Its tensors cover the data section without a gap."""
 
     file: str  # path inside the repo, "/" between folders

@@ -2,8 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet, is_text
 from auditor.containers.torch_storages import Unreadable
@@ -41,8 +42,7 @@ _DEEPEST_WRAPPERS = 4
 _SHOWN = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class StateDict:
+class StateDict(Struct, frozen=True, kw_only=True):
     """The tensors of a state dict, in its order."""
 
     tensors: Mapping[str, TensorView]

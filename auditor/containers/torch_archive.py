@@ -5,8 +5,9 @@ compared without case, and an archive with anything outside the folder is refuse
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from auditor.containers import zip_directory
 from auditor.containers.partial_file import PartialFile
@@ -22,8 +23,7 @@ _U32_MAX = 2**32 - 1
 _VERSIONS = (b"version", b".data/version")  # torch opens no archive without one of them
 
 
-@dataclass(frozen=True)
-class TorchArchive:
+class TorchArchive(Struct, frozen=True):
     """An archive that torch's reader opens, judged by its directory."""
 
     zip: zip_directory.Archive

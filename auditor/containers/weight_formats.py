@@ -1,11 +1,12 @@
 """Which parser reads a weight file that is not a safetensors file, and what all parsers return."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from auditor.containers.partial_file import PartialFile
 from auditor.tensors import StoredTensor
@@ -25,8 +26,7 @@ class TensorFault(NamedTuple):
     reason: str  # a sentence that begins with the file
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """What one weight file declares; a format may add fields in a class of its own."""
 
     file: str  # path inside the repo, "/" between folders

@@ -5,13 +5,14 @@ Stricter than most readers: what torch never writes and what two readers could r
 directory) is an error. Where the directory lies: `zip_end`.
 """
 
+import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
-from struct import Struct
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.containers.partial_file import PartialFile
 from auditor.containers.zip_end import End, find_end
@@ -27,9 +28,9 @@ MAX_ENTRIES = 40_000
 
 STORED, DEFLATED = 0, 8  # compression methods; torch stores, other writers may deflate
 
-_CENTRAL = Struct("<4sHHHHHHIIIHHHHHII")
-_LOCAL = Struct("<4sHHHHHIIIHH")
-_FIELD = Struct("<HH")
+_CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
+_LOCAL = struct.Struct("<4sHHHHHIIIHH")
+_FIELD = struct.Struct("<HH")
 _FULL32 = 0xFFFFFFFF  # "see the zip64 field"
 _ZIP64 = 0x0001
 _UTF8 = 0x800
@@ -58,8 +59,7 @@ class ZipEntry(NamedTuple):
         return self.header + _LOCAL.size + len(self.raw)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Archive:
+class Archive(Struct, frozen=True, kw_only=True):
     """The directory of one archive."""
 
     file: str
@@ -193,7 +193,7 @@ def _wide(where: str, extra: bytes, narrow: tuple[int, int, int]) -> tuple[int, 
             found.append(extra[at - length : at])
     if len(found) != 1 or len(found[0]) < 8 * narrow.count(_FULL32):
         raise CheckpointError(f"{where} lacks its 64-bit sizes, or has them twice")
-    numbers = iter(Struct(f"<{len(found[0]) // 8}Q").unpack_from(found[0]))
+    numbers = iter(struct.Struct(f"<{len(found[0]) // 8}Q").unpack_from(found[0]))
     size, packed, header = (next(numbers) if one == _FULL32 else one for one in narrow)
     return size, packed, header
 

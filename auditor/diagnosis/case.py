@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot
@@ -36,8 +38,7 @@ Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config 
 _LARGE = 2000  # tensors
 
 
-@dataclass(frozen=True, kw_only=True)
-class Undoing:
+class Undoing(Struct, frozen=True, kw_only=True):
     """A change of one side that would make findings go away, and what that would mean.
 
     Where nothing can be put in the place of what is broken (a pointer instead of a config), the
@@ -60,8 +61,7 @@ class Undoing:
         return replace(self, snapshot=snapshot, proven=())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True, dict=True):
     """One model with alarming findings: of files alone, where nothing could be compared."""
 
     snapshot: Snapshot

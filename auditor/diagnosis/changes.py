@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.containers.index import parse_index

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.alarms import UNCHANGED, AlarmKey, alarm_keys, composed

@@ -1,7 +1,8 @@
 """Causes of level repository: each is a finding already, which says what to do."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.reconciler.findings import ConfigContradiction, OfIds, OfKeys, UnknownConfigKey
 from auditor.report import Diagnosis, Report, Unaudited

@@ -1,7 +1,8 @@
 """Weight files as they should be, for those that are not there or cannot be read."""
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index, parse_index

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from auditor.checkpoint.filenames import variant_of
 from auditor.checkpoint.named_files import based_weights, named_weights
@@ -49,8 +51,7 @@ class FileReader(Protocol):
         """Another read has failed for good: end the waits of those under way."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadFiles:
+class ReadFiles(Struct, frozen=True, kw_only=True):
     """What was read: the middle of a Snapshot."""
 
     config: TextFile | None
@@ -169,8 +170,7 @@ def _meant(
     return parts
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Begun:
+class _Begun(Struct, frozen=True, kw_only=True):
     """The reads of one model that are under way."""
 
     config: Future[TextFile | None]
@@ -267,7 +267,7 @@ def _as_hinted(
     for text in [future.result() for future in read]:  # all of them, so that none is read twice
         found = text and (named_weights(text, listing) or based_weights(text, names))
         if found:
-            return replace(selection, **vars(found), hints=(), otherwise=None)
+            return replace(selection, **asdict(found), hints=(), otherwise=None)
     if isinstance(selection.otherwise, FileSelection):
         return selection.otherwise
     raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "no weights are there")

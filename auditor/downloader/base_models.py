@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.selection import CONFIG

@@ -1,7 +1,8 @@
 """The snapshots shipped with the package: a handful of well-known models, for machines offline."""
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load

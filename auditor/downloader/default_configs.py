@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.config_classes import of_model_type

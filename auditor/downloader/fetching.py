@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.named_place import select_place
 from auditor.checkpoint.selecting import select, select_config, select_tagged

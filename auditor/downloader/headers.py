@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import NamedTuple
 
+from msgspec import field
+
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, merged_parts
 from auditor.containers.safetensors import header_span
@@ -187,12 +189,10 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
     return WeightHeader(name=name, size=size, parts=seen.used())
 
 
-class _Recorded(PartialFile):
+class _Recorded(PartialFile, frozen=True):
     """Some of the bytes of a file, and which of them were read."""
 
-    def __init__(self, size: int, parts: tuple[FilePart, ...]) -> None:
-        super().__init__(size, parts)
-        self._read: set[Span] = set()
+    _read: set[Span] = field(default_factory=set)
 
     def read(self, span: Span) -> bytes:
         data = super().read(span)

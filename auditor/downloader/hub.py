@@ -7,6 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from huggingface_hub import constants
+from msgspec.structs import asdict
 
 from auditor.checkpoint.selecting import name_fault, select
 from auditor.checkpoint.selection import Chooser
@@ -118,7 +119,7 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
         # What the Hub counts is of the default branch, whatever revision was asked for.
         published=() if model.revision not in _DEFAULTS else listing.published,
         card_base=listing.base,
-        **vars(contents),
+        **asdict(contents),
         fetched=session.fetched,
     )
 

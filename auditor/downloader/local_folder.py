@@ -4,11 +4,12 @@ import os
 import re
 import stat
 from collections.abc import Collection
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Never
+
+from msgspec.structs import asdict, replace
 
 from auditor.checkpoint import gguf_sets
 from auditor.checkpoint.selecting import (
@@ -90,7 +91,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         files=files,
         folder=folder,
         partial=True,
-        **vars(contents),
+        **asdict(contents),
     )
 
 
@@ -158,7 +159,7 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
         origin=f"read from the file {quoted(str(path))}",
         files=files,
         folder=path.parent,
-        **vars(assemble(_Files(path.parent), files, selection)),
+        **asdict(assemble(_Files(path.parent), files, selection)),
     )
 
 

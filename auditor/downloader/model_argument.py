@@ -3,8 +3,10 @@
 import errno
 import os
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.downloader.pasted_address import is_address, parse_address
 from auditor.errors import UsageError
@@ -41,8 +43,7 @@ _LEGACY_NAMESPACES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class HubModel:
+class HubModel(Struct, frozen=True, kw_only=True):
     """A model of the Hub, and where in its history."""
 
     id: str  # "namespace/name", or "name" for the oldest models

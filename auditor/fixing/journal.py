@@ -11,9 +11,11 @@ whose inode, size and time are not those that the journal has is not replaced.
 
 import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import shard_fault
@@ -29,8 +31,7 @@ _VERSION = 1
 _LARGEST = 16 * 1024 * 1024  # bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One file that takes the place of another, or a header that is written over another."""
 
     file: str

@@ -3,8 +3,9 @@
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from auditor.downloader.huggingface_cache import is_in_cache
 from auditor.errors import FixError
@@ -13,8 +14,7 @@ from auditor.messages import quoted
 _COPY = "copy the folder (cp -rL FOLDER COPY) and fix the copy"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileState:
+class FileState(Struct, frozen=True, kw_only=True):
     """What tells one file, as it is now, from any other and from itself after a change."""
 
     inode: int

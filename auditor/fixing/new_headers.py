@@ -7,7 +7,8 @@ all of the data's: what is shared has to lie at the same place within its block.
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header, size_fault

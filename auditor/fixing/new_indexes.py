@@ -1,8 +1,9 @@
 """The index of a sharded checkpoint: with other names, or anew from the headers of its shards."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import INDEX
 from auditor.checkpoint.snapshot import Snapshot, TextFile

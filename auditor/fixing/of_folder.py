@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.audit.options import Options
 from auditor.audit.repository import only_model
@@ -21,8 +23,7 @@ Say = Callable[[str], None]
 _SHARD = re.compile(r"(?P<stem>[^/]+)-\d{5}-of-(?P<count>\d{5})\.safetensors", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FolderPlan:
+class FolderPlan(Struct, frozen=True, kw_only=True):
     """A plan for the files as they were when the folder was read."""
 
     folder: Path

@@ -5,8 +5,10 @@ what was audited; where that does not close findings, or opens any, nothing is p
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
@@ -24,8 +26,7 @@ from auditor.report import Report, Unaudited
 _ROUNDS = 3  # a diagnosis names two causes at most; what is left may have another
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileChange:
+class FileChange(Struct, frozen=True, kw_only=True):
     """What becomes of one file."""
 
     file: str
@@ -36,8 +37,7 @@ class FileChange:
     edits: tuple[Edit, ...] = ()  # of a JSON file; weights, whose data stays, have none
 
 
-@dataclass(frozen=True, kw_only=True)
-class Left:
+class Left(Struct, frozen=True, kw_only=True):
     """A cause that headers, index and config cannot mend."""
 
     cause: str
@@ -46,8 +46,7 @@ class Left:
     instead: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """What is wrong, what will be done about it, and what will be left."""
 
     before: Report | Unaudited

@@ -8,7 +8,9 @@ cause can be fixed as soon as its undoing is no more than that.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.diagnosis.case import Undoing
@@ -28,8 +30,7 @@ class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
     """Headers, index and config cannot do it; the message says why."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FixStep:
+class FixStep(Struct, frozen=True, kw_only=True):
     """Other names, other values in the config: what one undoing comes to."""
 
     undoing: Undoing

@@ -5,7 +5,8 @@ What is amiss is never narrower than can be seen.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from auditor.formats.module_tree import Node
 from auditor.reconciler.fold import first
@@ -15,8 +16,7 @@ _ALARMING = frozenset({"missing", "mismatched", "unexpected", "duplicate", "unre
 _LEAST = 0.006  # of the whole width, of what is amiss
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(Struct, frozen=True, kw_only=True):
     """One module, or several that are alike, and its place; the figures are those of all of them.
 
     `left` and `width` are parts of the whole width, 0 to 1.

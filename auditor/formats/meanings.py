@@ -1,9 +1,10 @@
 """What kinds of findings and causes mean, and what to do: as their docstrings have it."""
 
 import inspect
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal, get_args
+
+from msgspec import Struct
 
 from auditor.diagnosis.known_causes import described_causes
 from auditor.reconciler.findings import Finding, Severity
@@ -12,8 +13,7 @@ _TO_DO = "To do: "
 _AS_SAID = "Do what the report says under `fix`: it names the fields and the tensors."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Meaning:
+class Meaning(Struct, frozen=True, kw_only=True):
     """One kind of finding, or one cause of findings."""
 
     name: str

@@ -3,9 +3,9 @@
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
+from msgspec.structs import asdict
 from rich.table import Table
 from rich.text import Text
 

@@ -4,7 +4,8 @@ Activations, workspaces of kernels and the program itself come on top of all of 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from auditor.report import KVCache, Report, Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT
@@ -17,8 +18,7 @@ _FOUR_BITS = 4
 COMMON_DTYPES = ("F32", "BF16", "I8", FOUR_BIT)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadingNeed:
+class LoadingNeed(Struct, frozen=True, kw_only=True):
     """A model in one dtype, in bytes.
 
     weights = parameters x bits / 8, every parameter alike: what quantizes leaves embeddings and
@@ -40,8 +40,7 @@ class LoadingNeed:
         return self.weights + (self.cache or 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingNeed:
+class TrainingNeed(Struct, frozen=True, kw_only=True):
     """Bytes a parameter that training all of a model with Adam takes: an estimate.
 
     Adam keeps two moments of each parameter (Kingma and Ba 2015, algorithm 1).

@@ -4,10 +4,11 @@ The option, the ending of the file that `-o` names, the help text and the README
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import Protocol, cast
+
+from msgspec import Struct
 
 from auditor.formats.view import View
 from auditor.report import Report, Unaudited
@@ -23,8 +24,7 @@ class FormatModule(Protocol):
         """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Format:
+class Format(Struct, frozen=True, kw_only=True):
     """One format; its module is imported when somebody asks for it (rich takes 12 ms)."""
 
     module: str  # of this package

@@ -4,8 +4,9 @@ What JSON leaves out stays out: the list of tensors, and the shapes that finding
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from auditor.errors import Reason
 from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, count_of
@@ -25,8 +26,7 @@ _Object = Mapping[str, Any]
 _WITH_FILES = "missing-component"  # whose file is the manifest that lists it
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredFinding:
+class StoredFinding(Struct, frozen=True, kw_only=True):
     """What pages ask of a finding of any kind."""
 
     kind: str
@@ -137,8 +137,7 @@ def _observed(one: _Object) -> Observed | None:
         files=one.get("files") or 0,
         by_dtype=tuple(one.get("by_dtype", {}).items()),
         by_file=tuple(
-            FileTally(**{key: row.get(key) for key in FileTally.__dataclass_fields__})
-            for row in files
+            FileTally(**{key: row.get(key) for key in FileTally.__struct_fields__}) for row in files
         ),
         layout=one.get("layout"),
     )

@@ -1,10 +1,9 @@
 """View: how a person wants to see reports."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class View:
+class View(Struct, frozen=True, kw_only=True):
     """What formats for people follow; the formats for machines always give all of it."""
 
     depth: int = 2  # of the module table

@@ -8,10 +8,11 @@ All other checkpoints are plain, and cost nothing here.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.layouts.packing import (
     PLAIN,

@@ -7,7 +7,8 @@ does is remembered, so that 45,000 names of a few hundred different parts take 0
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from auditor.layouts._expressions import (
     Alternation,
@@ -144,8 +145,7 @@ class _TooMuchError(Exception):
 # --- matching ---------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class _State:
+class _State(Struct, eq=False):
     """The places that a name may have led to, and where its next part leads."""
 
     places: frozenset[int]

@@ -12,7 +12,8 @@ The packed layouts come first: what they find in a fused tensor is cut up here a
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.layouts._experts import AXES, ENDS, Stacked, stacked_experts, too_many_experts
 from auditor.layouts.packing import PLAIN, Implied, LogicalTensor, PackingFault, Unpacked

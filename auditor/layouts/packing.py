@@ -6,12 +6,14 @@ tensor of the model.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from auditor.tensors import StoredTensor
 
@@ -23,8 +25,7 @@ Members = Mapping[str, StoredTensor]  # of a module, by the last part of their n
 Implied = Callable[[str], Shape | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Declared:
+class Declared(Struct, frozen=True, kw_only=True):
     """What a config says of the layout. The settings are as the checkpoint has them: untrusted."""
 
     method: str  # quant_method in lower case; "mlx" where a config has MLX's own key
@@ -76,8 +77,7 @@ FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that are as the model's
 UNPACKED = frozenset({"F64", "F32", "BF16", "F16", ""})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unpacked:
+class Unpacked(Struct, frozen=True, kw_only=True):
     """Each stored tensor is in pieces, in quantization_data, or in neither: then it is plain.
 
     Faults may be about any of them. A stored tensor that cannot be unpacked at all is left plain
@@ -94,8 +94,7 @@ PLAIN = Unpacked(layout="plain")  # nothing is packed
 _NOTHING: Members = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(Struct, frozen=True, dict=True):
     """All stored tensors of a checkpoint, by module."""
 
     tensors: tuple[StoredTensor, ...]
@@ -118,8 +117,7 @@ class Stored:
         return self.modules.get(module, _NOTHING)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """One way of storing weights.
 
     The module of a layout has functions of the names of these fields: `recognises` and `unpack`
@@ -206,8 +204,7 @@ def as_stored_tensor(piece: LogicalTensor) -> StoredTensor:
     return StoredTensor(stored.name, piece.dtype, piece.shape, count, stored.file, stored.span)
 
 
-@dataclass
-class PackingLedger:
+class PackingLedger(Struct):
     """Collects what a layout finds, reasons first: equal reasons become one finding."""
 
     tensors: list[LogicalTensor] = field(default_factory=list)

@@ -6,11 +6,12 @@ What is read is three patterns of that source; a test holds them to what an impo
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec import Struct, field
 
 _MAPPINGS = re.compile(r"MODEL_\w*MAPPING_NAMES")
 _AUTO = re.compile(r"^class (AutoModel\w*)\(.*\):\n +_model_mapping = (\w+)$", re.MULTILINE)
@@ -19,8 +20,7 @@ _CLASS = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 _ABSTRACT = "PreTrainedModel"  # at the end of the name of a class that has no tensors of its own
 
 
-@dataclass(frozen=True)
-class InstalledLibrary:
+class InstalledLibrary(Struct, frozen=True):
     """The source of transformers, and the model classes that it names."""
 
     name: str  # "transformers 5.23.0"

@@ -1,10 +1,12 @@
 """What a snapshot holds, parsed: broken parts become findings, or files that stay unread."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from auditor.checkpoint.filenames import variant_of
 from auditor.checkpoint.selecting import is_readable
@@ -22,8 +24,7 @@ from auditor.tensors import StoredTensor, natural_key
 _SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contents:
+class Contents(Struct, frozen=True, kw_only=True, dict=True):
     """The stored tensors of a snapshot, and what could not be read."""
 
     tensors: tuple[StoredTensor, ...]

@@ -1,9 +1,10 @@
 """Findings that the user asks to leave out of the verdict: `--ignore KIND[:GLOB]`."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, assert_never, get_args
+
+from msgspec.structs import replace
 
 from auditor.errors import UsageError
 from auditor.messages import meant, quoted

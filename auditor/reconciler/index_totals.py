@@ -6,11 +6,12 @@ plain parameters and one for each kind of scale and buffer the sum has to be the
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.layouts.packing import WrittenTensor
 from auditor.messages import named
@@ -66,8 +67,7 @@ class Scales(NamedTuple):
     widths: tuple[int, ...]  # bits that occur, the usual ones first
 
 
-@dataclass(frozen=True, kw_only=True)
-class Holdings:
+class Holdings(Struct, frozen=True, kw_only=True):
     """What stands behind the names of an index, by expected shapes and by the headers at hand."""
 
     learned: int  # elements of plain parameters, of unknown width

@@ -1,11 +1,12 @@
 """Which stored tensor answers which expected one, by the rules under which loading renames."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading
@@ -46,8 +47,7 @@ class Hit(NamedTuple):
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Matching:
+class Matching(Struct, frozen=True, kw_only=True):
     """Each stored tensor once: in plain, in hits, in copies or in unmatched."""
 
     plain: Mapping[str, StoredTensor]  # by expected name: as expected, in name, shape and role
@@ -73,8 +73,7 @@ class Place(NamedTuple):
     steps: tuple[Step, ...]  # from the stored name to the expected one's
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Struct, frozen=True):
     """A class's tensors by the names that they have once they are loaded."""
 
     names: NameLookup | Mapping[str, ExpectedTensor]  # in the class's own renames already

@@ -1,11 +1,12 @@
 """Every stored and every expected tensor gets one fate; the fates become findings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
@@ -43,8 +44,7 @@ from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
 from auditor.walker import Counted, parent
 
 
-@dataclass(frozen=True, kw_only=True)
-class FamilyExpectations:
+class FamilyExpectations(Struct, frozen=True, kw_only=True):
     """What the classes around the target expect of the same config."""
 
     declared: Expectation  # of the class that the config declares
@@ -68,8 +68,7 @@ class Absent(NamedTuple):
     fate: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reconciled:
+class Reconciled(Struct, frozen=True, kw_only=True):
     """Every stored tensor stands once in `counted`: law 2.
 
     Every expected one stands once in `plain`, `answered` or `absent`; an optional one that is not

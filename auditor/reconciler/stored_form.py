@@ -7,8 +7,9 @@ is expected in the form that the file has.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
 from auditor.analytic.in_memory import ConvertedGroup, converted_groups, tensors_before_conversion

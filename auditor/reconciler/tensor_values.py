@@ -1,13 +1,13 @@
 """What was read of the numbers of each tensor, as a report has it."""
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from auditor.checkpoint.snapshot import Fetched
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TensorValues:
+class TensorValues(Struct, frozen=True, kw_only=True):
     """The numbers of one tensor, as far as they were read.
 
     Of complex numbers real and imaginary part count as two; of a GGUF tensor in blocks these are
@@ -45,8 +45,7 @@ class ModuleChanges(NamedTuple):
     changed: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class BaseComparison:
+class BaseComparison(Struct, frozen=True, kw_only=True):
     """Tensors beside those of the same names in another model, as far as both were read."""
 
     model: str
@@ -57,8 +56,7 @@ class BaseComparison:
     modules: tuple[ModuleChanges, ...]  # sorted by name
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValuesRead:
+class ValuesRead(Struct, frozen=True, kw_only=True):
     """All that was read of the numbers, and how much of what there is."""
 
     tensors: tuple[TensorValues, ...]  # sorted by file and by place in it

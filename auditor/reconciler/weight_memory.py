@@ -1,6 +1,6 @@
 """The memory of the weights by the dtype of a parameter: a 4-bit weight is not an I32."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
@@ -10,8 +10,7 @@ from auditor.walker import Walk
 QUANTIZATION_DATA = "quantization-data"  # scales and their kin, of whatever dtype
 
 
-@dataclass(frozen=True, kw_only=True)
-class Weights:
+class Weights(Struct, frozen=True, kw_only=True):
     """All stored tensors of one dtype: of the file, or of the layout where they are packed."""
 
     dtype: str  # "BF16", "INT4"; "quantization-data" for what serves packed tensors

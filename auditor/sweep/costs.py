@@ -1,14 +1,14 @@
 """What a sweep costs: requests, hours on each plan of the Hub, bytes, processor, disk. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from auditor.downloader.headers import FIRST_READ
 from auditor.sweep.workers.budget import WINDOW, spared
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quota:
+class Quota(Struct, frozen=True, kw_only=True):
     """What the Hub allows in five minutes."""
 
     plan: str
@@ -42,8 +42,7 @@ _PROCESSOR = 0.004
 _HOUR = 3600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepLoad:
+class SweepLoad(Struct, frozen=True, kw_only=True):
     """What there is to do."""
 
     models: int  # selected

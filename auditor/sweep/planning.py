@@ -3,8 +3,9 @@
 import re
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack
-from dataclasses import astuple, replace
 from functools import reduce
+
+from msgspec.structs import astuple, replace
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, with_companions
 from auditor.checkpoint.selection import Chooser

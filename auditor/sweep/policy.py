@@ -1,6 +1,6 @@
 """Policy: how much a sweep may take of the Hub and of this machine, and for how long."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from auditor.errors import Reason
 
@@ -23,8 +23,7 @@ PASSING = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """The bounds of a sweep."""
 
     # More than one are the workers of a Dask cluster on this machine.

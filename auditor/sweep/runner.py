@@ -3,9 +3,10 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.endpoint import endpoint
@@ -31,8 +32,7 @@ if TYPE_CHECKING:  # Dask is an extra, and takes a second to import
 _LOOK = 0.5  # seconds between looks at the budget and at models that are stuck
 
 
-@dataclass(frozen=True, kw_only=True)
-class Swept:
+class Swept(Struct, frozen=True, kw_only=True):
     """What a night came to."""
 
     night: Night

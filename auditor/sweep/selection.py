@@ -3,11 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import islice
 from threading import Event
 from typing import NamedTuple, Self
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import ignore_message
@@ -32,8 +34,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _EXPAND = (("expand", "sha"), ("expand", "siblings"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelSelection:
+class ModelSelection(Struct, frozen=True, kw_only=True):
     """One way to choose models: ids that are given, or what the Hub's list API filters."""
 
     ids: tuple[str, ...] = ()  # each with an optional @revision

@@ -2,9 +2,10 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from auditor.errors import UsageError
 from auditor.messages import described, quoted
@@ -17,8 +18,7 @@ _MOST_BYTES = 1024 * 1024  # of a sweep.toml
 _MOST_IDS = 512 * 1024 * 1024  # bytes of a list of ids: three million have 90 MB
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output:
+class Output(Struct, frozen=True, kw_only=True):
     """Where a sweep writes, and how much of it stays."""
 
     store: Path = STORE
@@ -26,8 +26,7 @@ class Output:
     keep: int | None = None  # finished nights that stay in the store; None: all of them
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepSettings:
+class SweepSettings(Struct, frozen=True, kw_only=True):
     """What is swept, within which bounds, and where it is written."""
 
     selections: tuple[ModelSelection, ...]
@@ -151,7 +150,7 @@ _SELECTION = ("author", "filter", "ids", "library", "search", "sort", "top")
 
 
 def _policy(path: Path, table: Mapping[str, Any]) -> Policy:
-    _known(path, table, ("fail_on", *(one.name for one in fields(Policy))), "[policy]")
+    _known(path, table, ("fail_on", *Policy.__struct_fields__), "[policy]")
     for name, value in table.items():
         if name == "companions":
             if not isinstance(value, bool):
@@ -165,7 +164,7 @@ def _policy(path: Path, table: Mapping[str, Any]) -> Policy:
 
 
 def _output(path: Path, table: Mapping[str, Any]) -> Output:
-    _known(path, table, {one.name for one in fields(Output)}, "[output]")
+    _known(path, table, set(Output.__struct_fields__), "[output]")
     given = dict(table)
     keep = _count(path, "output.keep", given.pop("keep", None))
     places = {

@@ -4,8 +4,9 @@ No count and no residual changes by that.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from inspect import cleandoc
+
+from msgspec.structs import replace
 
 from auditor.reconciler.findings import Finding, Severity, of_values
 from auditor.reconciler.ignore import Ignore, split

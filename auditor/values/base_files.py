@@ -1,9 +1,10 @@
 """`--base`: whether the weight files are those of the model that this one is made from."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, select_config
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot

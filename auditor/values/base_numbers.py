@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.downloader import fetch

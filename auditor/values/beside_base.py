@@ -1,9 +1,9 @@
 """`--base` with `--values`: which tensors are those of the base, as far as both were read. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from auditor.downloader.local_blocks import BLOCK
 from auditor.messages import quoted
@@ -17,8 +17,7 @@ from auditor.values.placing import Placed
 _SHOWN = 12  # kinds of modules in a note
 
 
-@dataclass(frozen=True, kw_only=True)
-class BaseNumbers:
+class BaseNumbers(Struct, frozen=True, kw_only=True):
     """What was read of the base."""
 
     model: str

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
@@ -47,8 +47,7 @@ class LocalBytes:
         return (Span(0, tensor.span.length),)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True, dict=True):
     """Everything that a rule may ask for; of what was not read it gets None."""
 
     outcome: Report | Unaudited

@@ -2,8 +2,9 @@
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.downloader.waits import Talk

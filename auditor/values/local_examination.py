@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.local_blocks import open_block_file

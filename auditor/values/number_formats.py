@@ -22,21 +22,20 @@ Formats, version 1.0); tests compare the values of eight bits with torch's.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import inf, nan
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NumberFormat:
+class NumberFormat(Struct, frozen=True, kw_only=True):
     """One dtype. `unit` bytes hold `per_unit` numbers; blocks are cut at multiples of it."""
 
     word: np.dtype[Any]  # unsigned; what the bytes are viewed as
@@ -176,8 +175,7 @@ FORMATS: Mapping[str, NumberFormat] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlockScales:
+class BlockScales(Struct, frozen=True, kw_only=True):
     """Where the scales stand in a block of a GGUF tensor: (byte, dtype) of each."""
 
     size: int  # bytes of a block

@@ -8,10 +8,11 @@ is taken first, then the next; slices of a kind that was seen already count for 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.tensors import Span
 from auditor.values.placing import Placed
@@ -41,8 +42,7 @@ class PlannedSpan(NamedTuple):
     span: Span
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleBudget:
+class SampleBudget(Struct, frozen=True, kw_only=True):
     """The most that is read."""
 
     requests: int

@@ -1,9 +1,10 @@
 """`audit ORG/NAME --values`: a few spans of files on the Hub, and what they add to an outcome."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.errors import SourceError, UsageError

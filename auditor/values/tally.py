@@ -1,18 +1,17 @@
 """What a run of bytes holds, counted block by block and added up. Pure, numpy."""
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from auditor.values.number_formats import BLOCKS, FORMATS, BlockScales, Bytes, NumberFormat
 
 LOW_HALF = 0xFFFF  # of a float32: what a bfloat16 in its place leaves zero
 
 
-@dataclass
-class Moments:
+class Moments(Struct):
     """Sums of finite numbers, such that those of two runs can be added (Chan, Golub, LeVeque)."""
 
     count: int = 0
@@ -36,8 +35,7 @@ class Moments:
         return math.sqrt(self.squares / self.count) if self.count else None
 
 
-@dataclass
-class NumberTally:
+class NumberTally(Struct):
     """The numbers of one tensor, or of a run of it; `add` joins two runs."""
 
     read: int = 0

@@ -83,10 +83,13 @@ def _last_rows(one: Placed, tokens: int | None) -> Span:
     return Span(max(0, last - count) * row, last * row)
 
 
-def _pairs(placed: Iterable[Placed], pairs: Iterable[tuple[str, str]]) -> Iterator[Slice]:
-    known = {one.tensor.name: one for one in reversed(list(placed)) if one.span.length > 0}
-    there = [pair for pair in pairs if set(pair) <= known.keys()]
-    for copy, of in there[:_MOST_PAIRS]:
+def _pairs(placed: Iterable[Placed], pairs: Sequence[tuple[str, str]]) -> Iterator[Slice]:
+    named = {name for pair in pairs for name in pair}
+    there = [one for one in placed if one.tensor.name in named and one.span.length > 0]
+    there.sort(key=lambda one: (one.path, one.span), reverse=True)
+    known = {one.tensor.name: one for one in there}  # of a name in several files the first counts
+    whole = [pair for pair in pairs if set(pair) <= known.keys()]
+    for copy, of in whole[:_MOST_PAIRS]:
         if copy != of:
             span = Span(0, min(_START, known[copy].span.length, known[of].span.length))
             for name in (copy, of):

@@ -3,10 +3,11 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import select_config
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source

@@ -1,9 +1,10 @@
 """Tally: how much lies below a module prefix, in a dtype or in a file."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.layouts import is_float
 from auditor.tensors import DTYPE_BITS, StoredTensor
@@ -43,8 +44,7 @@ _Sums = list[int]  # tensors, elements, parameters, bytes of odd dtypes; of one 
 _Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; of any
 
 
-@dataclass(frozen=True, kw_only=True)
-class Walk:
+class Walk(Struct, frozen=True, kw_only=True, dict=True):
     """One pass over all stored tensors, from which every tally is added up."""
 
     cells: Mapping[_Kind, Mapping[str, _Sums]]  # by what a prefix itself holds, of each kind

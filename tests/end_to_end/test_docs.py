@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -52,8 +51,8 @@ def test_every_key_of_a_sweep_toml_is_documented_and_read(tmp_path):
     (tmp_path / "ids.txt").write_text("acme/a\n")
     read = settings.read_sweep_settings(tmp_path / "sweep.toml")
     assert len(read.selections) == 2
-    policy = {one.name for one in fields(Policy)}
-    output = {one.name for one in fields(settings.Output)}
+    policy = set(Policy.__struct_fields__)
+    output = set(settings.Output.__struct_fields__)
     due = {"author", "filter", "library", "search", "sort", "top", "ids"}
     keys = set(re.findall(r"^(\w+) +=", text, re.MULTILINE))
     assert keys == due | policy | output | {"fail_on"}

@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 from support.running import run
 
 import auditor

@@ -9,12 +9,12 @@ draws 20.
 import os
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib import import_module
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.bert_configs import config_of
 from support.formulas import evaluate
 

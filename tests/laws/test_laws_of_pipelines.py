@@ -1,12 +1,12 @@
 """Laws 2, 4 and 12 of repositories of several models: sums, orders, snapshots."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.pipelines import (
     CLIP,

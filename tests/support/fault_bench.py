@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from support.faults.families import MORE
 from support.faults.fault import Fault
 

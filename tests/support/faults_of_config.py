@@ -192,8 +192,9 @@ _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_emb
 
 def packed_shape(snapshot: Snapshot, name: str, shape: tuple[int, ...]) -> Snapshot:
     """The checkpoint with another shape of one tensor."""
-    from dataclasses import replace  # noqa: PLC0415 - beside its use
     from math import prod  # noqa: PLC0415 - the same
+
+    from msgspec.structs import replace  # noqa: PLC0415 - beside its use
 
     heads = []
     for head in snapshot.headers:

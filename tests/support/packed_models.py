@@ -1,9 +1,10 @@
 """A plain model's linears packed as the common layouts store them: shapes alone, by arithmetic."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from math import prod
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.changes import with_values

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from support.fault_bench import FAMILIES
 
 from auditor.checkpoint.selecting import with_companions

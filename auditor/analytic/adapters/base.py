@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.analytic.adapters.patterns import suffixes
 from auditor.analytic.blocks import (
@@ -75,8 +76,7 @@ class AdaptedModule(NamedTuple):
         return size is not None and not size.kernel and self.layer is not Layer.EMBEDDING
 
 
-@dataclass(frozen=True)
-class AdaptedModel:
+class AdaptedModel(Struct, frozen=True, dict=True):
     """One way in which versions of transformers name the base's modules in memory."""
 
     expectation: Expectation

@@ -7,7 +7,8 @@ each place of a name for all the places where it can end, which is all that a fu
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 # Characters of an expression. Unsloth writes some 300; a list of every module joined by `|` is
 # what a longer one comes to.
@@ -28,44 +29,37 @@ class UnsafeError(ValueError):
     """The expression is not run: it has what is not read here, or would take too long."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Text:
+class _Text(Struct, frozen=True, eq=False):
     text: str
 
 
-@dataclass(frozen=True, eq=False)
-class _One:
+class _One(Struct, frozen=True, eq=False):
     """One character of a class."""
 
     pattern: re.Pattern[str]
 
 
-@dataclass(frozen=True, eq=False)
-class _Place:
+class _Place(Struct, frozen=True, eq=False):
     """A place between characters: the start, the end, the edge of a word."""
 
     pattern: re.Pattern[str]
 
 
-@dataclass(frozen=True, eq=False)
-class _All:
+class _All(Struct, frozen=True, eq=False):
     parts: "tuple[_Node, ...]"
 
 
-@dataclass(frozen=True, eq=False)
-class _Any:
+class _Any(Struct, frozen=True, eq=False):
     ways: "tuple[_Node, ...]"
 
 
-@dataclass(frozen=True, eq=False)
-class _Repeat:
+class _Repeat(Struct, frozen=True, eq=False):
     body: "_Node"
     least: int
     most: int | None  # None: no bound
 
 
-@dataclass(frozen=True, eq=False)
-class _Ahead:
+class _Ahead(Struct, frozen=True, eq=False):
     body: "_Node"
     wanted: bool
 
@@ -73,8 +67,7 @@ class _Ahead:
 _Node = _Text | _One | _Place | _All | _Any | _Repeat | _Ahead
 
 
-@dataclass(frozen=True, eq=False)
-class Pattern:
+class Pattern(Struct, frozen=True, eq=False):
     """An expression that is safe to run. `pattern(...)` makes one."""
 
     source: str

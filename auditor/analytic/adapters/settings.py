@@ -1,8 +1,9 @@
 """What an adapter_config.json says: which method, of which base, and on which of its modules."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from auditor.analytic.adapters.patterns import Pattern, UnsafeError, pattern
 from auditor.analytic.config import Config
@@ -73,16 +74,14 @@ _HIGHEST = 2**40  # rank; no axis of a real model comes near
 ALL_LINEAR = "all-linear"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModuleNames:
+class ModuleNames(Struct, frozen=True, kw_only=True):
     """Modules by a list of the ends of their names, or by an expression; neither is all-linear."""
 
     ends: frozenset[str] | None = None
     expression: Pattern | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdapterSettings:
+class AdapterSettings(Struct, frozen=True, kw_only=True):
     """One adapter_config.json. Whatever reads a value raises CheckpointError, naming the key."""
 
     method: str  # peft_type in upper case: "LORA"

@@ -4,10 +4,11 @@ Each layer attention, in a decoder attention to the encoder, and a feed-forward 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Literal
+
+from msgspec import Struct
 
 from auditor.analytic.blocks import (
     Block,
@@ -62,8 +63,7 @@ def family(model_type: str, base: str, **own: bool | int | None) -> Family:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Style:
+class Style(Struct, frozen=True, kw_only=True):
     """What the relatives do differently."""
 
     positions: Callable[[Config], Module]

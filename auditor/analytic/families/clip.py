@@ -3,9 +3,10 @@
 On disk the towers are `text_model` and `vision_model`; a tower saved alone has no such prefix.
 """
 
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import (
     Conv,

@@ -1,9 +1,10 @@
 """Command R, R+ and R7B: attention and feed-forward side by side, behind one norm."""
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module, Param, module
 from auditor.analytic.catalogue import Family

@@ -1,9 +1,10 @@
 """Falcon, https://arxiv.org/abs/2311.16867: 7B and 1B, and from 40B on the "new" decoder."""
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture

@@ -1,8 +1,9 @@
 """Llama 1 to 3, https://arxiv.org/abs/2302.13971, and those that keep its tensors."""
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family

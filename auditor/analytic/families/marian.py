@@ -1,7 +1,8 @@
 """Marian, https://arxiv.org/abs/1804.00344: BART without a norm of its own, for OPUS-MT."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Legacy, Module, module
 from auditor.analytic.catalogue import architecture

@@ -1,7 +1,8 @@
 """mT5, https://arxiv.org/abs/2010.11934: T5 with other sizes, gated by default."""
 
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.families.t5 import CROSS_BIAS, T5, register
 from auditor.analytic.family_loading import LoadingFacts, loads

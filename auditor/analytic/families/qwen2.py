@@ -3,9 +3,10 @@
 JevForDecision, which transformers lists for this type, is built from a config of its own type.
 """
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family

@@ -1,8 +1,9 @@
 """Qwen2.5-VL, https://arxiv.org/abs/2502.13923: Qwen2-VL with a tower made of Llama's blocks."""
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module, RMSNorm, module
 from auditor.analytic.catalogue import Family

@@ -6,10 +6,11 @@ tower beside it; the model without one has it as `language_model`. A config of o
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import (
     Block,

@@ -1,8 +1,9 @@
 """Qwen 3, https://arxiv.org/abs/2505.09388: heads of their own width, queries and keys normed."""
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family

@@ -1,7 +1,8 @@
 """Qwen 3.5 with experts, of which one more serves every token."""
 
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.catalogue import Family
 from auditor.analytic.families import qwen3_5

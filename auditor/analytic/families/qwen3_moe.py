@@ -1,8 +1,9 @@
 """Qwen 3 with experts, https://arxiv.org/abs/2505.09388: 128, and eight of them a token."""
 
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family

@@ -3,9 +3,10 @@
 Each of these layers has a merger of its own; one more stands at the end.
 """
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture

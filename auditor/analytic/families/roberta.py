@@ -4,9 +4,10 @@ BERT's tensors, and places that are counted from behind the padding: 514 of them
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, Tied, module
 from auditor.analytic.catalogue import Family, architecture

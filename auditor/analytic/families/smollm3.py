@@ -1,9 +1,10 @@
 """SmolLM 3, whose layers without rotary positions store the same."""
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module, module
 from auditor.analytic.catalogue import Family

@@ -7,7 +7,8 @@ To do: Resize both with `model.resize_token_embeddings(...)` and save the model 
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.analytic.dims import Dim, dim
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader

@@ -10,7 +10,8 @@ without it.
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot, TextFile

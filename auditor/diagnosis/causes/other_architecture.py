@@ -10,10 +10,11 @@ To do: Take the config of the model whose weights these are.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.analytic import Config, catalogue
 from auditor.checkpoint.snapshot import Snapshot

@@ -4,7 +4,8 @@ To do: Upload the file again, and compare its size with that of the original.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header

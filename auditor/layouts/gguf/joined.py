@@ -11,9 +11,10 @@ The first of the two stands for the tensor of the model, the second is noted bes
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from auditor.layouts.packing import LogicalTensor, PackingLedger, Shape, Stored
 from auditor.tensors import StoredTensor
@@ -72,8 +73,7 @@ _JOINS: Mapping[str, tuple[_Join, ...]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Two stored tensors, and the one of the model that they are."""
 
     first: StoredTensor

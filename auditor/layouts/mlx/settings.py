@@ -5,8 +5,10 @@ groups of 32, 64 or 128; mxfp4 and mxfp8, 4 and 8 bits in groups of 32; nvfp4, 4
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.layouts._declared_settings import integer_setting
 from auditor.layouts.packing import Declared, PackingLedger
@@ -34,8 +36,7 @@ class MlxPacking(NamedTuple):
         return f"{self.mode}, {self.bits} bits in groups of {self.group}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MlxSettings:
+class MlxSettings(Struct, frozen=True, kw_only=True):
     """What a config says; None: nothing that is of use."""
 
     top: MlxPacking | None

@@ -1,13 +1,13 @@
 """The kinds of findings that are about a number of parameters that somebody published."""
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from auditor.reconciler.findings.evidence import NoParameters, Severity
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfCount(NoParameters):
+class OfCount(NoParameters, Struct, frozen=True, kw_only=True):
     """About a published number: where it stands, how it is written, and what is true."""
 
     where: str  # a key of the Hub's answer, or the repository's name
@@ -21,7 +21,7 @@ class OfCount(NoParameters):
         return (self.where,)
 
 
-class HubCount(OfCount):
+class HubCount(OfCount, frozen=True):
     """The Hub states a number of parameters that these files do not have; programs select by it.
 
     It is neither the parameters nor the stored elements: of another upload, or edited.
@@ -33,7 +33,7 @@ class HubCount(OfCount):
     severity: ClassVar = Severity.WARNING
 
 
-class ClaimedSize(OfCount):
+class ClaimedSize(OfCount, frozen=True):
     """A published size is not the model's: its name's, its card's, the Hub's count of packed words.
 
     The Hub counts stored elements: of weights that GPTQ or AWQ packed, eight parameters are one.

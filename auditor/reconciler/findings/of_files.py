@@ -1,13 +1,13 @@
 """The kinds of findings that are about files: weights, indexes, configs, whole components."""
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from auditor.reconciler.findings.evidence import NoParameters, OfFile, Severity
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfFiles(NoParameters):
+class OfFiles(NoParameters, Struct, frozen=True, kw_only=True):
     """About whole files, and no tensor of them: explains nothing."""
 
     files: tuple[str, ...]
@@ -18,7 +18,7 @@ class OfFiles(NoParameters):
         return self.files
 
 
-class OtherWeights(OfFiles):
+class OtherWeights(OfFiles, frozen=True):
     """A weight file is not part of what was audited: a variant, another framework, another folder.
 
     To do: Nothing; audit it by its own path or with `--variant` if you load it.
@@ -28,7 +28,7 @@ class OtherWeights(OfFiles):
     severity: ClassVar = Severity.INFO
 
 
-class BadHeader(OfFile):
+class BadHeader(OfFile, frozen=True):
     """The header of a weight file cannot be read, or breaks the format.
 
     To do: Upload the file again; if it is a Git LFS pointer, push the file that it stands for.
@@ -38,7 +38,7 @@ class BadHeader(OfFile):
     severity: ClassVar = Severity.ERROR
 
 
-class BadIndex(OfFile):
+class BadIndex(OfFile, frozen=True):
     """The index of the shards cannot be read, or contradicts the files.
 
     To do: Upload the shards that it names, or save the model again, with a new index.
@@ -48,7 +48,7 @@ class BadIndex(OfFile):
     severity: ClassVar = Severity.ERROR
 
 
-class BadDigest(OfFile):
+class BadDigest(OfFile, frozen=True):
     """The bytes of a file on this machine are not those that the repository lists for it.
 
     All of them were read, with `--verify`. A download that broke off and was filled up with zeros,
@@ -61,7 +61,7 @@ class BadDigest(OfFile):
     severity: ClassVar = Severity.ERROR
 
 
-class BadSize(OfFile):
+class BadSize(OfFile, frozen=True):
     """A file is shorter or longer than its header declares.
 
     To do: Upload the file again: a shorter one was cut off on its way.
@@ -71,7 +71,7 @@ class BadSize(OfFile):
     severity: ClassVar = Severity.ERROR
 
 
-class WrongTotal(OfFile):
+class WrongTotal(OfFile, frozen=True):
     """The index states another number of parameters than there are; no loader reads it.
 
     To do: Correct `total_parameters` in the metadata of the index, or remove it.
@@ -81,7 +81,7 @@ class WrongTotal(OfFile):
     severity: ClassVar = Severity.WARNING
 
 
-class BadConfig(OfFile):
+class BadConfig(OfFile, frozen=True):
     """A config cannot be read, or no model can be built from it.
 
     To do: Correct the key that the finding names, and check that `AutoConfig.from_pretrained` takes
@@ -92,8 +92,7 @@ class BadConfig(OfFile):
     severity: ClassVar = Severity.ERROR
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unsafe(OfFile):
+class Unsafe(OfFile, frozen=True, kw_only=True):
     """Loading the file would import or call what no state dict needs; nothing of it was run.
 
     To do: Do not load the file; ask for the weights as safetensors, or publish them so.
@@ -105,7 +104,7 @@ class Unsafe(OfFile):
     severity: ClassVar = Severity.ERROR
 
 
-class CopyDiffers(OfFile):
+class CopyDiffers(OfFile, frozen=True):
     """The copy of the weights in torch files is not the same, or cannot be compared.
 
     To do: Delete the torch files, or convert them again: which weights a user gets depends on what
@@ -116,8 +115,7 @@ class CopyDiffers(OfFile):
     severity: ClassVar = Severity.WARNING
 
 
-@dataclass(frozen=True, kw_only=True)
-class MissingComponent:
+class MissingComponent(Struct, frozen=True, kw_only=True):
     """A component that the repository declares is not there, or has no weights.
 
     To do: Upload its folder, or remove it from the file that declares it.

@@ -3,8 +3,9 @@
 They concern no tensor: they explain nothing of a difference, and each names files and keys.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from auditor.reconciler.findings.evidence import NoParameters, Severity
 
@@ -15,8 +16,7 @@ def name_of_key(said: tuple[str, str, str]) -> str:
     return key or file
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfKeys(NoParameters):
+class OfKeys(NoParameters, Struct, frozen=True, kw_only=True):
     """About what files say: `says` are (file, key, value), where a key or a value is to be had."""
 
     says: tuple[tuple[str, str, str], ...]  # the value as JSON, cut where it is long; "": none
@@ -32,8 +32,7 @@ class OfKeys(NoParameters):
         return tuple(sorted(set(map(name_of_key, self.says))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfIds(OfKeys):
+class OfIds(OfKeys, frozen=True, kw_only=True):
     """About ids of tokens, and the rows of the embedding that should answer them."""
 
     ids: tuple[int, ...]  # sorted
@@ -41,7 +40,7 @@ class OfIds(OfKeys):
     rows_of: str  # the tensor that has them, or the key of the config
 
 
-class TokenBeyondEmbedding(OfIds):
+class TokenBeyondEmbedding(OfIds, frozen=True):
     """The tokenizer gives an id that no row of the embedding answers; more rows than ids is normal.
 
     To do: `model.resize_token_embeddings(len(tokenizer))` and save both, or upload the tokenizer
@@ -52,7 +51,7 @@ class TokenBeyondEmbedding(OfIds):
     severity: ClassVar = Severity.ERROR
 
 
-class SpecialIdBeyondVocabulary(OfIds):
+class SpecialIdBeyondVocabulary(OfIds, frozen=True):
     """A special token of the config or the generation config has an id beyond the vocabulary.
 
     To do: Correct the id: look the token up in the tokenizer.
@@ -62,7 +61,7 @@ class SpecialIdBeyondVocabulary(OfIds):
     severity: ClassVar = Severity.ERROR
 
 
-class EosDisagrees(OfKeys):
+class EosDisagrees(OfKeys, frozen=True):
     """Tokenizer, config and generation config name different end tokens; none of them has all.
 
     To do: Name the tokens at which the model was trained to stop in `generation_config.json`; a
@@ -73,7 +72,7 @@ class EosDisagrees(OfKeys):
     severity: ClassVar = Severity.WARNING
 
 
-class ChatTemplateBroken(OfKeys):
+class ChatTemplateBroken(OfKeys, frozen=True):
     """The chat template does not parse, or is there twice and differs. It was never rendered.
 
     To do: Correct the template, or delete the copy that is not meant; check it with
@@ -84,7 +83,7 @@ class ChatTemplateBroken(OfKeys):
     severity: ClassVar = Severity.ERROR
 
 
-class ConfigContradiction(OfKeys):
+class ConfigContradiction(OfKeys, frozen=True):
     """The config says one fact twice, with different values; which of them wins is said.
 
     To do: Remove the key that is not meant; the other one stays.
@@ -94,7 +93,7 @@ class ConfigContradiction(OfKeys):
     severity: ClassVar = Severity.WARNING
 
 
-class GenerationConfigInvalid(OfKeys):
+class GenerationConfigInvalid(OfKeys, frozen=True):
     """The generation config is one that transformers refuses to save.
 
     To do: Remove the settings that the finding names, or set what they need (`do_sample`).
@@ -104,7 +103,7 @@ class GenerationConfigInvalid(OfKeys):
     severity: ClassVar = Severity.WARNING
 
 
-class UnknownConfigKey(OfKeys):
+class UnknownConfigKey(OfKeys, frozen=True):
     """No class of the model type reads the key, and it is one slip from one that is read.
 
     To do: Correct the spelling; until then the default holds.
@@ -114,7 +113,7 @@ class UnknownConfigKey(OfKeys):
     severity: ClassVar = Severity.WARNING
 
 
-class CodeNotThere(OfKeys):
+class CodeNotThere(OfKeys, frozen=True):
     """A module of code that auto_map names is not in the repository.
 
     To do: Upload the module, or name the repository that has it: `org/name--module.Class`.
@@ -124,7 +123,7 @@ class CodeNotThere(OfKeys):
     severity: ClassVar = Severity.ERROR
 
 
-class ProcessorMissing(OfKeys):
+class ProcessorMissing(OfKeys, frozen=True):
     """A model of images or audio comes without the processor that prepares them.
 
     To do: Save the processor beside it: `processor.save_pretrained`.

@@ -1,7 +1,8 @@
 """The kinds of findings that are about tensors."""
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.reconciler.findings.evidence import (
@@ -14,7 +15,7 @@ from auditor.reconciler.findings.evidence import (
 )
 
 
-class Missing(OfExpected):
+class Missing(OfExpected, frozen=True):
     """The declared class needs the tensor, and no file stores it.
 
     To do: Upload the weights again, or declare in `architectures` the class that was saved: loading
@@ -25,7 +26,7 @@ class Missing(OfExpected):
     severity: ClassVar = Severity.ERROR
 
 
-class NewlyInitialized(OfExpected):
+class NewlyInitialized(OfExpected, frozen=True):
     """The target class has the tensor and the checkpoint does not: loading initializes it.
 
     The declared class, or the repository's own loader, does without it.
@@ -37,8 +38,7 @@ class NewlyInitialized(OfExpected):
     severity: ClassVar = Severity.INFO
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unexpected(OfStored):
+class Unexpected(OfStored, frozen=True, kw_only=True):
     """A tensor is stored that no class of the model's family uses.
 
     Of more than MOST_NAMED the first are named.
@@ -62,8 +62,7 @@ class Unexpected(OfStored):
         return self.parameters
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unused(OfStored):
+class Unused(OfStored, frozen=True, kw_only=True):
     """The target class does not use the tensor, and another class of its family does.
 
     To do: Nothing; load the class that the finding names if you need the tensor.
@@ -84,7 +83,7 @@ class Unused(OfStored):
         return self.parameters
 
 
-class StoredBuffer(Uncounted):
+class StoredBuffer(Uncounted, frozen=True):
     """A tensor is stored that is not learned: position_ids, inv_freq, an attention mask.
 
     To do: Nothing; it is not counted as parameters.
@@ -94,7 +93,7 @@ class StoredBuffer(Uncounted):
     severity: ClassVar = Severity.INFO
 
 
-class QuantizationData(Uncounted):
+class QuantizationData(Uncounted, frozen=True):
     """A quantized weight needs the tensor to be unpacked: scales, zero points, g_idx, absmax.
 
     To do: Nothing; it is not counted as parameters.
@@ -104,7 +103,7 @@ class QuantizationData(Uncounted):
     severity: ClassVar = Severity.INFO
 
 
-class BadQuantization(Uncounted):
+class BadQuantization(Uncounted, frozen=True):
     """Packed tensors contradict their layout, the quantization config or the architecture.
 
     To do: Correct the bits, the group size or the list of modules in `quantization_config`, or
@@ -115,8 +114,7 @@ class BadQuantization(Uncounted):
     severity: ClassVar = Severity.ERROR
 
 
-@dataclass(frozen=True, kw_only=True)
-class Duplicate(Uncounted):
+class Duplicate(Uncounted, frozen=True, kw_only=True):
     """A parameter is stored twice: under two names, or in two shards.
 
     To do: Save the model again with `save_pretrained`, which stores it once; until then, check that
@@ -129,8 +127,7 @@ class Duplicate(Uncounted):
     severity: ClassVar = Severity.WARNING
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrongDtype(Uncounted):
+class WrongDtype(Uncounted, frozen=True, kw_only=True):
     """A tensor is stored in another dtype than the config declares.
 
     To do: Set `dtype` in the config to what is stored, or save the weights in the declared dtype.
@@ -142,7 +139,7 @@ class WrongDtype(Uncounted):
     severity: ClassVar = Severity.WARNING
 
 
-class Mismatched(OfPairs):
+class Mismatched(OfPairs, frozen=True):
     """A tensor is stored under the right name, with another shape than the config implies.
 
     To do: Correct the size in the config (`vocab_size` after new tokens, for example), or save
@@ -158,7 +155,7 @@ class Mismatched(OfPairs):
         return sum(tensor.elements or 0 for tensor in learned) - self.parameters
 
 
-class Renamed(OfPairs):
+class Renamed(OfPairs, frozen=True):
     """A tensor is stored under an older or a prefixed name, which loading translates.
 
     To do: Nothing for transformers; other software may need the names that `save_pretrained` writes
@@ -169,8 +166,7 @@ class Renamed(OfPairs):
     severity: ClassVar = Severity.INFO
 
 
-@dataclass(frozen=True, kw_only=True)
-class TiedWeight(OfExpected):
+class TiedWeight(OfExpected, frozen=True, kw_only=True):
     """A tensor is not stored, and need not be: it shares the values of another one.
 
     To do: Nothing; its parameters are counted once.
@@ -190,8 +186,7 @@ class TiedWeight(OfExpected):
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DisputedTensor:
+class DisputedTensor(Struct, frozen=True, kw_only=True):
     """One tensor as the closed form has it, and as the oracle has it; None: it has none."""
 
     name: str
@@ -199,8 +194,7 @@ class DisputedTensor:
     oracle: ExpectedTensor | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class FormulaDisputed:
+class FormulaDisputed(Struct, frozen=True, kw_only=True):
     """Our closed form and transformers do not expect the same tensors: one of the two is wrong.
 
     To do: Report it to this project with the model's name; the checkpoint itself may be sound.

@@ -1,6 +1,5 @@
 """The kinds of findings that only numbers can show; an audit with `--values` makes them."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.reconciler.findings.evidence import OfStored, Severity
@@ -8,7 +7,7 @@ from auditor.reconciler.findings.of_files import OfFiles
 from auditor.reconciler.findings.of_tensors import Duplicate
 
 
-class EqualsBase(OfFiles):
+class EqualsBase(OfFiles, frozen=True):
     """All weight files are, byte for byte, those of the model that this one is made from.
 
     The sha256 of their bytes are the same, which cannot happen by chance. No weight was read where
@@ -21,8 +20,7 @@ class EqualsBase(OfFiles):
     severity: ClassVar = Severity.WARNING
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfValues(OfStored):
+class OfValues(OfStored, frozen=True, kw_only=True):
     """About the numbers of tensors that are counted elsewhere: explains nothing."""
 
     @property
@@ -30,8 +28,7 @@ class OfValues(OfStored):
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotFinite(OfValues):
+class NotFinite(OfValues, frozen=True, kw_only=True):
     """Some numbers of a tensor are NaN or infinite.
 
     Each such bit pattern is counted; of what was read no other pattern can be taken for one. Inf in
@@ -47,7 +44,7 @@ class NotFinite(OfValues):
     severity: ClassVar = Severity.ERROR
 
 
-class AllZero(OfValues):
+class AllZero(OfValues, frozen=True):
     """A whole matrix is zero where no initializer leaves zeros, or all scales of a packed one are.
 
     Every number was read; of a sample, as the reason says, 1,024 at the least, and of a vocabulary
@@ -63,7 +60,7 @@ class AllZero(OfValues):
     severity: ClassVar = Severity.WARNING
 
 
-class NoOpAdapter(OfValues):
+class NoOpAdapter(OfValues, frozen=True):
     """An adapter adds nothing to its base: each of its modules is as it is before training.
 
     One factor of each product is zero (lora_B, hada_w2_b, ...), or each IA3 vector is 1. A trained
@@ -78,8 +75,7 @@ class NoOpAdapter(OfValues):
     severity: ClassVar = Severity.ERROR
 
 
-@dataclass(frozen=True, kw_only=True)
-class TiedCopyDiffers(OfValues):
+class TiedCopyDiffers(OfValues, frozen=True, kw_only=True):
     """A tensor that the config ties to another one is stored with other values than that one.
 
     Both were compared at the same places; one byte that differs is enough, so this cannot be wrong,
@@ -96,8 +92,7 @@ class TiedCopyDiffers(OfValues):
     severity: ClassVar = Severity.ERROR
 
 
-@dataclass(frozen=True, kw_only=True)
-class EqualDuplicate(Duplicate):
+class EqualDuplicate(Duplicate, frozen=True, kw_only=True):
     """A parameter is stored twice, with the same bytes, all of which were compared.
 
     To do: Nothing; saved again with `save_pretrained` the file is smaller.
@@ -107,7 +102,7 @@ class EqualDuplicate(Duplicate):
     severity: ClassVar = Severity.INFO
 
 
-class FreshHead(OfValues):
+class FreshHead(OfValues, frozen=True):
     """A head is as its initializer left it, on a body that was trained.
 
     Its biases are exactly 0, and the mean and the deviation of its n weights are within four
@@ -124,8 +119,7 @@ class FreshHead(OfValues):
     severity: ClassVar = Severity.WARNING
 
 
-@dataclass(frozen=True, kw_only=True)
-class UntrainedRows(OfValues):
+class UntrainedRows(OfValues, frozen=True, kw_only=True):
     """Rows of the embedding that belong to tokens of the tokenizer are zero, or all alike.
 
     The padding token's row is zero in sound models and left alone, as are rows without a token. Two
@@ -140,7 +134,7 @@ class UntrainedRows(OfValues):
     severity: ClassVar = Severity.WARNING
 
 
-class PaddedDtype(OfValues):
+class PaddedDtype(OfValues, frozen=True):
     """Numbers are stored in float32 whose lower 16 bits are all zero: bfloat16 in twice the space.
 
     Said from 1,024 numbers of many values on; by chance it would happen once in 2**16384.
@@ -152,8 +146,7 @@ class PaddedDtype(OfValues):
     severity: ClassVar = Severity.WARNING
 
 
-@dataclass(frozen=True, kw_only=True)
-class RepeatedLayers(OfValues):
+class RepeatedLayers(OfValues, frozen=True, kw_only=True):
     """Layers are copies of each other, byte for byte.
 
     All bytes of all their matrices were compared. So models begin that were made deeper by copying.
@@ -167,7 +160,7 @@ class RepeatedLayers(OfValues):
     severity: ClassVar = Severity.INFO
 
 
-class AddedBiasZero(OfStored):
+class AddedBiasZero(OfStored, frozen=True):
     """A bias is stored that the architecture lacks, and each of its numbers is zero.
 
     To do: Nothing: adding it changes nothing.
@@ -177,7 +170,7 @@ class AddedBiasZero(OfStored):
     severity: ClassVar = Severity.INFO
 
 
-class AddedBiasNotZero(OfStored):
+class AddedBiasNotZero(OfStored, frozen=True):
     """A bias that the architecture lacks is stored and not zero: without it the output differs.
 
     To do: Use the class that the model was trained with, or turn the bias on in the config if it

@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct, field
 
 from auditor.analytic.config_classes import ConfigClass
 from auditor.companions.companion_files import OFFSET_PIECES, CompanionFile, is_vocabulary
@@ -39,8 +40,7 @@ class EmbeddingRows(NamedTuple):
     of: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RepositoryCase:
+class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     """One model: its config, the names beside it, and what was read of them."""
 
     names: frozenset[str]  # of the files that are listed

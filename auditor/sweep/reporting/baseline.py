@@ -16,7 +16,6 @@ A finding is accepted where each of its names is covered by some entry that hold
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date, datetime
 from fnmatch import translate
 from functools import cached_property
@@ -24,6 +23,8 @@ from pathlib import Path
 from re import Pattern
 from re import compile as compiled
 from typing import Any
+
+from msgspec import Struct, field
 
 from auditor.errors import Reason, UsageError
 from auditor.messages import described, quoted
@@ -35,8 +36,7 @@ _REASONS = tuple(reason.value for reason in Reason)
 _KEYS = ("kind", "model", "name", "reason", "expires")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BaselineEntry:
+class BaselineEntry(Struct, frozen=True, kw_only=True, dict=True):
     """What is accepted, and why."""
 
     kind: str
@@ -64,8 +64,7 @@ class BaselineEntry:
         return f"{self.kind} of {quoted(self.model)}{names} ({quoted(self.reason)})"
 
 
-@dataclass(kw_only=True)
-class Baseline:
+class Baseline(Struct, kw_only=True, dict=True):
     """The entries of a file on one night, and which of them were of use; fills as it is asked."""
 
     entries: tuple[BaselineEntry, ...] = ()

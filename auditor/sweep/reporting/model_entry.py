@@ -1,9 +1,10 @@
 """One model of a night, with all that reports show of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+
+from msgspec import Struct
 
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import (
@@ -35,8 +36,7 @@ class ModelState(StrEnum):
 ALARMING = ("error", "warning")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelEntry:
+class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     """A model tonight, what changed since the night before, and what is accepted of it."""
 
     model: str

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
@@ -26,8 +27,7 @@ from auditor.sweep.store.tallies import Alarms
 from auditor.writing import replacing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """What is to be written, and where."""
 
     folder: Path | None = None  # None: reports/nightly/NIGHT
@@ -37,8 +37,7 @@ class Wanted:
     depth: int | None = None  # of modules.csv; None: all
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class WrittenReports:
+class WrittenReports(Struct, frozen=True, kw_only=True):
     """What was written, and what it says."""
 
     folder: Path

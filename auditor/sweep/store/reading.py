@@ -3,11 +3,12 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from msgspec import Struct
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
@@ -19,16 +20,14 @@ from auditor.sweep.store.schema import SUMMARY
 Blob = bytes  # of which a result has a number and a value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Versions:
+class Versions(Struct, frozen=True, kw_only=True):
     """What an outcome depends on, beside the checkpoint."""
 
     auditor: str
     catalogue: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Night:
+class Night(Struct, frozen=True, kw_only=True):
     """One night of a store."""
 
     night: str
@@ -68,8 +67,7 @@ class Recorded(NamedTuple):
     kept: Kept
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True, dict=True):
     """The outcome of one model in one night. `verdict` None: it was planned and not audited yet."""
 
     night: str
@@ -201,8 +199,8 @@ class Store:
         return None if row is None else Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
 
 
-_NIGHT_FIELDS = tuple(column.name for column in fields(Night))
+_NIGHT_FIELDS = Night.__struct_fields__
 _NIGHT = ", ".join(_NIGHT_FIELDS)
-_RESULT_FIELDS = tuple(column.name for column in fields(Result))
+_RESULT_FIELDS = Result.__struct_fields__
 _RESULT = ", ".join(_RESULT_FIELDS)
 assert StoredNight._fields == SUMMARY  # noqa: S101 - two lists of the same columns, side by side

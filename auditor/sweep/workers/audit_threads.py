@@ -9,10 +9,11 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Condition, Thread
 from typing import NamedTuple, Self
+
+from msgspec import Struct
 
 from auditor.audit.guard import crash
 from auditor.downloader.waits import Wait
@@ -39,8 +40,7 @@ class _Task(NamedTuple):
     arrived: "SimpleQueue[Done]"
 
 
-@dataclass(eq=False, slots=True)
-class _Job:
+class _Job(Struct, eq=False):
     """A task that is under way."""
 
     task: _Task

@@ -6,10 +6,11 @@ Everything here works without Dask, which carries a batch to a worker and what c
 import gc
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
+
+from msgspec import Struct
 
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.endpoint import endpoint
@@ -27,8 +28,7 @@ _LOOK = 0.5  # seconds between looks at models that are stuck
 _SWEEPS = 4  # with another policy each, at once on one cluster
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """What a sweep and its workers have to have in common: a store says nothing of workers."""
 
     versions: Versions
@@ -36,8 +36,7 @@ class Terms:
     token: str | None  # a digest: a cluster's connections are no place for a token
 
 
-@dataclass(frozen=True, kw_only=True)
-class Batch:
+class Batch(Struct, frozen=True, kw_only=True):
     """Some models, and all that a worker needs to know of them."""
 
     models: tuple[Waiting, ...]
@@ -46,8 +45,7 @@ class Batch:
     share: int  # the workers among which the budget of requests is divided
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefusedBatch:
+class RefusedBatch(Struct, frozen=True, kw_only=True):
     """Why a worker audits nothing, in one line."""
 
     detail: str

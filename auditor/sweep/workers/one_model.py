@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
 from typing import Any, TypeVar
 
 from huggingface_hub import constants
+from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.audit.guard import outcome_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
@@ -42,8 +43,7 @@ _MOST_PACKED = 4 * 1024 * 1024
 _MOST_OF_ONE = 256 * 1024
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """What became of one model."""
 
     model: str

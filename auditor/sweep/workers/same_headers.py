@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine

@@ -1,9 +1,9 @@
 """Whole nights against a Hub on loopback: what is planted is found, and nothing is asked twice."""
 
-import dataclasses
 import json
 
 import pytest
+from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.hub import (
     OFTEN_SEEN,
@@ -107,7 +107,7 @@ def test_a_commit_that_moved_is_audited_anew_and_no_other(at_hub, settings):
 def test_a_new_version_audits_what_is_stored_and_fetches_nothing(at_hub, settings, monkeypatch):
     faults = add(at_hub, 30)
     runner.sweep(settings(OURS), night="n1")
-    newer = dataclasses.replace(current_versions(), catalogue="another")
+    newer = replace(current_versions(), catalogue="another")
     monkeypatch.setattr(runner, "current_versions", lambda: newer)
     at_hub.reset_log()
     swept = runner.sweep(settings(OURS), night="n2")

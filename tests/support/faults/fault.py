@@ -1,9 +1,11 @@
 """One planted fault, and what a diagnosis has to say of it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.tensors import StoredTensor

@@ -3,9 +3,9 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from support.faults.fault import Fault
 
 from auditor.checkpoint.snapshot import Snapshot

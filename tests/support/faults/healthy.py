@@ -3,9 +3,9 @@
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from support.faults.fault import of_shape, rewritten, tensors_of
 from support.faults.files import CONFIG, INDEX, hub, split
 

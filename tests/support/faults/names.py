@@ -3,8 +3,8 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
+from msgspec.structs import replace
 from support.faults.fault import Fault, of_shape, rewritten, tensors_of
 from support.faults.layouts import LAYOUTS, as_others, fused
 

@@ -1,12 +1,12 @@
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.bert_configs import CLASSES, bert_values, config_of, refusal
 from support.formulas import evaluate
 

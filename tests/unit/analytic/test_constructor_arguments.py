@@ -1,12 +1,12 @@
 """Arguments of constructors: those of transformers' own classes, and what they add."""
 
 import ast
-from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.bert_configs import config_of
 
 from auditor.analytic import catalogue

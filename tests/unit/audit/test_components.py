@@ -1,9 +1,9 @@
 """Repositories of sentence transformers, end to end: a transformer and the modules behind it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.pipelines import (
     BERT,
     DENSE,

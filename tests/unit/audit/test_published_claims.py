@@ -1,9 +1,9 @@
 """Published sizes in an audit: who is told of them, and what stays silent."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.packed_models import packed
 from support.published_configs import published

@@ -1,10 +1,9 @@
 """Which files of a listing are audited."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import (
     FileSelection,

@@ -4,13 +4,13 @@ import base64
 import gzip
 import json
 import zlib
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rebuild_bundled import MINILM
 from support.builders import safetensors_bytes
 

@@ -1,8 +1,7 @@
 """A sweep of one model ends as `audit` of that model does."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from support.nightly_stores import VERSIONS
 from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, pipeline

@@ -1,9 +1,9 @@
 """What is said of the files beside the weights, and of which repositories nothing is."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("transformers", reason="writes the repositories")
 import rebuild_special_ids

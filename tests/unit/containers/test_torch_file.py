@@ -5,12 +5,12 @@ import pickle
 import re
 import warnings
 from collections import OrderedDict
-from dataclasses import replace
 from math import prod
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.torch_files import (
     legacy_bytes,
     parsed,

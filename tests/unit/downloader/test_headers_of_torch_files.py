@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
 from support.hub import Hub, Origin, WholeFile

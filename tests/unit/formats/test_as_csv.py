@@ -2,11 +2,11 @@
 
 import csv
 import io
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, HOSTILE, gated, hostile

@@ -5,12 +5,12 @@ import hashlib
 import html
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support import chromium
 from support.outcomes.examples import EXAMPLES
 from support.tensor_tables import ListedTensors, tensor

@@ -1,11 +1,11 @@
 """What a checkpoint takes in memory, as people read it."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import config_alone, gated
 

@@ -3,13 +3,13 @@
 import csv
 import io
 import re
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.nightly_stores import FIRST, SECOND, outcome_of, written
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import EXAMPLES, diagnosed, hostile

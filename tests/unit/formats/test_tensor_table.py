@@ -3,10 +3,10 @@
 import csv
 import io
 import json
-from dataclasses import replace
 
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.outcomes.examples import HOSTILE, gated
 

@@ -1,11 +1,11 @@
 """The text for people: safe, narrow, short, and the same wherever it is made."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, gated, hostile

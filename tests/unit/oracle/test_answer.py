@@ -1,9 +1,9 @@
 """An answer of the oracle through JSON: the same expectation, or none."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, catalogue

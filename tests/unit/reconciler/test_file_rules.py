@@ -1,8 +1,7 @@
 """What totals and indexes tell where shapes are not at hand."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from support.checkpoints import stored
 from support.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
 

@@ -1,8 +1,7 @@
 """A closed form and an oracle that differ: what is said of it, tensor by tensor."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
 from auditor.reconciler.findings import Severity

@@ -1,10 +1,10 @@
 """The load report of an audit, against from_pretrained's, and against the findings beside it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 from support.bert_configs import config_of
 from support.checkpoints import (
     BERT_CLASSES,

@@ -1,11 +1,11 @@
 """The part of a load that is looked at has the report of the whole, whatever happened to it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.bert_configs import config_of
 from support.checkpoints import Spoilt, expect, spoilt, stored
 

@@ -6,7 +6,7 @@ from importlib.resources import files as resources
 import jsonschema
 import numpy as np
 import pytest
-from diagnose_values import causes_of
+from support.value_causes import causes_of
 from support.value_files import write_numbers
 
 import auditor

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="writes the checkpoints")
-from diagnose_values import COLUMNS, causes_of, judged
+from diagnose_values import COLUMNS, judged
+from support.value_causes import causes_of
 from support.value_faults import adapter_cases, value_cases
 from support.value_files import write_numbers
 

@@ -7,13 +7,13 @@ from itertools import count
 import jsonschema
 import numpy as np
 import pytest
-from diagnose_values import causes_of
 from support.hub import Header, Origin, WholeFile
 from support.sampled_faults import (
     BASE_OF_ADAPTERS,
     adapter_cases_to_sample,
     sampled_cases,
 )
+from support.value_causes import causes_of
 from support.value_files import write_numbers
 
 import auditor

@@ -8,12 +8,12 @@ import sqlite3
 import sys
 import zlib
 from contextlib import closing
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.nightly_stores import (
     COMMIT,
     FIRST,

@@ -3,11 +3,11 @@
 import json
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from msgspec.structs import replace
 from support import chromium
 from support.night_pages import NASTY, written_page
 from support.nightly_stores import finding, outcome_of, plain, unaudited

@@ -1,6 +1,5 @@
 """Nights that are dropped take with them what is theirs alone, and nothing that another needs."""
 
-import dataclasses
 import json
 import shutil
 import signal
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.nightly_stores import plain, recorded, store_of, unaudited
 from support.sweep_models import healthy, planted
 from support.sweep_stores import TABLES, contents
@@ -359,7 +359,7 @@ def test_what_is_freed_is_used_again_so_that_the_file_stops_growing(tmp_path):
 
 def keeping(settings, keep):
     made = settings(OURS)
-    return dataclasses.replace(made, output=dataclasses.replace(made.output, keep=keep))
+    return replace(made, output=replace(made.output, keep=keep))
 
 
 @pytest.mark.parametrize("keep", [1, 2])
@@ -397,5 +397,5 @@ def test_without_a_number_every_night_is_kept(at_hub, settings):
 def test_the_last_word_says_how_many_nights_were_dropped(dropped, said, at_hub, settings):
     at_hub.add("sweep/a", healthy(1))
     swept = runner.sweep(settings(OURS), night="n1")
-    last = runner.summary_line(dataclasses.replace(swept, dropped=dropped))
+    last = runner.summary_line(replace(swept, dropped=dropped))
     assert last == runner.summary_line(swept) + said

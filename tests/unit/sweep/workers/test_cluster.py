@@ -3,7 +3,6 @@
 On many machines: test_local_cluster.py has those of `--processes`.
 """
 
-import dataclasses
 import os
 import random
 import re
@@ -12,10 +11,12 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.hub import After, Quota, Stall
 from support.sweep_models import FAULTS, add_planted, healthy, planted
 from support.sweep_stores import contents
@@ -113,7 +114,7 @@ def test_a_cluster_with_a_worker_killed_half_way_ends_with_the_store_of_a_plain_
     assert contents(settings(OURS).output.store) == plain
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Kills(After):
     """Ends the workers."""
 
@@ -219,7 +220,7 @@ UNLIKE = {
 
 
 def batch(*names, **changes):
-    here = dataclasses.replace(cluster_worker.terms(None), **changes)
+    here = replace(cluster_worker.terms(None), **changes)
     models = tuple(Waiting(name, "0" * 40, None, None) for name in names)
     return cluster_worker.Batch(models=models, policy=Policy(deadline=0.05), terms=here, share=1)
 
@@ -263,7 +264,7 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hu
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
     monkeypatch.setattr(cluster_worker, "_LOOK", 0.05)
     one_at_a_time = Policy(deadline=0.05, at_once=1)
-    given = dataclasses.replace(batch("o/a", "o/stuck", "o/b"), policy=one_at_a_time)
+    given = replace(batch("o/a", "o/stuck", "o/b"), policy=one_at_a_time)
     done = cluster_worker.audit_batch(given, ignored)
     freed.set()
     assert {one.model: one.recorded.summary.reason for one in done} == {
@@ -290,7 +291,7 @@ def test_a_worker_tells_that_its_budget_lets_nobody_through_and_that_it_does(at_
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
     monkeypatch.setattr(cluster_worker, "_LOOK", 0.01)
     policy = Policy(at_once=2)
-    cluster_worker.audit_batch(dataclasses.replace(batch("o/a"), policy=policy), told.append)
+    cluster_worker.audit_batch(replace(batch("o/a"), policy=policy), told.append)
     assert told[:3] == [250.0, 249.0, 0.0]
 
 

@@ -1,11 +1,11 @@
 """What is remembered of one model and said of another is what an audit of the other says."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.checkpoints import TINY
 from support.sweep_models import FAULTS, healthy
 

@@ -1,0 +1,21 @@
+"""What was found, wherever it was found."""
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+
+class Observation(Struct, frozen=True):
+    """A record that equals another where the same was found: the fields `_aside` do not count."""
+
+    _aside: ClassVar[tuple[str, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._counted() == other._counted()
+
+    def __hash__(self) -> int:
+        return hash(self._counted())
+
+    def _counted(self) -> tuple[object, ...]:
+        names = (name for name in self.__struct_fields__ if name not in self._aside)
+        return tuple(getattr(self, name) for name in names)
