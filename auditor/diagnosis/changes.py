@@ -7,6 +7,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Raw
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
@@ -23,12 +25,11 @@ _INDEX = "model.safetensors.index.json"
 def with_names(snapshot: Snapshot, renames: Mapping[str, str]) -> Snapshot:
     """The same weights under other names, in the headers and in the index."""
 
-    def put(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
-        other = renames.get(tensor.name)
-        return (tensor if other is None else tensor._replace(name=other),)
+    def put(tensors: _Tensors) -> _Tensors:
+        return (renamed(one, renames.get(one.name, one.name)) for one in tensors)
 
-    def named(name: str) -> tuple[str, ...]:
-        return (renames.get(name, name),)
+    def named(places: _Places) -> _Places:
+        return ((renames.get(name, name), file) for name, file in places)
 
     return _changed(snapshot, put, named)
 
@@ -39,15 +40,25 @@ def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, .
     An index names the new ones, and its totals are left out: they are of other shapes.
     """
 
-    def put(tensor: StoredTensor) -> Iterable[StoredTensor]:
-        file = tensor.file
-        made = instead.get(tensor.name, (tensor,))
-        return [one if one.file == file else one._replace(file=file) for one in made]
+    def put(tensors: _Tensors) -> _Tensors:
+        for tensor in tensors:
+            file = tensor.file
+            for one in instead.get(tensor.name, (tensor,)):
+                yield one if one.file == file else one._replace(file=file)
 
-    def named(name: str) -> Iterable[str]:
-        return [one.name for one in instead[name]] if name in instead else (name,)
+    def named(places: _Places) -> _Places:
+        for name, file in places:
+            if name in instead:
+                yield from ((one.name, file) for one in instead[name])
+            else:
+                yield name, file
 
     return _changed(snapshot, put, named, totals=False)
+
+
+def renamed(tensor: StoredTensor, name: str) -> StoredTensor:
+    """The same tensor under another name; in a third of the time that `_replace` takes."""
+    return StoredTensor(name, *tensor[1:])
 
 
 def shaped(tensor: StoredTensor, shape: tuple[int, ...], name: str = "") -> StoredTensor:
@@ -66,47 +77,53 @@ def with_shapes(snapshot: Snapshot, shapes: Mapping[str, tuple[int, ...]]) -> Sn
     return with_tensors(snapshot, found)
 
 
-# What stands instead of a tensor, or of a name; that itself where nothing else does.
-_Put = Callable[[StoredTensor], Iterable[StoredTensor]]
-_Named = Callable[[str], Iterable[str]]
+_Tensors = Iterable[StoredTensor]
+_Places = Iterable[tuple[str, str]]  # names, and their files by an index
 
 
-def _changed(snapshot: Snapshot, put: _Put, named: _Named, *, totals: bool = True) -> Snapshot:
-    """`totals`: those of the index stay."""
+def _changed(
+    snapshot: Snapshot,
+    put: Callable[[_Tensors], _Tensors],
+    named: Callable[[_Places], _Places],
+    *,
+    totals: bool = True,
+) -> Snapshot:
+    """With other tensors in its files, and other names in its index, whose totals may stay."""
+
+    def head_with(head: WeightHeader) -> WeightHeader:
+        table = head.parsed
+        if isinstance(table, CheckpointError):
+            return head
+        tensors = tuple(sorted(put(table.tensors), key=attrgetter("name")))
+        if not isinstance(table, Table):
+            return replace(head, known=replace(table, tensors=tensors))
+        shared = {first(name): first(other) for name, other in table.shared.items()}
+        return replace(head, known=replace(table, tensors=tensors, shared=MappingProxyType(shared)))
+
+    def first(name: str) -> str:
+        return next((new for new, _ in named([(name, "")])), name)
+
     return replace(
         snapshot,
-        headers=tuple(_changed_head(head, put, named) for head in snapshot.headers),
-        torch_copies=tuple(_changed_head(head, put, named) for head in snapshot.torch_copies),
+        headers=tuple(map(head_with, snapshot.headers)),
+        torch_copies=tuple(map(head_with, snapshot.torch_copies)),
         index=_changed_index(snapshot.index, named, totals=totals),
     )
 
 
-def _changed_head(head: WeightHeader, put: _Put, named: _Named) -> WeightHeader:
-    table = head.parsed
-    if isinstance(table, CheckpointError):
-        return head
-    made = [one for tensor in table.tensors for one in put(tensor)]
-    tensors = tuple(sorted(made, key=attrgetter("name")))
-    if not isinstance(table, Table):
-        return replace(head, known=replace(table, tensors=tensors))
-
-    def first(name: str) -> str:
-        return next(iter(named(name)), name)
-
-    shared = {first(name): first(other) for name, other in table.shared.items()}
-    return replace(head, known=replace(table, tensors=tensors, shared=MappingProxyType(shared)))
-
-
-def _changed_index(index: TextFile | None, named: _Named, *, totals: bool) -> TextFile | None:
+def _changed_index(
+    index: TextFile | None, named: Callable[[_Places], _Places], *, totals: bool
+) -> TextFile | None:
     values = _index_values(index)
     if index is None or values is None:
         return index
-    values["weight_map"] = {
-        new: file for name, file in values["weight_map"].items() for new in named(name)
-    }
+    names = dict(named(values.pop("weight_map").items()))
     if not totals and "metadata" in values:
         values["metadata"] = {}
-    return replace(index, content=json.dumps(values).encode())
+    # By msgspec, which takes 8 ms for the names of DeepSeek-V3 where json takes 90; the rest may
+    # have what only json writes, as NaN.
+    rest = {key: Raw(json.dumps(value).encode()) for key, value in values.items()}
+    return replace(index, content=encode({**rest, "weight_map": names}))
 
 
 def _index_values(index: TextFile | None) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import shaped, with_tensors
+from auditor.diagnosis.changes import renamed, shaped, with_tensors
 from auditor.diagnosis.roles import TensorRole, roles_of
 from auditor.tensors import StoredTensor
 
@@ -167,10 +167,13 @@ def _renamed_or_cut(
     own = names.missing.get(role, {})
     alias = names.missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
     for numbers, tensor in held.items():
-        pieces = [one[numbers] for one in due if numbers in one]
-        apart = any(numbers in one for one in others)
         one = own.get(numbers) or alias.get(numbers)
-        if len(pieces) == len(parts) > 1 and not apart and _adds_up([tensor], pieces):
+        pieces = (
+            []
+            if any(numbers in one for one in others)
+            else [one[numbers] for one in due if numbers in one]
+        )
+        if len(pieces) == len(parts) > 1 and _adds_up([tensor], pieces):
             yield tensor.name, _cut(tensor, pieces)
         elif one is not None:
             shape = one.shape if _same(tensor.shape, one.shape) else tensor.shape
@@ -201,7 +204,7 @@ def _take_along(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> Non
             made = instead.get(f"{name.removesuffix(last)}weight", ())
             if len(made) == 1 and name not in instead:
                 other = f"{made[0].name.removesuffix('weight')}{last}"
-                instead[name] = (stored[name]._replace(name=other),)
+                instead[name] = (renamed(stored[name], other),)
 
 
 def _parts(role: TensorRole) -> list[TensorRole]:
@@ -223,7 +226,7 @@ def _cut(tensor: StoredTensor, expected: list[ExpectedTensor]) -> tuple[StoredTe
 
 def _named(tensor: StoredTensor, name: str, shape: tuple[int, ...] | None) -> StoredTensor:
     if shape is None or shape == tensor.shape:
-        return tensor._replace(name=name)
+        return renamed(tensor, name)
     return shaped(tensor, shape, name)
 
 
