@@ -131,14 +131,27 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(one._replace(name=self._forms.in_memory(one.name)) for one in tensors)
 
     @cached_property
+    def _both_forms(self) -> NameForms:
+        return self.forms(self.snapshot)
+
+    @cached_property
     def _forms(self) -> NameForms | None:
         """None: the names are those on disk, as nearly always."""
-        found = self.forms(self.snapshot)
+        found = self._both_forms
         return found if found.differ and found.are_in_memory(self.stored_kinds) else None
 
     def on_disk(self, name: str) -> str:
         """The name that save_pretrained would have written."""
         return self._forms.on_disk(name) if self._forms else name
+
+    def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
+        """Those of the names that save_pretrained would have written for names of a kind."""
+        return self._both_forms.patterns_on_disk(self.on_disk(pattern))
+
+    def is_stack(self, name: str) -> bool:
+        """Whether save_pretrained would have written several tensors for the one of that name."""
+        pattern = name_pattern(name)
+        return self.patterns_on_disk(pattern) != (self.on_disk(pattern),)
 
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
@@ -242,7 +255,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            found = held(self.stored, self.config, files)
+            found = self._both_forms.separated(held(self.stored, self.config, files))
             if self._forms is None:
                 return found
             return HeldTensors({self.on_disk(name): one for name, one in found.shapes.items()})

@@ -90,8 +90,8 @@ def search(case: Case) -> KeySearch:
     alarming = None
     if case.report.expected is not None:
         named = (kind.pattern for kind in (*case.missing_kinds, *case.unexpected_kinds))
-        pairs = (pair.expected.name for pair in case.mismatched)
-        alarming = {*map(case.on_disk, named), *map(name_pattern, pairs)}
+        pairs = (name_pattern(pair.expected.name) for pair in case.mismatched)
+        alarming = {one for name in {*named, *pairs} for one in case.patterns_on_disk(name)}
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
     return KeySearch(case.config, trees, Trials(case.holdings, alarming), faults)
 

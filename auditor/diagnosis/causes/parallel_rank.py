@@ -113,7 +113,7 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
         inside = next(members(name), None) if name not in aside else None
         if inside is None or inside.before not in lists or name.endswith(_ROUTERS):
             continue
-        if shape is not None and len(shape) == _MATRIX:
+        if shape is not None and (len(shape) == _MATRIX or case.is_stack(name)):
             place = _NUMBER.sub("#", name.rpartition(".")[0].rpartition(".")[0])
             places[place] = places.get(place, False) or name in divided
     leaves = {name.rpartition(".")[0].rpartition(".")[2] for name in divided}
