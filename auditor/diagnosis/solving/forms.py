@@ -25,7 +25,7 @@ _MOST = 250_000  # tensors on disk that are told apart: a file may say that it h
 _MATRIX = 2  # axes
 
 
-class Stack(NamedTuple):
+class StackedParts(NamedTuple):
     """Tensors on disk that are one above the other in memory, for all experts of a layer.
 
     Of E experts and n parts, each (out, in), it is (E, n * out, in).
@@ -43,7 +43,7 @@ class NameForms:
     """
 
     def __init__(
-        self, pairs: Iterable[tuple[str, str]], stacks: Mapping[str, Stack] | None = None
+        self, pairs: Iterable[tuple[str, str]], stacks: Mapping[str, StackedParts] | None = None
     ) -> None:
         self._stacks = stacks or {}
         alike = [(disk, memory) for disk, memory in pairs if _numbers(disk) == _numbers(memory)]
@@ -133,7 +133,7 @@ def forms_of(expectation: Expectation) -> NameForms:
     return NameForms(pairs, stacks)
 
 
-def _stack(memory: str, group: ConvertedGroup) -> Stack | None:
+def _stack(memory: str, group: ConvertedGroup) -> StackedParts | None:
     """What is on disk for a name in memory, of a group with one tensor of each kind.
 
     None: it is not one expert, or its parts are not one above the other.
@@ -149,7 +149,7 @@ def _stack(memory: str, group: ConvertedGroup) -> Stack | None:
     places = [at for at in range(len(numbers)) if numbers[:at] + numbers[at + 1 :] == outer]
     if not places:
         return None
-    return Stack(tuple(name_pattern(one.name) for one in group.on_disk), places[-1])
+    return StackedParts(tuple(name_pattern(one.name) for one in group.on_disk), places[-1])
 
 
 def _renamed(name: str, patterns: Mapping[str, str]) -> str:

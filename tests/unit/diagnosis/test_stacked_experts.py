@@ -8,7 +8,7 @@ from auditor.analytic.in_memory import class_memory
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.diagnosis.changes import with_names, with_values
-from auditor.diagnosis.solving.forms import NameForms, Stack, forms_of
+from auditor.diagnosis.solving.forms import NameForms, StackedParts, forms_of
 from auditor.diagnosis.solving.holdings import HeldTensors
 
 LLAMA = {
@@ -91,5 +91,5 @@ def test_a_stack_is_the_tensors_on_disk():
 )
 def test_what_cannot_be_told_apart_stays(shape):
     parts = ("experts.0.gate.weight", "experts.0.up.weight")
-    forms = NameForms((), {"experts.all": Stack(parts, 0)})
+    forms = NameForms((), {"experts.all": StackedParts(parts, 0)})
     assert forms.separated(HeldTensors({"experts.all": shape})).shapes == {"experts.all": shape}
