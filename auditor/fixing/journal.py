@@ -14,8 +14,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Struct, to_builtins
 
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import shard_fault
@@ -43,7 +42,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 def write_journal(work: Path, entries: tuple[Entry, ...]) -> None:
     """From here on the fix is finished, by this run or by the next one."""
-    values = {"version": _VERSION, "entries": [asdict(one) for one in entries]}
+    values = {"version": _VERSION, "entries": [to_builtins(one) for one in entries]}
     stage_text(work / _BEGUN, json.dumps(values).encode())
     sync_folder(work)
     (work / _BEGUN).replace(work / FIX_JOURNAL)

@@ -114,15 +114,16 @@ def forms_of(expectation: Expectation) -> NameForms:
     loading = expectation.loading
     if not (loading.renames or loading.converters):
         return NameForms(())
-    kinds = {name_pattern(one.name): one for one in expectation.tensors}
+    optional = [one for one in expectation.tensors if one.role.optional]
+    needed = [one for one in expectation.tensors if not one.role.optional]
+    kinds = {name_pattern(one.name): one for one in (*optional, *needed)}
     pairs = (
         (one.name, memory)
         for one in kinds.values()
         for memory, *others in (loading.reported(one.name),)
         if not others
     )
-    needed = {name_pattern(one.name): one for one in expectation.tensors if not one.role.optional}
-    few = replace(expectation, tensors=tuple(needed.values()))
+    few = replace(expectation, tensors=tuple(kinds.values()))
     groups = converted_groups(tensors_before_conversion(few), loading) if loading.converters else {}
     stacks = {
         name_pattern(memory): stack
