@@ -74,7 +74,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what MODEL takes in memory: as stored, loaded in some dtypes, its KV cache, in training.
+    """Say what MODEL takes in memory: stored, loaded in some dtypes, its KV cache, in training.
 
     Activations, workspaces and the program itself come on top. Exit codes are those of audit,
     findings aside: they make no difference here.

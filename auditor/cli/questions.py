@@ -1,4 +1,4 @@
-"""The commands that answer a question about a model, or about what is known."""
+"""The commands that say what a config implies, and what is known."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -11,9 +11,6 @@ from auditor.analytic.catalogue import model_types, siblings
 from auditor.audit.expected import config_faults
 from auditor.audit.pipeline import describing_snapshot, require_taken, with_given
 from auditor.audit.pipeline import explain as explained
-from auditor.checkpoint.snapshot import Snapshot
-from auditor.checkpoint.snapshot_reader import load
-from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import (
     CLEAN,
     UNAUDITED,
@@ -30,10 +27,9 @@ from auditor.cli.console import (
     write,
 )
 from auditor.cli.printing import Shown, print_outcome
-from auditor.downloader import fetch
 from auditor.downloader.default_configs import parsed_setting
 from auditor.downloader.reference_configs import NAMES as PAPERS
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.errors import SourceError, UsageError
 from auditor.formats.registry import TERMINAL
 from auditor.formats.text import printable
 from auditor.messages import quoted
@@ -41,47 +37,6 @@ from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
 
 _JSON = "json"
-
-
-def snapshot(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-    ],
-    *,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            show_default=False,
-            help="The file to write; a name that ends in .gz is compressed.",
-        ),
-    ],
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Record config, headers, index and sizes of MODEL in one small file, to audit it offline."""
-    tell = talk(quiet=quiet)
-    with guarded():
-        try:
-            found = fetch(model, source=source.value, token=token, say=tell)
-            content = _recorded(found, output.name)
-        except SourceError as error:
-            fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")
-        write(output, content)
-        tell(f"wrote {quoted(str(output))}, {len(content):,} bytes")
-
-
-def _recorded(found: Snapshot, name: str) -> bytes:
-    """A snapshot file that can be read again; SourceError where there is too much for that."""
-    content = dump(found, name)
-    try:
-        load(content, name)
-    except UsageError as fault:
-        raise SourceError(Reason.TOO_LARGE, f"no snapshot is written: {fault}") from None
-    return content
 
 
 def explain(  # noqa: PLR0913 - one parameter for each option

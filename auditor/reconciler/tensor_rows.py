@@ -49,6 +49,14 @@ class TensorTable:
         """Of a config without weights."""
         return cls(partial(_expected_alone, expectation))
 
+    @classmethod
+    def of_rows(cls, rows: tuple[TensorRow, ...]) -> "TensorTable":
+        return cls(partial(iter, rows))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For another process the rows are written out: what they are made of need not go there."""
+        return TensorTable.of_rows, (tuple(self.rows()),)
+
     def rows(self) -> Iterator[TensorRow]:
         """In the model's own order.
 

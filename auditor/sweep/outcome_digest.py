@@ -1,11 +1,12 @@
 """The versions that an outcome depends on, beside the checkpoint."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 
 from auditor.sweep.store.reading import Versions
@@ -38,30 +39,31 @@ def current_versions() -> Versions:
 
 def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
     """The files that make outcomes: all that the pipeline imports, wherever it does, sorted."""
-    found = {package / name for name in _DATA}
-    names, left = set(_PIPELINE), [*_PIPELINE]
+    modules = _modules(package)
+    found: set[str] = set()
+    left = [*_PIPELINE]
     while left:
-        for path in _files(package, left.pop()):
-            if path not in found:
-                found.add(path)
-                left += set(_imported(path.read_text("utf-8"))) - names
-                names.update(left)
-    return tuple(sorted(found))
+        for name in _with_packages(left.pop(), modules):
+            if name in modules and name not in found:
+                found.add(name)
+                left += _imported(modules[name].read_text("utf-8"))
+    return tuple(sorted({*(modules[name] for name in found), *(package / name for name in _DATA)}))
 
 
-def _files(package: Path, name: str) -> Iterator[Path]:
-    """The module of that name and the packages around it; of `auditor.layouts.*` all modules."""
-    around, *parts = [package, *name.split(".")[1:]]
-    for part in parts:
-        yield from _existing(around / "__init__.py")
-        if part == "*":
-            yield from around.rglob("*.py")
-        around /= part
-    yield from _existing(around / "__init__.py", around.with_suffix(".py"))
+def _modules(package: Path) -> dict[str, Path]:
+    """Each source of the package, by the name under which it is imported."""
+    found = {}
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package).with_suffix("").parts
+        found[".".join(["auditor", *parts]).removesuffix(".__init__")] = path
+    return found
 
 
-def _existing(*paths: Path) -> Iterator[Path]:
-    return (path for path in paths if path.is_file())
+def _with_packages(name: str, modules: Iterable[str]) -> Iterator[str]:
+    """The name and those of the packages around it; of `auditor.layouts.*` all modules too."""
+    yield from accumulate(name.removesuffix(".*").split("."), "{}.{}".format)
+    if name.endswith(".*"):
+        yield from (each for each in modules if each.startswith(name[:-1]))
 
 
 def _imported(source: str) -> Iterator[str]:

@@ -211,7 +211,8 @@ def _unconverted(case: RepositoryCase) -> Iterator[Twice]:
     lists = {key: names for key in _LISTS_OF_LAYERS if (names := quantization.get(key))}
     if not lists:  # before each name is taken apart: the published DeepSeek-V3 has 92,000
         return
-    known = {part for name in (*case.stored, *case.expected) for part in name.split(".")[:-1]}
+    every = (*(one.name for one in case.stored), *(one.name for one in case.expected))
+    known = {part for name in every for part in name.split(".")[:-1]}
     if not known or len(known) > 2_000:  # noqa: PLR2004 - a hostile file's names
         return
     for key, names in lists.items():
@@ -241,8 +242,10 @@ def _sentences(case: RepositoryCase) -> Iterator[Twice]:
             )
             yield Twice("hidden_size", width, _WIDTH, said, wins, name)
     longest = case.settings.get(_LENGTH)
-    rows = [shape[0] for name, shape in case.stored.items() if shape and name.endswith(_POSITIONS)]
-    if type(longest) is int and rows and longest > max(rows):
+    if type(longest) is not int:
+        return
+    rows = [one.shape[0] for one in case.stored if one.shape and one.name.endswith(_POSITIONS)]
+    if rows and longest > max(rows):
         wins = "sentence-transformers takes the longer one, for whose last tokens there are no rows"
         yield Twice("max_position_embeddings", max(rows), _LENGTH, longest, wins, SENTENCE)
 

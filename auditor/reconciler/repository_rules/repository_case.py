@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field
 
+from auditor.analytic import ExpectedTensor
 from auditor.analytic.config_classes import ConfigClass
 from auditor.companions.companion_files import OFFSET_PIECES, CompanionFile, is_vocabulary
 from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
+from auditor.tensors import StoredTensor
 
 if TYPE_CHECKING:
     from auditor.companions.vocabulary import Token, Vocabulary
 
 # What embeds tokens, as transformers' classes call it.
-_EMBEDDING = re.compile(
-    r"(?:^|\.)(?:embed_tokens|word_embeddings|word_embedding|wte|shared|tok_embeddings|embed_in"
-    r"|token_embedding|token_embeddings|tokens_embed|embeddings|embedding|w)\.weight$"
+_MODULES = (
+    *("embed_tokens", "word_embeddings", "word_embedding", "wte", "shared", "tok_embeddings"),
+    *("embed_in", "token_embedding", "token_embeddings", "tokens_embed", "embeddings"),
+    *("embedding", "w"),
 )
+_EMBEDDING = re.compile(rf"(?:^|\.)(?:{'|'.join(_MODULES)})\.weight$")
 # Idefics keeps the tokens that it added apart.
 _ADDITIONAL = ".additional_embedding.weight"
+_ENDINGS = (_ADDITIONAL, *(f"{module}.weight" for module in _MODULES))  # of 90,000 names a few
 
 # Parts of a config whose tokens are those of the tokenizer.
 TEXT_PARTS = ("text_config", "decoder", "llm_config", "language_config")
@@ -50,8 +55,8 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     kind: ConfigClass | None  # the config class of transformers, where it is known
     custom: bool  # code of the repository's own reads the config
     target: str | None
-    stored: Mapping[str, tuple[int, ...] | None]  # by name; None: its shape is not known
-    expected: Mapping[str, tuple[int, ...]]
+    stored: tuple[StoredTensor, ...]
+    expected: tuple[ExpectedTensor, ...]
     companions: Mapping[str, CompanionFile]  # none: they were not asked for
     shaping: frozenset[str] | None = None  # keys of a closed form's formulas; None: there is none
     settings: Mapping[str, Any] = field(default_factory=dict)  # of sentence-transformers
@@ -60,24 +65,15 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def rows(self) -> EmbeddingRows | None:
         """By the headers; else by what the config implies. None: the model embeds no tokens."""
-        return self._most(self.stored) or self._most(self.expected)
+        return self._stored_rows or _longest_embedding(self.expected)
 
-    @staticmethod
-    def _most(shapes: Mapping[str, tuple[int, ...] | None]) -> EmbeddingRows | None:
-        """The longest embedding of tokens: of two vocabularies the tokenizer may be of either."""
-        extra = sum(
-            shape[0] for name, shape in shapes.items() if shape and name.endswith(_ADDITIONAL)
-        )
-        found = [
-            EmbeddingRows(shape[0] + extra, name)
-            for name, shape in shapes.items()
-            if shape and len(shape) == 2 and _EMBEDDING.search(name)  # noqa: PLR2004
-        ]
-        return max(found, default=None)
+    @cached_property
+    def _stored_rows(self) -> EmbeddingRows | None:
+        return _longest_embedding(self.stored)
 
     @property
     def rows_are_stored(self) -> bool:
-        return self.rows is not None and self._most(self.stored) is not None
+        return self._stored_rows is not None
 
     def object(self, name: str) -> Mapping[str, Any] | None:
         """The JSON object in a companion; None: it is not there, or not to be used."""
@@ -147,6 +143,20 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         of = self.config if part is None else self.config[part]
         model_type = of.get("model_type")
         return _started_with().get(model_type, {}).get(key) if isinstance(model_type, str) else None
+
+
+def _longest_embedding(
+    tensors: Iterable[StoredTensor] | Iterable[ExpectedTensor],
+) -> EmbeddingRows | None:
+    """The longest one of tokens: of two vocabularies the tokenizer may be of either."""
+    shapes = [(one.name, one.shape) for one in tensors if one.name.endswith(_ENDINGS)]
+    extra = sum(shape[0] for name, shape in shapes if shape and name.endswith(_ADDITIONAL))
+    found = [
+        EmbeddingRows(shape[0] + extra, name)
+        for name, shape in shapes
+        if shape and len(shape) == 2 and _EMBEDDING.search(name)  # noqa: PLR2004
+    ]
+    return max(found, default=None)
 
 
 @cache

@@ -70,9 +70,9 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
     names the model, and parts name it too.
     """
     if isinstance(outcome, Unaudited) or outcome.parts:
-        return Recorded(summary_of(outcome), Kept(compress_text(as_json.render(outcome).encode())))
+        return Recorded(summary_of(outcome), Kept(compress_text(as_json.stored_text(outcome))))
     nobodys = replace(outcome, requested="", model=None, commit=None, fetched=Fetched())
-    text = as_json.render(nobodys).encode()
+    text = as_json.stored_text(nobodys)
     own = _own(outcome.requested, outcome.model, outcome.commit, outcome.fetched)
     return Recorded(summary_of(outcome), Kept(own, Shared(digest_of(text), compress_text(text))))
 

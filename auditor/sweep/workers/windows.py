@@ -1,6 +1,7 @@
 """One window of requests, as the Hub counts them: pure rules. Times are of any one clock."""
 
 from enum import IntEnum
+from math import inf
 from typing import NamedTuple
 
 from auditor.downloader.rate_limits import RateLimit
@@ -37,6 +38,7 @@ class RateWindow(NamedTuple):
     quota: float = 0.0  # requests of a whole one
     asked: float = 0.0  # when a request was last let through
     first: float = 0.0  # when the request went that others wait for; 0: no such request
+    least: float = inf  # requests that were left for all, by the answers so far
 
     def is_over(self, now: float) -> bool:
         return self.state == WindowState.TOLD and now >= self.until + _ROUNDING
@@ -74,6 +76,8 @@ class RateWindow(NamedTuple):
         if known and until < self.until - 2 * _ROUNDING and not self.is_over(now):
             return self  # of a window before this one
         same = known and until <= self.until + 2 * _ROUNDING and not self.is_over(now)
+        if same and limit.remaining > self.least:
+            return self  # an answer that others have overtaken
         # A share is taken anew of what is left for all: none is lost with a worker that idles.
         left = limit.remaining // share
         quota = max(1, limit.quota // share) if limit.quota else 0
@@ -83,6 +87,7 @@ class RateWindow(NamedTuple):
             until=max(until, self.until) if same else until,
             quota=quota or max(self.quota, left),
             asked=self.asked,
+            least=limit.remaining,
         )
 
     def untold(self, now: float, *, asked: bool) -> "RateWindow":

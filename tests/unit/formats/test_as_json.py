@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
+from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, HOSTILE, hostile
@@ -14,7 +15,7 @@ from support.outcomes.examples import EXAMPLES, HOSTILE, hostile
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Source
 from auditor.errors import Reason
-from auditor.formats.as_json import render
+from auditor.formats.as_json import render, stored_text
 from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.fold import expand
 from auditor.reconciler.status import ModuleStatus
@@ -198,3 +199,10 @@ def test_what_is_not_known_is_null():
     assert gated["expected"]["by"] is None
     assert gated["observed"]["parameters"] is None
     assert gated["residual"] is None
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("text", ["o/name", "o/\ud800"])  # UTF-8 has no lone surrogates
+def test_what_is_stored_is_the_object_that_is_printed(name, text):
+    outcome = replace(EXAMPLES[name](), requested=text)
+    assert json.loads(stored_text(outcome)) == json.loads(render(outcome))

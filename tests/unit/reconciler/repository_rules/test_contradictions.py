@@ -18,8 +18,8 @@ def findings_of(model_type, values, shaping=None):
         kind=of_model_type(model_type),
         custom=False,
         target=None,
-        stored={},
-        expected={},
+        stored=(),
+        expected=(),
         companions={},
         shaping=shaping,
     )

@@ -10,6 +10,7 @@ from auditor.reconciler.repository_rules.config_keys import FLAT, key_findings
 from auditor.reconciler.repository_rules.contradictions import contradiction_findings
 from auditor.reconciler.repository_rules.of_files import file_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
+from auditor.tensors import StoredTensor
 
 GENERATION, CONFIG = "generation_config.json", "tokenizer_config.json"
 BROKEN = "{{ a }"
@@ -27,8 +28,8 @@ def case_of(config=None, rows=10, target="LlamaForCausalLM", **files):
         kind=of_model_type(config["model_type"]),
         custom=False,
         target=target,
-        stored={"model.embed_tokens.weight": (rows, 4)},
-        expected={},
+        stored=(StoredTensor("model.embed_tokens.weight", "F32", (rows, 4), 4 * rows, "", None),),
+        expected=(),
         companions={name: companion(name, text.encode()) for name, text in texts.items()},
     )
 
