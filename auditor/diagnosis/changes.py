@@ -7,8 +7,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Raw
-from msgspec.json import encode
+from msgspec import DecodeError, Raw
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
@@ -114,28 +114,29 @@ def _changed(
 def _changed_index(
     index: TextFile | None, named: Callable[[_Places], _Places], *, totals: bool
 ) -> TextFile | None:
-    values = _index_values(index)
-    if index is None or values is None:
-        return index
-    names = dict(named(values.pop("weight_map").items()))
-    if not totals and "metadata" in values:
-        values["metadata"] = {}
-    # By msgspec, which takes 8 ms for the names of DeepSeek-V3 where json takes 90; the rest may
-    # have what only json writes, as NaN.
-    rest = {key: Raw(json.dumps(value).encode()) for key, value in values.items()}
-    return replace(index, content=encode({**rest, "weight_map": names}))
-
-
-def _index_values(index: TextFile | None) -> dict[str, Any] | None:
-    """What an index says; None: there is none that can be read."""
+    """What cannot be read stays as it is."""
     if index is None:
         return None
     try:
-        _ = parse_index(index.name, index.content)
-        values: dict[str, Any] = json.loads(index.content)
-    except (ValueError, CheckpointError):
-        return None
-    return values
+        names = parse_index(index.name, index.content).weight_map
+    except CheckpointError:
+        return index
+    rest = _beside_weight_map(index.content)
+    if not totals and "metadata" in rest:
+        rest["metadata"] = Raw(b"{}")
+    return replace(index, content=encode({**rest, "weight_map": dict(named(names.items()))}))
+
+
+def _beside_weight_map(content: bytes) -> dict[str, Raw]:
+    """What else an index says, as it is written.
+
+    By msgspec, which takes 18 ms to read and write the 92,000 names of DeepSeek-V3, json 180.
+    """
+    try:
+        found = decode(content, type=dict[str, Raw])
+    except DecodeError:  # NaN and the like, which json alone reads
+        found = {key: Raw(json.dumps(value).encode()) for key, value in json.loads(content).items()}
+    return {key: value for key, value in found.items() if key != "weight_map"}
 
 
 def _tensors(head: WeightHeader) -> tuple[StoredTensor, ...]:

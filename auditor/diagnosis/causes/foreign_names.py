@@ -161,23 +161,32 @@ def _renamed_or_cut(
     names: _Names, role: TensorRole, held: Mapping[_Numbers, StoredTensor]
 ) -> _Instead:
     """Each under the name of its role; cut up where the class has apart what is fused in it."""
-    parts = _parts(role)
-    due = [names.missing.get(part, {}) for part in parts]
-    others = [names.stored[part] for part in parts if part != role and part in names.stored]
+    fused = dict(_fused(names, role, held))
     own = names.missing.get(role, {})
     alias = names.missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
     for numbers, tensor in held.items():
-        one = own.get(numbers) or alias.get(numbers)
-        pieces = (
-            []
-            if any(numbers in one for one in others)
-            else [one[numbers] for one in due if numbers in one]
-        )
-        if len(pieces) == len(parts) > 1 and _adds_up([tensor], pieces):
-            yield tensor.name, _cut(tensor, pieces)
-        elif one is not None:
+        if numbers in fused:
+            yield tensor.name, _cut(tensor, fused[numbers])
+        elif one := own.get(numbers) or alias.get(numbers):
             shape = one.shape if _same(tensor.shape, one.shape) else tensor.shape
             yield tensor.name, (_named(tensor, one.name, shape),)
+
+
+def _fused(
+    names: _Names, role: TensorRole, held: Mapping[_Numbers, StoredTensor]
+) -> Iterator[tuple[_Numbers, list[ExpectedTensor]]]:
+    """What the class has apart for one stored tensor, where no part of it is stored by itself."""
+    parts = _parts(role)
+    due = [names.missing[part] for part in parts if part in names.missing]
+    if not parts or len(due) < len(parts):
+        return
+    others = [names.stored[part] for part in parts if part != role and part in names.stored]
+    for numbers, tensor in held.items():
+        if any(numbers in one for one in others) or not all(numbers in one for one in due):
+            continue
+        pieces = [one[numbers] for one in due]
+        if _adds_up([tensor], pieces):
+            yield numbers, pieces
 
 
 def _put_together(
