@@ -7,10 +7,9 @@ import io
 import struct
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-
-from msgspec.structs import replace
 
 from fuzz import archives, programs
 from fuzz.judges import data_pkl
