@@ -111,19 +111,10 @@ def _implied_shapes(
 
 def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
     """How the tensors that the config implies are called on disk, and in memory."""
-    from auditor.diagnosis.solving.forms import NameForms  # noqa: PLC0415 - with `diagnose`
-    from auditor.diagnosis.solving.holdings import name_pattern  # noqa: PLC0415
+    from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
 
     found = _implied(snapshot, target, entry)
-    if found is None or not found.loading.renames:
-        return NameForms(())
-    kinds = {name_pattern(one.name): one.name for one in found.tensors}
-    return NameForms(
-        (name, memory)
-        for name in kinds.values()
-        for memory, *others in (found.loading.reported(name),)
-        if not others
-    )
+    return NameForms(()) if found is None else forms_of(found)
 
 
 def _implied(

@@ -1,7 +1,7 @@
 """What a cause looks at, and what it proposes: a change that would undo it."""
 
-import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +12,10 @@ from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import parse_index
+from auditor.diagnosis.name_kinds import NameKind, kinds_of, name_pattern
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.holdings import HeldTensors, held
+from auditor.diagnosis.solving.outline import leaves
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
 from auditor.reconciler.findings import (
@@ -34,7 +36,6 @@ Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config 
 
 
 _LARGE = 2000  # tensors
-_NUMBER = re.compile("[0-9]+")
 
 
 class Undoing(Struct, frozen=True, kw_only=True):
@@ -83,7 +84,8 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """Names of expected tensors that no file stores, in the form that stored ones have."""
-        return tuple(map(self._as_stored, self._named_by(Missing)))
+        names = self._named_by(Missing)
+        return tuple(map(self._forms.in_memory, names)) if self._forms else names
 
     @cached_property
     def near(self) -> frozenset[str]:
@@ -94,6 +96,21 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     def missing_names(self) -> frozenset[str]:
         """The missing names, to look in."""
         return frozenset(self.missing)
+
+    @cached_property
+    def missing_kinds(self) -> tuple[NameKind, ...]:
+        """The missing names by kind."""
+        return kinds_of(self.missing)
+
+    @cached_property
+    def unexpected_kinds(self) -> tuple[NameKind, ...]:
+        """The unexpected names by kind."""
+        return kinds_of(self.unexpected)
+
+    @cached_property
+    def stored_kinds(self) -> tuple[NameKind, ...]:
+        """The stored names by kind."""
+        return kinds_of(self.shapes)
 
     @cached_property
     def unexpected(self) -> tuple[str, ...]:
@@ -108,21 +125,33 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     def lacking(self) -> tuple[ExpectedTensor, ...]:
         """Expected tensors that no file stores, in the form that stored ones have."""
         found = (one for one in self.report.findings if isinstance(one, Missing))
-        tensors = (tensor for one in found for tensor in one.tensors)
-        return tuple(one._replace(name=self._as_stored(one.name)) for one in tensors)
+        tensors = tuple(tensor for one in found for tensor in one.tensors)
+        if self._forms is None:
+            return tensors
+        return tuple(one._replace(name=self._forms.in_memory(one.name)) for one in tensors)
+
+    @cached_property
+    def _both_forms(self) -> NameForms:
+        return self.forms(self.snapshot)
 
     @cached_property
     def _forms(self) -> NameForms | None:
         """None: the names are those on disk, as nearly always."""
-        found = self.forms(self.snapshot)
-        return found if found.are_in_memory(self.shapes) else None
-
-    def _as_stored(self, name: str) -> str:
-        return self._forms.in_memory(name) if self._forms else name
+        found = self._both_forms
+        return found if found.differ and found.are_in_memory(self.stored_kinds) else None
 
     def on_disk(self, name: str) -> str:
         """The name that save_pretrained would have written."""
         return self._forms.on_disk(name) if self._forms else name
+
+    def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
+        """Those of the names that save_pretrained would have written for names of a kind."""
+        return self._both_forms.patterns_on_disk(self.on_disk(pattern))
+
+    def is_stack(self, name: str) -> bool:
+        """Whether save_pretrained would have written several tensors for the one of that name."""
+        pattern = name_pattern(name)
+        return self.patterns_on_disk(pattern) != (self.on_disk(pattern),)
 
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
@@ -131,6 +160,11 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
             return self.stored
         found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
         return tuple(tensor for one in found for tensor in one.tensors)
+
+    @cached_property
+    def strange_kinds(self) -> tuple[NameKind, ...]:
+        """The names of those by kind."""
+        return self.stored_kinds if self.unnamed else self.unexpected_kinds
 
     @cached_property
     def unnamed(self) -> bool:
@@ -184,9 +218,18 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         observed = self.report.observed.tensors if self.report.observed else 0
         if not self.is_large or 2 * sum(map(count_of, found)) <= observed:
             return False
-        kinds = {_NUMBER.sub("#", name) for name in self.implied_shapes}
-        strange = sum(_NUMBER.sub("#", name) not in kinds for name in self.unexpected)
+        kinds = self._implied_patterns()
+        strange = sum(
+            len(kind.names) for kind in self.unexpected_kinds if kind.pattern not in kinds
+        )
         return 2 * strange > len(self.unexpected)
+
+    def _implied_patterns(self) -> set[str]:
+        """Those of the names that the config implies."""
+        with suppress(CheckpointError):
+            if expected := self.tree(self.snapshot):
+                return {name_pattern(leaf.name) for leaf in leaves(expected.tree)}
+        return {kind.pattern for kind in kinds_of(self.implied_shapes)}
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...] | None]:
@@ -212,7 +255,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            found = held(self.stored, self.config, files)
+            found = self._both_forms.separated(held(self.stored, self.config, files))
             if self._forms is None:
                 return found
             return HeldTensors({self.on_disk(name): one for name, one in found.shapes.items()})

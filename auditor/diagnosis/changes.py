@@ -3,9 +3,12 @@
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import prod
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import DecodeError, Raw
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
@@ -22,10 +25,13 @@ _INDEX = "model.safetensors.index.json"
 def with_names(snapshot: Snapshot, renames: Mapping[str, str]) -> Snapshot:
     """The same weights under other names, in the headers and in the index."""
 
-    def renamed(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
-        return (tensor._replace(name=renames[tensor.name]),)
+    def put(tensors: _Tensors) -> _Tensors:
+        return (renamed(one, renames.get(one.name, one.name)) for one in tensors)
 
-    return _changed(snapshot, _Changes(renames.keys(), renamed, lambda name: (renames[name],)))
+    def named(places: _Places) -> _Places:
+        return ((renames.get(name, name), file) for name, file in places)
+
+    return _changed(snapshot, put, named)
 
 
 def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, ...]]) -> Snapshot:
@@ -34,16 +40,25 @@ def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, .
     An index names the new ones, and its totals are left out: they are of other shapes.
     """
 
-    def put(tensor: StoredTensor) -> tuple[StoredTensor, ...]:
-        made = instead[tensor.name]
-        if all(one.file == tensor.file for one in made):
-            return made
-        return tuple(one._replace(file=tensor.file) for one in made)
+    def put(tensors: _Tensors) -> _Tensors:
+        for tensor in tensors:
+            file = tensor.file
+            for one in instead.get(tensor.name, (tensor,)):
+                yield one if one.file == file else one._replace(file=file)
 
-    def named(name: str) -> tuple[str, ...]:
-        return tuple(one.name for one in instead[name])
+    def named(places: _Places) -> _Places:
+        for name, file in places:
+            if name in instead:
+                yield from ((one.name, file) for one in instead[name])
+            else:
+                yield name, file
 
-    return _changed(_without_totals(snapshot), _Changes(instead.keys(), put, named))
+    return _changed(snapshot, put, named, totals=False)
+
+
+def renamed(tensor: StoredTensor, name: str) -> StoredTensor:
+    """The same tensor under another name; in a third of the time that `_replace` takes."""
+    return StoredTensor(name, *tensor[1:])
 
 
 def shaped(tensor: StoredTensor, shape: tuple[int, ...], name: str = "") -> StoredTensor:
@@ -62,70 +77,66 @@ def with_shapes(snapshot: Snapshot, shapes: Mapping[str, tuple[int, ...]]) -> Sn
     return with_tensors(snapshot, found)
 
 
-class _Changes(NamedTuple):
-    """What stands instead of the tensors of some names."""
-
-    names: Collection[str]
-    tensors: Callable[[StoredTensor], tuple[StoredTensor, ...]]
-    renamed: Callable[[str], tuple[str, ...]]
+_Tensors = Iterable[StoredTensor]
+_Places = Iterable[tuple[str, str]]  # names, and their files by an index
 
 
-def _changed(snapshot: Snapshot, changes: _Changes) -> Snapshot:
+def _changed(
+    snapshot: Snapshot,
+    put: Callable[[_Tensors], _Tensors],
+    named: Callable[[_Places], _Places],
+    *,
+    totals: bool = True,
+) -> Snapshot:
+    """With other tensors in its files, and other names in its index, whose totals may stay."""
+
+    def head_with(head: WeightHeader) -> WeightHeader:
+        table = head.parsed
+        if isinstance(table, CheckpointError):
+            return head
+        tensors = tuple(sorted(put(table.tensors), key=attrgetter("name")))
+        if not isinstance(table, Table):
+            return replace(head, known=replace(table, tensors=tensors))
+        shared = {first(name): first(other) for name, other in table.shared.items()}
+        return replace(head, known=replace(table, tensors=tensors, shared=MappingProxyType(shared)))
+
+    def first(name: str) -> str:
+        return next((new for new, _ in named([(name, "")])), name)
+
     return replace(
         snapshot,
-        headers=tuple(_changed_head(head, changes) for head in snapshot.headers),
-        torch_copies=tuple(_changed_head(head, changes) for head in snapshot.torch_copies),
-        index=_changed_index(snapshot.index, changes),
+        headers=tuple(map(head_with, snapshot.headers)),
+        torch_copies=tuple(map(head_with, snapshot.torch_copies)),
+        index=_changed_index(snapshot.index, named, totals=totals),
     )
 
 
-def _changed_head(head: WeightHeader, changes: _Changes) -> WeightHeader:
-    table = head.parsed
-    if isinstance(table, CheckpointError):
-        return head
-    made: list[StoredTensor] = []
-    for tensor in table.tensors:
-        made += changes.tensors(tensor) if tensor.name in changes.names else (tensor,)
-    tensors = tuple(sorted(made, key=lambda one: one.name))
-    if not isinstance(table, Table):
-        return replace(head, known=replace(table, tensors=tensors))
-
-    def first(name: str) -> str:
-        return next(iter(changes.renamed(name)), name) if name in changes.names else name
-
-    shared = {first(name): first(other) for name, other in table.shared.items()}
-    return replace(head, known=replace(table, tensors=tensors, shared=MappingProxyType(shared)))
-
-
-def _changed_index(index: TextFile | None, changes: _Changes) -> TextFile | None:
-    values = _index_values(index)
-    if index is None or values is None:
-        return index
-    names: dict[str, str] = {}
-    for name, file in values["weight_map"].items():
-        for new in changes.renamed(name) if name in changes.names else (name,):
-            names[new] = file
-    return replace(index, content=json.dumps({**values, "weight_map": names}).encode())
-
-
-def _index_values(index: TextFile | None) -> dict[str, Any] | None:
-    """What an index says; None: there is none that can be read."""
+def _changed_index(
+    index: TextFile | None, named: Callable[[_Places], _Places], *, totals: bool
+) -> TextFile | None:
+    """What cannot be read stays as it is."""
     if index is None:
         return None
     try:
-        _ = parse_index(index.name, index.content)
-        values: dict[str, Any] = json.loads(index.content)
-    except (ValueError, CheckpointError):
-        return None
-    return values
+        names = parse_index(index.name, index.content).weight_map
+    except CheckpointError:
+        return index
+    rest = _beside_weight_map(index.content)
+    if not totals and "metadata" in rest:
+        rest["metadata"] = Raw(b"{}")
+    return replace(index, content=encode({**rest, "weight_map": dict(named(names.items()))}))
 
 
-def _without_totals(snapshot: Snapshot) -> Snapshot:
-    values = _index_values(snapshot.index)
-    if snapshot.index is None or values is None or "metadata" not in values:
-        return snapshot
-    content = json.dumps({**values, "metadata": {}}).encode()
-    return replace(snapshot, index=replace(snapshot.index, content=content))
+def _beside_weight_map(content: bytes) -> dict[str, Raw]:
+    """What else an index says, as it is written.
+
+    By msgspec, which takes 18 ms to read and write the 92,000 names of DeepSeek-V3, json 180.
+    """
+    try:
+        found = decode(content, type=dict[str, Raw])
+    except DecodeError:  # NaN and the like, which json alone reads
+        found = {key: Raw(json.dumps(value).encode()) for key, value in json.loads(content).items()}
+    return {key: value for key, value in found.items() if key != "weight_map"}
 
 
 def _tensors(head: WeightHeader) -> tuple[StoredTensor, ...]:

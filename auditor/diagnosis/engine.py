@@ -47,7 +47,6 @@ from auditor.reconciler.findings import (
     is_of_repository,
 )
 from auditor.report import Diagnosis, Report, Unaudited
-from auditor.tensors import StoredTensor
 
 Cause = Callable[[Case], Iterator[Undoing]]
 
@@ -141,7 +140,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             tree=partial(tree, target=target),
             forms=partial(forms, target=target),
         )
-        if not (case.alarms and all(map(_is_ordinary, case.stored))):
+        if not (case.alarms and all(map(_is_ordinary, case.shapes))):
             break
         closing = _best(case, tries)
         if closing is None or _again_of(closing, found):
@@ -158,9 +157,9 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     return with_repository(said, report, now)
 
 
-def _is_ordinary(tensor: StoredTensor) -> bool:
+def _is_ordinary(name: str) -> bool:
     """Whether a name is such as models have: causes take names apart, over and over."""
-    return len(tensor.name) <= LONGEST and tensor.name.count(".") <= MOST_PARTS
+    return len(name) <= LONGEST and name.count(".") <= MOST_PARTS
 
 
 def _again_of(closing: _Closing, found: list[Diagnosis]) -> bool:

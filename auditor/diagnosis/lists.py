@@ -4,7 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from auditor.diagnosis.name_kinds import NameKind, Numbers
+
 _NUMBER = re.compile(r"(?<=\.)(\d{1,6})(?=\.)")
+_DIGITS = 6  # of a number of a module
 
 
 class Member(NamedTuple):
@@ -27,20 +30,38 @@ def outermost(name: str) -> str:
     return name[: found.end()] if found else ""
 
 
-def numbers(names: Iterable[str], depth: int = 0) -> dict[str, set[int]]:
+def numbers(kinds: Iterable[NameKind], depth: int = 0) -> dict[str, set[int]]:
     """The numbers in each list at that depth, 0 the outermost."""
     found: dict[str, set[int]] = {}
-    for name in names:
-        at = _NUMBER.search(name)
-        for _ in range(depth):
-            at = at and _NUMBER.search(name, at.end())
-        if at is not None:
-            before, number = name[: at.start()], int(at[0])
-            if before in found:
-                found[before].add(number)
-            else:
-                found[before] = {number}
-    return found
+    for kind in kinds:
+        at = place_in_list(kind, depth)
+        if at is None:
+            continue
+        here: dict[Numbers, set[str]] = {}
+        for one in kind.numbers:
+            here.setdefault(one[:at], set()).add(one[at])
+        for outer, several in here.items():
+            short = {int(number) for number in several if len(number) <= _DIGITS}
+            found.setdefault(list_before(kind, at, outer), set()).update(short)
+    return {before: several for before, several in found.items() if several}
+
+
+def place_in_list(kind: NameKind, depth: int) -> int | None:
+    """Which of its numbers is that of a module in a list at that depth; None: there is no list."""
+    last = len(kind.parts) - 1
+    inside = [at for at, place in enumerate(kind.places) if 0 < place < last]
+    return inside[depth] if len(inside) > depth else None
+
+
+def list_pattern(kind: NameKind, depth: int) -> str | None:
+    """The list at that depth with 0 for the numbers before it; None: there is none."""
+    at = place_in_list(kind, depth)
+    return None if at is None else list_before(kind, at, ())
+
+
+def list_before(kind: NameKind, at: int, outer: Numbers) -> str:
+    """The list that the number is in, with its dot; `outer` are the numbers before it."""
+    return f"{kind.filled(outer, kind.places[at])}."
 
 
 def runs(found: Iterable[int]) -> str:

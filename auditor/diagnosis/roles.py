@@ -6,9 +6,11 @@ alone; whether a name that has the role truly fits is for the audit to say.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
+
+from auditor.diagnosis.name_kinds import NameKind
 
 
 class TensorRole(NamedTuple):
@@ -168,19 +170,46 @@ _JOINED = re.compile(r"(.+)_(weight|bias)")  # in_proj_weight
 
 def role_of(name: str) -> TensorRole | None:
     """The role of a stored or an expected tensor; None: none that is known."""
+    before, numbers, rest = _numbered(name)
+    stack = _stack(before)
+    found = _part(stack, rest, inside=bool(numbers))
+    return TensorRole(stack, numbers, *found) if found else None
+
+
+def roles_of(
+    kind: NameKind, spelt: Callable[[str], str] = str
+) -> Mapping[TensorRole, list[tuple[tuple[int, ...], str]]]:
+    """The roles of a kind's names, without numbers; each with the numbers and names that have it.
+
+    All have one role but for the numbers of their layer and expert, unless other numbers are in
+    them, by which T5's layers tell attention from MLP. `spelt` is what a name is looked up as.
+    """
+    found: dict[TensorRole, list[tuple[tuple[int, ...], str]]] = {}
+    count = len(kind.places)
+    marks = range(1, count + 1)
+    none, each = _numbered(kind.pattern)[1], _numbered(kind.filled(tuple(map(str, marks))))[1]
+    if none == (0,) * count and each == (*marks,):  # its numbers are those of the role
+        if role := role_of(spelt(kind.pattern)):
+            numbers = [tuple(map(int, one)) for one in kind.numbers]
+            found[role._replace(numbers=())] = list(zip(numbers, kind.names, strict=True))
+        return found
+    for name in kind.names:
+        if role := role_of(spelt(name)):
+            found.setdefault(role._replace(numbers=()), []).append((role.numbers, name))
+    return found
+
+
+def _numbered(name: str) -> tuple[str, tuple[int, ...], str]:
+    """What stands before the number of a layer, that and its expert's, and what stands behind."""
     plain = name.lower().replace("/", ".").removesuffix(":0")
     listed = _LIST.search(plain)
     if listed is None:
-        numbers: tuple[int, ...] = ()
-        before, rest = plain, plain
-    else:
-        numbers = (int(listed[1]),)
-        before, rest = plain[: listed.start()], plain[listed.end() :]
-        if expert := _EXPERT.search(rest):
-            numbers = (*numbers, int(expert[1]))
-            rest = f"experts.{rest[expert.end() :]}"
-    found = _part(_stack(before), rest, inside=listed is not None)
-    return TensorRole(_stack(before), numbers, *found) if found else None
+        return plain, (), plain
+    before, rest = plain[: listed.start()], plain[listed.end() :]
+    if expert := _EXPERT.search(rest):
+        numbers = (int(listed[1]), int(expert[1]))
+        return before, numbers, f"experts.{rest[expert.end() :]}"
+    return before, (int(listed[1]),), rest
 
 
 @lru_cache(maxsize=4096)

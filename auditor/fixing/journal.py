@@ -42,7 +42,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 def write_journal(work: Path, entries: tuple[Entry, ...]) -> None:
     """From here on the fix is finished, by this run or by the next one."""
-    values = {"version": _VERSION, "entries": to_builtins(entries)}
+    values = {"version": _VERSION, "entries": [to_builtins(one) for one in entries]}
     stage_text(work / _BEGUN, json.dumps(values).encode())
     sync_folder(work)
     (work / _BEGUN).replace(work / FIX_JOURNAL)

@@ -10,6 +10,7 @@ from typing import Any
 
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.name_kinds import kinds_of
 from auditor.diagnosis.solving.holdings import module_counts
 from auditor.diagnosis.solving.keys import Key, config_with
 
@@ -82,8 +83,9 @@ def _lengths(case: Case) -> set[tuple[int, int]]:
 def _counts(case: Case) -> set[tuple[int, int]]:
     """(expected, stored) numbers of modules in lists of which names are missing or too many."""
     missing, unexpected = _on_disk(case, case.missing), _on_disk(case, case.unexpected)
-    have, more = module_counts(case.holdings.shapes), module_counts(unexpected)
-    due = {place: max(count, have.get(place, 0)) for place, count in module_counts(missing).items()}
+    have, more = case.holdings.counts, module_counts(kinds_of(unexpected))
+    lacking = module_counts(kinds_of(missing))
+    due = {place: max(count, have.get(place, 0)) for place, count in lacking.items()}
     found = {(count, have.get(place, 0)) for place, count in due.items()}
     for place in more:
         numbers = (

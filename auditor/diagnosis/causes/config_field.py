@@ -14,6 +14,7 @@ from typing import Any
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _asked_values, _of_totals
 from auditor.diagnosis.changes import value_at, with_values
+from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.search import KeySearch
@@ -88,8 +89,9 @@ def search(case: Case) -> KeySearch:
 
     alarming = None
     if case.report.expected is not None:
-        pairs = (pair.expected.name for pair in case.mismatched)
-        alarming = {*map(case.on_disk, (*case.missing, *case.unexpected)), *pairs}
+        named = (kind.pattern for kind in (*case.missing_kinds, *case.unexpected_kinds))
+        pairs = (name_pattern(pair.expected.name) for pair in case.mismatched)
+        alarming = {one for name in {*named, *pairs} for one in case.patterns_on_disk(name)}
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
     return KeySearch(case.config, trees, Trials(case.holdings, alarming), faults)
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import shaped, with_tensors
-from auditor.diagnosis.roles import TensorRole, role_of
+from auditor.diagnosis.changes import renamed, shaped, with_tensors
+from auditor.diagnosis.roles import TensorRole, roles_of
 from auditor.tensors import StoredTensor
 
 CAUSE = "foreign-names"
@@ -31,7 +31,6 @@ _SOURCES: Mapping[str, str] = {
     "MLX": r"(^|\.)attention\.(query|key|value|out)_proj\."
     r"|(^|\.)layers\.\d+\.(linear|ln)\d\.",
 }
-_DIGITS = re.compile(r"\d+")
 _BUFFERS = re.compile(r"(^|[._])(rope[._]freqs|rope_freqs|inv_freq|_extra_state)(\.|$|[._])")
 _FUSED: Mapping[str, tuple[str, ...]] = {
     "qkv": ("q", "k", "v"),
@@ -46,11 +45,14 @@ _ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, whose queries have no other no
 _LEAST = 0.5  # of the missing names that must get one
 
 
-class _Names(NamedTuple):
-    """Names by role, and what stands instead of them."""
+_Numbers = tuple[int, ...]  # of a layer, and of an expert
 
-    stored: dict[TensorRole, StoredTensor]
-    missing: dict[TensorRole, ExpectedTensor]
+
+class _Names(NamedTuple):
+    """Names by role and numbers, and what stands instead of them."""
+
+    stored: dict[TensorRole, dict[_Numbers, StoredTensor]]
+    missing: dict[TensorRole, dict[_Numbers, ExpectedTensor]]
     instead: dict[str, tuple[StoredTensor, ...]]
 
 
@@ -58,7 +60,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Every stored tensor under the name that the class has for its role."""
     if not (case.unexpected and case.missing):
         return
-    source = _source(case.unexpected)
+    source = _source(kind.pattern for kind in case.unexpected_kinds)
     if source is None:
         return
     names = _by_role(case)
@@ -81,9 +83,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     )
 
 
-def _source(names: Iterable[str]) -> str | None:
-    """Whose names they are; None: nobody's that is known."""
-    text = "\n".join({_DIGITS.sub("0", name) for name in names})  # a model has few kinds
+def _source(patterns: Iterable[str]) -> str | None:
+    """Whose names they are, by those of each kind; None: nobody's that is known."""
+    text = "\n".join(patterns)
     for source, pattern in _SOURCES.items():
         if re.search(pattern, text, re.MULTILINE):
             return source
@@ -92,10 +94,11 @@ def _source(names: Iterable[str]) -> str | None:
 
 def _by_role(case: Case) -> _Names:
     """Strange and missing names by role."""
-    after_mlp = any(_AFTER_MLP in tensor.name for tensor in case.lacking)
-    norms = ("post_attention_layernorm", "post_attention_norm") if after_mlp else ("", "")
-    roles = [(role_of(tensor.name.replace(*norms)), tensor) for tensor in case.lacking]
-    both = {"encoder", "decoder"} <= {role.stack for role, _ in roles if role and role.numbers}
+    after_mlp = any(_AFTER_MLP in kind.pattern for kind in case.missing_kinds)
+    spelt = _first_of_two_norms if after_mlp else str
+    due = [roles_of(kind, spelt) for kind in case.missing_kinds]
+    stacks = {role.stack for one in due for role, names in one.items() if names[0][0]}
+    both = {"encoder", "decoder"} <= stacks
 
     def placed(role: TensorRole) -> TensorRole:
         """Of a model that has not both, a name may say either, or neither."""
@@ -103,61 +106,114 @@ def _by_role(case: Case) -> _Names:
         return role if said else role._replace(stack="")
 
     names = _Names({}, {}, {})
-    for role, expected in roles:
-        if role is not None:
-            names.missing.setdefault(placed(role), expected)
-    for tensor in case.strange:
-        if _BUFFERS.search(tensor.name):
-            names.instead[tensor.name] = ()
-        elif found := role_of(tensor.name):
-            names.stored.setdefault(placed(found), tensor)
+    expected = {one.name: one for one in case.lacking}
+    for roles in due:
+        for role, several in roles.items():
+            lack = names.missing.setdefault(placed(role), {})
+            for numbers, name in several:
+                lack.setdefault(numbers, expected[name])
+    stored = {one.name: one for one in case.strange}
+    for kind in case.strange_kinds:
+        if _BUFFERS.search(kind.pattern):
+            names.instead.update(dict.fromkeys(kind.names, ()))
+            continue
+        for role, several in roles_of(kind).items():
+            held = names.stored.setdefault(placed(role), {})
+            for numbers, name in several:
+                held.setdefault(numbers, stored[name])
     return names
+
+
+def _first_of_two_norms(name: str) -> str:
+    return name.replace("post_attention_layernorm", "post_attention_norm")
 
 
 def _join(names: _Names) -> None:
     """What is put instead of each stored tensor that has a role of missing ones."""
-    experts: dict[TensorRole, list[ExpectedTensor]] = {}
-    for role, expected in names.missing.items():
-        if len(role.numbers) > 1:
-            experts.setdefault(role._replace(numbers=role.numbers[:1]), []).append(expected)
-    for role, tensor in names.stored.items():
+    for role, held in names.stored.items():
         if role.part in _STACKED:
-            whole = experts.get(role._replace(part=_STACKED[role.part]), [])
-            if whole and _adds_up([tensor], whole):
-                names.instead[tensor.name] = _cut(tensor, whole)
-            continue
-        one, parts = _of_role(names, role), _parts(role)
-        due = [names.missing[part] for part in parts if part in names.missing]
-        apart = any(part in names.stored for part in parts if part != role)
-        if len(due) == len(parts) > 1 and not apart and _adds_up([tensor], due):
-            names.instead[tensor.name] = _cut(tensor, due)
-        elif one is not None:
+            experts = names.missing.get(role._replace(part=_STACKED[role.part]), {})
+            names.instead.update(_unstacked(held, experts))
+        else:
+            names.instead.update(_renamed_or_cut(names, role, held))
+    for role, due in names.missing.items():
+        names.instead.update(_put_together(names, role, due))
+
+
+_Instead = Iterator[tuple[str, tuple[StoredTensor, ...]]]
+
+
+def _unstacked(
+    held: Mapping[_Numbers, StoredTensor], experts: Mapping[_Numbers, ExpectedTensor]
+) -> _Instead:
+    """All experts of a layer in one tensor, cut up."""
+    layers: dict[_Numbers, list[ExpectedTensor]] = {}
+    for numbers, expected in experts.items():
+        if len(numbers) > 1:
+            layers.setdefault(numbers[:1], []).append(expected)
+    for numbers, tensor in held.items():
+        whole = layers.get(numbers, [])
+        if whole and _adds_up([tensor], whole):
+            yield tensor.name, _cut(tensor, whole)
+
+
+def _renamed_or_cut(
+    names: _Names, role: TensorRole, held: Mapping[_Numbers, StoredTensor]
+) -> _Instead:
+    """Each under the name of its role; cut up where the class has apart what is fused in it."""
+    fused = dict(_fused(names, role, held))
+    own = names.missing.get(role, {})
+    alias = names.missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
+    for numbers, tensor in held.items():
+        if numbers in fused:
+            yield tensor.name, _cut(tensor, fused[numbers])
+        elif one := own.get(numbers) or alias.get(numbers):
             shape = one.shape if _same(tensor.shape, one.shape) else tensor.shape
-            names.instead[tensor.name] = (_named(tensor, one.name, shape),)
-    for role, expected in names.missing.items():
-        pieces = [names.stored[part] for part in _parts(role) if part in names.stored]
-        if len(pieces) > 1 and role not in names.stored and _adds_up(pieces, [expected]):
+            yield tensor.name, (_named(tensor, one.name, shape),)
+
+
+def _fused(
+    names: _Names, role: TensorRole, held: Mapping[_Numbers, StoredTensor]
+) -> Iterator[tuple[_Numbers, list[ExpectedTensor]]]:
+    """What the class has apart for one stored tensor, where no part of it is stored by itself."""
+    parts = _parts(role)
+    due = [names.missing[part] for part in parts if part in names.missing]
+    if not parts or len(due) < len(parts):
+        return
+    others = [names.stored[part] for part in parts if part != role and part in names.stored]
+    for numbers, tensor in held.items():
+        if any(numbers in one for one in others) or not all(numbers in one for one in due):
+            continue
+        pieces = [one[numbers] for one in due]
+        if _adds_up([tensor], pieces):
+            yield numbers, pieces
+
+
+def _put_together(
+    names: _Names, role: TensorRole, due: Mapping[_Numbers, ExpectedTensor]
+) -> _Instead:
+    """What is fused in the class, where the pieces of it are stored and it is not."""
+    parts = [names.stored[part] for part in _parts(role) if part in names.stored]
+    held = names.stored.get(role, {})
+    for numbers, expected in due.items() if len(parts) > 1 else ():
+        pieces = [part[numbers] for part in parts if numbers in part]
+        if len(pieces) > 1 and numbers not in held and _adds_up(pieces, [expected]):
             first, *rest = pieces
-            names.instead[first.name] = (_named(first, expected.name, expected.shape),)
-            names.instead.update(dict.fromkeys((one.name for one in rest), ()))
-
-
-def _of_role(names: _Names, role: TensorRole) -> ExpectedTensor | None:
-    """The missing tensor of a role, whose part may have two names."""
-    found = names.missing.get(role)
-    if found is None and role.part in _ALIASES:
-        return names.missing.get(role._replace(part=_ALIASES[role.part]))
-    return found
+            yield first.name, (_named(first, expected.name, expected.shape),)
+            yield from ((one.name, ()) for one in rest)
 
 
 def _take_along(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
     """The scales of weights go where their weights go."""
-    for tensor in case.strange:
-        path, _, last = tensor.name.rpartition(".")
-        made = instead.get(f"{path}.weight", ()) if last.startswith("weight_") else ()
-        if len(made) == 1 and tensor.name not in instead:
-            name = f"{made[0].name.removesuffix('weight')}{last}"
-            instead[tensor.name] = (tensor._replace(name=name),)
+    serving = [kind for kind in case.strange_kinds if kind.parts[-1].startswith("weight_")]
+    stored = {one.name: one for one in case.strange} if serving else {}
+    for kind in serving:
+        last = kind.parts[-1]
+        for name in kind.names:
+            made = instead.get(f"{name.removesuffix(last)}weight", ())
+            if len(made) == 1 and name not in instead:
+                other = f"{made[0].name.removesuffix('weight')}{last}"
+                instead[name] = (renamed(stored[name], other),)
 
 
 def _parts(role: TensorRole) -> list[TensorRole]:
@@ -178,11 +234,15 @@ def _cut(tensor: StoredTensor, expected: list[ExpectedTensor]) -> tuple[StoredTe
 
 
 def _named(tensor: StoredTensor, name: str, shape: tuple[int, ...] | None) -> StoredTensor:
-    return shaped(tensor, shape, name) if shape is not None else tensor._replace(name=name)
+    if shape is None or shape == tensor.shape:
+        return renamed(tensor, name)
+    return shaped(tensor, shape, name)
 
 
 def _same(stored: tuple[int, ...] | None, expected: tuple[int, ...]) -> bool:
     """Whether shapes are the same but for the order of axes, or for heads that have their own."""
+    if stored == expected:
+        return True
     if stored is None or prod(stored) != prod(expected):
         return False
     return len(stored) != len(expected) or sorted(stored) == sorted(expected)

@@ -4,12 +4,15 @@ To do: Split or concatenate the tensors when the weights are converted: a new na
 enough.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
+from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import shaped, with_tensors
 from auditor.diagnosis.lists import outermost
+from auditor.diagnosis.name_kinds import NameKind
 from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"
@@ -56,8 +59,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not (case.unexpected and case.missing):
         return
     stored = {one.name: one for one in case.strange}
-    have = _by_place((one.name, one.shape) for one in case.strange)
-    lack = _by_place((one.name, one.shape) for one in case.lacking)
+    places = _places(case.strange_kinds) & _places(case.missing_kinds)
+    have = _by_place(places, case.strange_kinds, case.strange)
+    lack = _by_place(places, case.missing_kinds, case.lacking)
     instead: dict[str, tuple[StoredTensor, ...]] = {}
     for place in have.keys() & lack.keys():
         for whole, parts in _pairs(have[place], lack[place]):
@@ -88,22 +92,40 @@ def undoings(case: Case) -> Iterator[Undoing]:
     )
 
 
-def _by_place(tensors: Iterable[tuple[str, _Shape]]) -> Mapping[_Place, list[_Found]]:
+def _places(kinds: Iterable[NameKind]) -> set[_Place]:
+    """Where names of these kinds are, with 0 for the number of the layer."""
+    return {_taken_apart(kind.pattern)[0] for kind in kinds}
+
+
+def _by_place(
+    places: Collection[_Place],
+    kinds: Iterable[NameKind],
+    tensors: Iterable[StoredTensor | ExpectedTensor],
+) -> Mapping[_Place, list[_Found]]:
+    """Those whose kinds are in some of the places, by their own."""
+    inside = [kind for kind in kinds if _taken_apart(kind.pattern)[0] in places]
+    shapes = {one.name: one.shape for one in tensors} if inside else {}
     found: dict[_Place, list[_Found]] = {}
-    for name, shape in tensors:
-        path, _, kind = name.rpartition(".")
-        for joined in _JOINED:
-            if kind.endswith(joined):
-                path, kind = f"{name.removesuffix(joined)}", joined[1:]
-        module, _, leaf = path.rpartition(".")
-        place = _Place(outermost(name), kind)
-        found.setdefault(place, []).append(_Found(name, module, leaf, shape))
+    for name in (name for kind in inside for name in kind.names):
+        place, module, leaf = _taken_apart(name)
+        found.setdefault(place, []).append(_Found(name, module, leaf, shapes[name]))
     return found
+
+
+def _taken_apart(name: str) -> tuple[_Place, str, str]:
+    """Where a name is, the path to its module, and what that is called."""
+    path, _, kind = name.rpartition(".")
+    for joined in _JOINED:
+        if kind.endswith(joined):
+            path, kind = f"{name.removesuffix(joined)}", joined[1:]
+    module, _, leaf = path.rpartition(".")
+    return _Place(outermost(name), kind), module, leaf
 
 
 def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, tuple[_Found, ...]]]:
     """Each fused tensor with those that it stands for; of the same module, or the only ones."""
     used: set[str] = set()
+    left = _Wholes(whole)
     by_module: dict[str, dict[str, _Found]] = {}
     for one in apart:
         by_module.setdefault(one.module, {})[one.leaf] = one
@@ -112,16 +134,44 @@ def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, t
             parts = tuple(leaves[name] for name in names if name in leaves)
             if len(parts) < len(names) or used & {one.name for one in parts}:
                 continue
-            fit = [one for one in whole if one.name not in used and _is_sum(one, parts)]
-            near = [one for one in fit if one.module == module] or fit
-            if len(near) == 1:
-                used.update((near[0].name, *(one.name for one in parts)))
-                yield near[0], parts
-        left = [one for one in leaves.values() if one.name not in used and one.shape is not None]
-        rest = [one for one in whole if one.module == module and one.name not in used]
-        if len(left) > 1 and len(rest) == 1 and _is_sum(rest[0], left):
-            used.update((rest[0].name, *(one.name for one in left)))
-            yield rest[0], tuple(left)
+            fit = left.fitting(module, parts) or left.fitting(None, parts)
+            if len(fit) == 1:
+                used.update(one.name for one in parts)
+                left.take(fit[0])
+                yield fit[0], parts
+        rest = [one for one in leaves.values() if one.name not in used and one.shape is not None]
+        own = left.of_module(module)
+        if len(rest) > 1 and len(own) == 1 and _is_sum(own[0], rest):
+            used.update(one.name for one in rest)
+            left.take(own[0])
+            yield own[0], tuple(rest)
+
+
+class _Wholes:
+    """Fused tensors that stand for nothing yet, by module and by shape: experts are many."""
+
+    def __init__(self, whole: Iterable[_Found]) -> None:
+        self._left: dict[str | None, dict[_Shape, dict[str, _Found]]] = {}
+        for one in whole:
+            for module in (one.module, None):
+                by_shape = self._left.setdefault(module, {})
+                by_shape.setdefault(one.shape, {})[one.name] = one
+
+    def of_module(self, module: str) -> list[_Found]:
+        return [one for several in self._left.get(module, {}).values() for one in several.values()]
+
+    def fitting(self, module: str | None, parts: Iterable[_Found]) -> list[_Found]:
+        """Those of the module, or of any, that are as long as the parts; of a shape two at most."""
+        return [
+            one
+            for several in self._left.get(module, {}).values()
+            if several and _is_sum(next(iter(several.values())), parts)
+            for one in islice(several.values(), 2)
+        ]
+
+    def take(self, one: _Found) -> None:
+        for module in (one.module, None):
+            del self._left[module][one.shape][one.name]
 
 
 def _is_sum(whole: _Found, parts: Iterable[_Found]) -> bool:

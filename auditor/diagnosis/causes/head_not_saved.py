@@ -20,13 +20,12 @@ _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """The config with its embeddings tied, where a head is missing that no other class lacks."""
-    heads = [name for name in case.missing if _HEAD.search(name) and not _INPUTS.search(name)]
-    if not heads or len(heads) < len(case.missing):
+    if not case.missing or not all(_is_head(kind.pattern) for kind in case.missing_kinds):
         return
     declared = value_at(case.config, _KEY)
     if declared is True or (case.target is None and _is_another_class(case)):
         return
-    names = ", ".join(heads[:2])
+    names = ", ".join(case.missing[:2])
     yield Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, {_KEY: True}),
@@ -37,6 +36,10 @@ def undoings(case: Case) -> Iterator[Undoing]:
         "again with its output layer",
         evidence=("tied, nothing is missing",),
     )
+
+
+def _is_head(name: str) -> bool:
+    return bool(_HEAD.search(name)) and not _INPUTS.search(name)
 
 
 def _is_another_class(case: Case) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import value_at, with_names, with_values
-from auditor.diagnosis.lists import members, numbers, runs
+from auditor.diagnosis.lists import list_before, list_pattern, numbers, place_in_list, runs
 
 CAUSE = "layers-renumbered"
 _DEEPEST = 2  # lists in lists: layers, and their experts
@@ -45,10 +45,12 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _lists(case: Case, depth: int) -> Iterator[_Layers]:
-    missing, unexpected = numbers(case.missing, depth), numbers(case.unexpected, depth)
-    if not missing:
+    lists = {list_pattern(kind, depth) for kind in case.missing_kinds} - {None}
+    held = [kind for kind in case.stored_kinds if list_pattern(kind, depth) in lists]
+    if not held:
         return
-    for before, stored in numbers(case.shapes, depth).items():
+    missing, unexpected = numbers(case.missing_kinds, depth), numbers(case.unexpected_kinds, depth)
+    for before, stored in numbers(held, depth).items():
         lacking = missing.get(before, set())
         whole = stored == set(range(len(stored)))
         if not whole and lacking and (before in unexpected or not lacking & stored):
@@ -96,12 +98,17 @@ def _shortened(case: Case, key: str, kept: tuple[int, ...], due: int) -> Mapping
 def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str, str]:
     places = {one.before: {number: at for at, number in enumerate(one.stored)} for one in lists}
     renames = {}
-    for name in case.shapes:
-        inside = list(members(name))
-        found = inside[depth] if len(inside) > depth else None
-        place = places.get(found.before, {}).get(found.number) if found else None
-        if found and place is not None and place != found.number:
-            renames[name] = f"{found.before}{place}{found.behind}"
+    for kind in case.stored_kinds:
+        at = place_in_list(kind, depth)
+        if at is None:
+            continue
+        outer = {found[:at] for found in kind.numbers}
+        renumbered = {one: places.get(list_before(kind, at, one), {}) for one in outer}
+        for name, found in zip(kind.names, kind.numbers, strict=True):
+            number = int(found[at])
+            place = renumbered[found[:at]].get(number, number)
+            if place != number:
+                renames[name] = kind.filled((*found[:at], str(place), *found[at + 1 :]))
     return renames
 
 

@@ -20,8 +20,9 @@ from auditor.analytic import Config, catalogue
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.determined import determined
-from auditor.diagnosis.solving.holdings import HeldTensors, name_pattern
+from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import leaves
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError, SourceError
@@ -70,7 +71,7 @@ def _may_be_another(case: Case) -> bool:
     """Whether enough of the names is strange, or nothing follows from the config at all."""
     if case.report.expected is None:
         return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
-    strange = set(map(name_pattern, (*case.unexpected, *case.missing)))
+    strange = {kind.pattern for kind in (*case.unexpected_kinds, *case.missing_kinds)}
     return len(strange) > _STRANGE * len(case.holdings.kinds)
 
 
@@ -151,7 +152,7 @@ def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | 
 
 def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
     """Classes of other types by the kinds of names that they share with the files, best first."""
-    stored = frozenset(name_pattern(kind.first) for kind in holdings.kinds)
+    stored = frozenset(kind.pattern for kind in holdings.name_kinds)
     declared = next(iter(case.report.declared), "")
     found: list[_Likeness] = []
     same = _names(case.report.model_type or "", case.report.target or "")

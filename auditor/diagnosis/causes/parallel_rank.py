@@ -113,7 +113,7 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
         inside = next(members(name), None) if name not in aside else None
         if inside is None or inside.before not in lists or name.endswith(_ROUTERS):
             continue
-        if shape is not None and len(shape) == _MATRIX:
+        if shape is not None and (len(shape) == _MATRIX or case.is_stack(name)):
             place = _NUMBER.sub("#", name.rpartition(".")[0].rpartition(".")[0])
             places[place] = places.get(place, False) or name in divided
     leaves = {name.rpartition(".")[0].rpartition(".")[2] for name in divided}
@@ -125,7 +125,7 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
 
 def _other_stages(case: Case) -> Iterator[Undoing]:
     """One run of layers is there, and what comes before or after them only if it reaches there."""
-    stored, missing = numbers(case.shapes), numbers(case.missing)
+    stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
     partial = {before for before in missing if before in stored}
     outside = [one for one in case.missing if next(members(one), None) is None]
     for before in partial:
@@ -149,7 +149,7 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
 
 def _other_experts(case: Case) -> Iterator[Undoing]:
     """The same run of experts is there in every layer."""
-    stored, missing = numbers(case.shapes, 1), numbers(case.missing, 1)
+    stored, missing = numbers(case.stored_kinds, 1), numbers(case.missing_kinds, 1)
     shares = {(frozenset(stored.get(one, ())), frozenset(missing[one])) for one in missing}
     if len(shares) != 1 or not all("expert" in one for one in missing):
         return

@@ -29,10 +29,10 @@ _ROOT = "base_model.model."
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """The model under the adapter: base layers by their own names, and the adapter left out."""
-    own = [one for one in case.strange if _OWN.search(one.name)]
-    wrapped = [one for one in case.strange if _BASE in one.name or _ORIGINAL in one.name]
-    if not (own or wrapped):
+    if not any(_OWN.search(kind.pattern) or _wraps(kind.pattern) for kind in case.strange_kinds):
         return
+    own = [one for one in case.strange if _OWN.search(one.name)]
+    wrapped = [one for one in case.strange if _wraps(one.name)]
     saved = {_SAVED.sub(".", one.name) for one in case.stored if _SAVED.search(one.name)}
     instead: dict[str, tuple[StoredTensor, ...]] = {one.name: () for one in own}
     for tensor in case.stored:
@@ -56,6 +56,10 @@ def undoings(case: Case) -> Iterator[Undoing]:
         "adapter alone, with its adapter_config.json",
         evidence=tuple(one.name for one in (*own[:2], *wrapped[:2])),
     )
+
+
+def _wraps(name: str) -> bool:
+    return _BASE in name or _ORIGINAL in name
 
 
 def _plain(name: str) -> str:

@@ -111,14 +111,11 @@ def _with_prefix(prefix: str, name: str) -> str:
 
 def _wrappers(case: Case) -> list[str]:
     """Parts that wrappers are known by, and those of all unexpected names; of no missing one."""
-    wanted = {part for name in case.missing for part in name.split(".")}
-    first, *others = (name.split(".") for name in case.unexpected)
-    common, every = set(first), set(first)
-    for parts in others:
-        common.intersection_update(parts)
-        every.update(parts)
-    known = [part for part in _SAVED_FROM if part in every and part not in wanted]
-    return [*known, *(p for p in dict.fromkeys(first) if p in common - wanted and p not in known)]
+    wanted = {part for kind in case.missing_kinds for part in kind.parts}
+    kinds = [dict.fromkeys(kind.parts) for kind in case.unexpected_kinds]
+    known = [part for part in _SAVED_FROM if part not in wanted and any(part in k for k in kinds)]
+    others = (part for part in kinds[0] if part not in wanted and not part.isdecimal())
+    return [*known, *(p for p in others if p not in known and all(p in kind for kind in kinds))]
 
 
 def _shared(names: tuple[str, ...]) -> Iterator[str]:

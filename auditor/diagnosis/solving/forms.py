@@ -2,21 +2,50 @@
 
 A state dict that was saved as it was has the names in memory, `vit.layers.0.mlp.fc1.weight`, and
 loading takes those as well; save_pretrained writes `vit.encoder.layer.0.intermediate.dense.weight`.
+Experts that it writes each by itself are in memory all those of a layer in one tensor.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import product
+from typing import NamedTuple
 
-from auditor.diagnosis.solving.holdings import name_pattern
+from msgspec.structs import replace
+
+from auditor.analytic import Expectation
+from auditor.analytic.in_memory import (
+    ConvertedGroup,
+    converted_groups,
+    tensors_before_conversion,
+)
+from auditor.diagnosis.name_kinds import NameKind, name_pattern
+from auditor.diagnosis.solving.holdings import HeldTensors
+
+_MOST = 250_000  # tensors on disk that are told apart: a file may say that it holds 2**40 experts
+_MATRIX = 2  # axes
+
+
+class StackedParts(NamedTuple):
+    """Tensors on disk that are one above the other in memory, for all experts of a layer.
+
+    Of E experts and n parts, each (out, in), it is (E, n * out, in).
+    """
+
+    parts: tuple[str, ...]  # their patterns
+    at: int  # which of their numbers is that of the expert
 
 
 class NameForms:
-    """Which name on disk has which name in memory, where one tensor is one tensor in both.
+    """Which name on disk has which name in memory.
 
-    `in_memory` has pairs of one name of each kind: layers differ in numbers alone.
+    `pairs` are of one name of each kind, where one tensor is one tensor in both: layers differ in
+    numbers alone. `stacks` are by the pattern of the name in memory.
     """
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self, pairs: Iterable[tuple[str, str]], stacks: Mapping[str, StackedParts] | None = None
+    ) -> None:
+        self._stacks = stacks or {}
         alike = [(disk, memory) for disk, memory in pairs if _numbers(disk) == _numbers(memory)]
         patterns = {name_pattern(disk): name_pattern(memory) for disk, memory in alike}
         both = patterns.keys() & set(patterns.values())
@@ -26,20 +55,50 @@ class NameForms:
             if disk != memory and memory not in both and disk not in both
         }
 
+    @property
+    def differ(self) -> bool:
+        """Whether any name has another form in memory."""
+        return bool(self._in_memory)
+
     @cached_property
     def _on_disk(self) -> Mapping[str, str]:
         return {memory: disk for disk, memory in self._in_memory.items()}
 
-    def are_in_memory(self, names: Iterable[str]) -> bool:
+    def are_in_memory(self, kinds: Iterable[NameKind]) -> bool:
         """Whether more of the names end like one in memory than like one on disk."""
-        if not self._in_memory:
-            return False
         more = 0
-        for pattern in map(name_pattern, names):
-            ends = tuple(_ends(pattern))
-            more += any(end in self._on_disk for end in ends)
-            more -= any(end in self._in_memory for end in ends)
+        for kind in kinds:
+            ends = tuple(_ends(kind.pattern))
+            more += any(end in self._on_disk for end in ends) * len(kind.names)
+            more -= any(end in self._in_memory for end in ends) * len(kind.names)
         return more > 0
+
+    def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
+        """Those of the names that save_pretrained would have written for names of a kind."""
+        stack = self._stacks.get(pattern)
+        return stack.parts if stack else (pattern,)
+
+    def separated(self, held: HeldTensors) -> HeldTensors:
+        """The same with stacked experts each by itself; the very same where there are none."""
+        stacked = [kind for kind in held.name_kinds if kind.pattern in self._stacks]
+        found, room = dict(held.shapes), _MOST
+        for kind in stacked:
+            stack = self._stacks[kind.pattern]
+            parts = [NameKind(part) for part in stack.parts]
+            for name, numbers in zip(kind.names, kind.numbers, strict=True):
+                shape = found[name]
+                if shape is None or len(shape) != _MATRIX + 1 or shape[1] % len(parts):
+                    continue
+                experts, rows, columns = shape
+                room -= experts * len(parts)
+                if room < 0:
+                    return held
+                del found[name]
+                before, behind = numbers[: stack.at], numbers[stack.at :]
+                for part, expert in product(parts, range(experts)):
+                    one = part.filled((*before, str(expert), *behind))
+                    found[one] = (rows // len(parts), columns)
+        return HeldTensors(found) if stacked else held
 
     def in_memory(self, name: str) -> str:
         """The name in memory of one on disk; any other as it is."""
@@ -50,12 +109,56 @@ class NameForms:
         return _renamed(name, self._on_disk)
 
 
+def forms_of(expectation: Expectation) -> NameForms:
+    """How the tensors of a class are called on disk, and in memory."""
+    loading = expectation.loading
+    if not (loading.renames or loading.converters):
+        return NameForms(())
+    optional = [one for one in expectation.tensors if one.role.optional]
+    needed = [one for one in expectation.tensors if not one.role.optional]
+    kinds = {name_pattern(one.name): one for one in (*optional, *needed)}
+    pairs = (
+        (one.name, memory)
+        for one in kinds.values()
+        for memory, *others in (loading.reported(one.name),)
+        if not others
+    )
+    few = replace(expectation, tensors=tuple(kinds.values()))
+    groups = converted_groups(tensors_before_conversion(few), loading) if loading.converters else {}
+    stacks = {
+        name_pattern(memory): stack
+        for group in groups.values()
+        for memory in group.in_memory
+        if (stack := _stack(memory, group))
+    }
+    return NameForms(pairs, stacks)
+
+
+def _stack(memory: str, group: ConvertedGroup) -> StackedParts | None:
+    """What is on disk for a name in memory, of a group with one tensor of each kind.
+
+    None: it is not one expert, or its parts are not one above the other.
+    """
+    shapes = {one.shape for one in group.on_disk}
+    if len(shapes) > 1 or len(group.in_memory) > 1:
+        return None
+    ((*rows, columns),) = shapes
+    if len(rows) != 1 or group.in_memory[memory] != (1, len(group.on_disk) * rows[0], columns):
+        return None
+    outer = _numbers(memory)
+    numbers = _numbers(group.on_disk[0].name)
+    places = [at for at in range(len(numbers)) if numbers[:at] + numbers[at + 1 :] == outer]
+    if not places:
+        return None
+    return StackedParts(tuple(name_pattern(one.name) for one in group.on_disk), places[-1])
+
+
 def _renamed(name: str, patterns: Mapping[str, str]) -> str:
     other = patterns.get(name_pattern(name))
     if other is None:
         return name
     numbers = iter(_numbers(name))
-    return ".".join(next(numbers) if part == "*" else part for part in other.split("."))
+    return ".".join(next(numbers) if part == "0" else part for part in other.split("."))
 
 
 def _numbers(name: str) -> list[str]:

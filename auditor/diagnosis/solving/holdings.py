@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from auditor.diagnosis.name_kinds import NameKind, Numbers, kinds_of
 from auditor.errors import CheckpointError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.packing import Shape
 from auditor.tensors import StoredTensor
-
-_Numbers = tuple[tuple[int, str], ...]  # (digits, number): of any length, and never parsed
 
 
 class HeldKind(NamedTuple):
@@ -30,19 +29,26 @@ class HeldTensors:
 
     @cached_property
     def kinds(self) -> tuple[HeldKind, ...]:
-        found: dict[tuple[str, Shape | None], list[tuple[_Numbers, str]]] = {}
-        for name, shape in self.shapes.items():
-            pattern, numbers = _pattern_and_numbers(name)
-            found.setdefault((pattern, shape), []).append((numbers, name))
-        return tuple(
-            HeldKind(min(names)[1], max(names)[1], shape, len(names))
-            for (_, shape), names in found.items()
-        )
+        found: list[HeldKind] = []
+        for kind in self.name_kinds:
+            alike: dict[Shape | None, list[Numbers]] = {}
+            for name, numbers in zip(kind.names, kind.numbers, strict=True):
+                alike.setdefault(self.shapes[name], []).append(numbers)
+            for shape, several in alike.items():
+                first, last = min(several, key=_order), max(several, key=_order)
+                one = HeldKind(kind.filled(first), kind.filled(last), shape, len(several))
+                found.append(one)
+        return tuple(found)
+
+    @cached_property
+    def name_kinds(self) -> tuple[NameKind, ...]:
+        """Those of the names alone."""
+        return kinds_of(self.shapes)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
         """How many modules each list has, by its name: one more than its highest number."""
-        return module_counts(self.shapes)
+        return module_counts(self.name_kinds)
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
@@ -56,29 +62,20 @@ class HeldTensors:
         return tuple(sorted(often, key=lambda length: -often[length]))
 
 
-def module_counts(names: Iterable[str]) -> dict[str, int]:
+def module_counts(kinds: Iterable[NameKind]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for name in names:
-        parts = name.split(".")
-        for at, part in enumerate(parts):
-            if part.isdecimal() and len(part) < 7:  # noqa: PLR2004 - digits of a million
-                place = ".".join(parts[:at])
-                counts[place] = max(counts.get(place, 0), int(part) + 1)
+    for kind in kinds:
+        for at, place in enumerate(kind.places):
+            for numbers in {found[: at + 1] for found in kind.numbers}:
+                if len(numbers[at]) < 7:  # noqa: PLR2004 - digits of a million
+                    before = kind.filled(numbers[:at], place)
+                    counts[before] = max(counts.get(before, 0), int(numbers[at]) + 1)
     return counts
 
 
-def name_pattern(name: str) -> str:
-    """The name without its numbers."""
-    return _pattern_and_numbers(name)[0]
-
-
-def _pattern_and_numbers(name: str) -> tuple[str, _Numbers]:
-    parts, numbers = name.split("."), []
-    for at, part in enumerate(parts):
-        if part.isdecimal():
-            numbers.append((len(part), part))
-            parts[at] = "*"
-    return ".".join(parts), tuple(numbers)
+def _order(numbers: Numbers) -> list[tuple[int, str]]:
+    """Of numbers of any length, which are never parsed."""
+    return [(len(number), number) for number in numbers]
 
 
 def held(

@@ -4,7 +4,9 @@ A linear of (out, in) in b bits and groups of g inputs leaves b and g in the len
 and scales; where they do not say how many inputs there are, the architecture does.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from auditor.layouts.packing import Members, Shape, Stored, tensor_name
@@ -102,15 +104,16 @@ def _awq(stored: Stored, _implied: _Implied) -> Settings | None:
 
 def _fp8(stored: Stored, _implied: _Implied) -> Settings | None:
     """A weight_scale_inv (ceil(out/rows), ceil(in/columns)): of most weights, by one block."""
-    votes: dict[tuple[int, int], int] = {}
-    for parts in stored.modules.values():
-        weight, scale = _sides(parts, "weight"), _sides(parts, "weight_scale_inv")
-        if weight is None or scale is None:
-            continue
-        for rows in _BLOCKS:
-            for columns in _BLOCKS:
-                if (-(-weight[0] // rows), -(-weight[1] // columns)) == scale:
-                    votes[rows, columns] = votes.get((rows, columns), 0) + 1
+    pairs = Counter(
+        (weight, scale)
+        for parts in stored.modules.values()
+        if (scale := _sides(parts, "weight_scale_inv")) and (weight := _sides(parts, "weight"))
+    )
+    votes = Counter[tuple[int, int]]()
+    for (weight, scale), count in pairs.items():
+        for rows, columns in product(_BLOCKS, _BLOCKS):
+            if (-(-weight[0] // rows), -(-weight[1] // columns)) == scale:
+                votes[rows, columns] += count
     if not votes:
         return None
     rows, columns = max(votes, key=lambda block: (votes[block], block[0] == block[1]))

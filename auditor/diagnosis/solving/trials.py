@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.dims import Dim, dim
-from auditor.diagnosis.solving.holdings import HeldTensors, name_pattern
+from auditor.diagnosis.name_kinds import name_pattern
+from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import Leaf, ModuleList, NamePath, follow, leaves
 from auditor.layouts.packing import Shape
 
@@ -38,13 +39,14 @@ class TreeComparison(NamedTuple):
 class Trials:
     """Comparisons of one checkpoint with several trees.
 
-    What differs from the tree of the config as it is, and is in no alarming finding, is excused.
+    What differs from the tree of the config as it is, and is of none of the kinds of names that
+    are alarming, is excused.
     """
 
     def __init__(self, holdings: HeldTensors, alarming: Collection[str] | None) -> None:
         self._holdings = holdings
         self._excused = frozenset[str]()  # patterns of names
-        self._alarming = None if alarming is None else frozenset(map(name_pattern, alarming))
+        self._alarming = None if alarming is None else frozenset(alarming)
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from auditor.analytic import Role
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.diagnosis.changes import with_names
+from auditor.diagnosis.name_kinds import kinds_of
 from auditor.diagnosis.solving.forms import NameForms
 
 CLASS = "ViTForImageClassification"
@@ -100,6 +101,6 @@ def test_a_name_has_two_forms(on_disk, in_memory):
 
 
 def test_the_form_is_seen_behind_a_prefix():
-    assert FORMS.are_in_memory(["module.a.layers.3.fc.weight", "module.a.norm.weight"])
-    assert not FORMS.are_in_memory(["module.a.layer.3.dense.weight", "other"])
-    assert not FORMS.are_in_memory([])
+    assert FORMS.are_in_memory(kinds_of(["module.a.layers.3.fc.weight", "module.a.norm.weight"]))
+    assert not FORMS.are_in_memory(kinds_of(["module.a.layer.3.dense.weight", "other"]))
+    assert not FORMS.are_in_memory(kinds_of([]))

@@ -1,0 +1,64 @@
+"""Kinds of names: those that differ in numbers alone, as of layers and their experts.
+
+DeepSeek-V3 has 91,991 names of 43 kinds: what is asked of a name without its numbers is asked of
+each kind once.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+from operator import itemgetter
+
+Numbers = tuple[str, ...]  # of any length, and never parsed unless they are short
+
+
+class NameKind:
+    """Names of one kind, in the order in which they came."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern  # a name of this kind, with 0 for every number
+        self.names: list[str] = []
+
+    @cached_property
+    def parts(self) -> list[str]:
+        """Those of the pattern."""
+        return self.pattern.split(".")
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Which of the parts are numbers."""
+        return [at for at, part in enumerate(self.parts) if part == "0"]
+
+    @cached_property
+    def numbers(self) -> list[Numbers]:
+        """The numbers in each of the names."""
+        match self.places:
+            case []:
+                return [()] * len(self.names)
+            case [place]:
+                return [(name.split(".")[place],) for name in self.names]
+            case places:
+                pick = itemgetter(*places)
+                return [pick(name.split(".")) for name in self.names]
+
+    def filled(self, numbers: Numbers, until: int | None = None) -> str:
+        """The name of this kind that has these numbers; its parts before `until`."""
+        parts = self.parts[:until]
+        for place, number in zip(self.places, numbers, strict=False):
+            parts[place] = number
+        return ".".join(parts)
+
+
+def kinds_of(names: Iterable[str]) -> tuple[NameKind, ...]:
+    """The kinds that there are among the names, each where its first name was."""
+    found: dict[str, NameKind] = {}
+    for name in names:
+        pattern = name_pattern(name)
+        if pattern not in found:
+            found[pattern] = NameKind(pattern)
+        found[pattern].names.append(name)
+    return tuple(found.values())
+
+
+def name_pattern(name: str) -> str:
+    """The name with 0 for every number: the same for all names of one kind."""
+    return ".".join(["0" if part.isdecimal() else part for part in name.split(".")])

@@ -1,0 +1,78 @@
+"""Names by kind: what is asked once for each kind is what asking each name would give."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.small_snapshots import snapshot_of
+
+from auditor.checkpoint.snapshot import TextFile
+from auditor.diagnosis.changes import with_names
+from auditor.diagnosis.lists import members, numbers
+from auditor.diagnosis.name_kinds import kinds_of
+from auditor.diagnosis.roles import role_of, roles_of
+
+PARTS = ["0", "3", "03", "17", "1234567", "layers", "block", "experts", "layer", "w1", "a", "", "*"]
+NAMES = st.lists(st.lists(st.sampled_from(PARTS), min_size=1, max_size=7).map(".".join), max_size=9)
+ROLES = st.lists(
+    st.tuples(
+        st.sampled_from(["model.layers", "encoder.block", "blk", "layers_4", "encoderblock_1"]),
+        st.integers(0, 12),
+        st.sampled_from(
+            [
+                "self_attn.q_proj.weight",
+                "attention.wq.weight",
+                "layer.0.SelfAttention.q.weight",
+                "layer.0.layer_norm.weight",
+                "layer.1.layer_norm.weight",
+                "mlp.experts.3.gate_proj.weight",
+                "mlp.experts.11.gate_proj.weight",
+                "feed_forward.experts.2.w1.weight",
+                "nothing.5.known",
+            ]
+        ),
+    ).map(lambda parts: ".".join(map(str, parts))),
+    max_size=12,
+)
+
+
+@given(NAMES)
+def test_each_name_is_in_one_kind_which_is_filled_with_its_numbers(names):
+    kinds = kinds_of(names)
+    assert sorted(name for kind in kinds for name in kind.names) == sorted(names)
+    assert len({kind.pattern for kind in kinds}) == len(kinds)
+    for kind in kinds:
+        assert [kind.filled(found) for found in kind.numbers] == kind.names
+
+
+@given(NAMES.map(lambda names: [name for name in names if "1234567" not in name]))
+def test_the_numbers_of_lists_are_those_in_each_name(names):
+    for depth in range(2):
+        found: dict[str, set[int]] = {}
+        for name in names:
+            for inside in list(members(name))[depth : depth + 1]:
+                found.setdefault(inside.before, set()).add(inside.number)
+        assert numbers(kinds_of(names), depth) == found
+
+
+@given(ROLES)
+def test_the_roles_of_a_kind_are_those_of_its_names(names):
+    found = {
+        name: role._replace(numbers=of)
+        for kind in kinds_of(names)
+        for role, several in roles_of(kind).items()
+        for of, name in several
+    }
+    assert found == {name: role for name in names if (role := role_of(name))}
+
+
+@pytest.mark.parametrize("total", ["12", "NaN"])
+def test_an_index_keeps_what_it_says_beside_the_names(total):
+    text = f'{{"metadata": {{"total_size": {total}}}, "weight_map": {{"a": "x", "b": "y"}}}}'
+    index = TextFile(name="model.safetensors.index.json", content=text.encode())
+    changed = with_names(replace(snapshot_of([]), index=index), {"a": "c"})
+    said = json.loads(changed.index.content)
+    assert str(said["metadata"]) == str(json.loads(text)["metadata"])
+    assert said["weight_map"] == {"c": "x", "b": "y"}
