@@ -21,6 +21,7 @@ from rewrite_documents import ROOT, SHOWN
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
 from support.hub import Hub, Stall
+from support.running import heeding
 from support.sweep_models import healthy
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -147,9 +148,9 @@ def _interrupted(hub: Hub, place: Path, env: Mapping[str, str]) -> subprocess.Co
     """Ctrl-C while the Hub does not answer."""
     hub.misbehave(fault=Stall(), path="*config.json")
     command = ["/bin/sh", "-c", CTRL_C.typed]
-    with subprocess.Popen(  # noqa: S603 - our own command
-        command, cwd=place, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    options = {"preexec_fn": heeding, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=place, env=env, **options, **pipes) as process:  # noqa: S603 - our own command
         while not any(record.fault for record in hub.log) and process.poll() is None:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
