@@ -1,5 +1,6 @@
 """Law 11: the differences of a claim's explanation add up to claim minus actual."""
 
+import pytest
 from claims import adds_up, judged, place_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ def subject(model_type: str, target: str) -> Subject:
     return subject_of(target, catalogue.expect(config, target), config)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_an_explanation_of_a_claim_with_slips_adds_up(seed):
@@ -28,6 +30,7 @@ def test_an_explanation_of_a_claim_with_slips_adds_up(seed):
         assert all(adds_up(verdict, one) for one in verdict.explanations)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.sampled_from(TYPES), st.integers(0, 10**12))
 def test_an_explanation_of_any_number_adds_up(model_type, number):
@@ -36,6 +39,7 @@ def test_an_explanation_of_any_number_adds_up(model_type, number):
     assert verdict.explanations or verdict.nearest or verdict.verdict == "confirmed"
 
 
+@pytest.mark.slow
 def test_most_claims_are_explained_by_the_slips_that_were_made():
     """`make claims` measures it over 500."""
     drawn = list(claims(40, 2026))
@@ -43,6 +47,7 @@ def test_most_claims_are_explained_by_the_slips_that_were_made():
     assert places.count("first") >= 0.8 * len(drawn)
 
 
+@pytest.mark.slow
 def test_cells_count_what_the_expectation_counts_for_every_class():
     for model_type in catalogue.model_types():
         if model_type in {"esm", "lfm2_moe"}:  # their configs have no defaults

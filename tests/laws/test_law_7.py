@@ -48,6 +48,7 @@ def test_every_valid_file_is_read_as_the_library_reads_it(content):
     assert observed(content) == expected(content)
 
 
+@pytest.mark.slow
 @law
 @given(st.data(), described(), st.dictionaries(NAMES, NAMES, max_size=2))
 def test_the_order_of_tensors_in_header_and_data_is_free(data, tensors, metadata):
@@ -76,6 +77,7 @@ def _escape(character: str) -> str:
     return f"\\u{ord(character):04x}"
 
 
+@pytest.mark.slow
 @law
 @given(st.data(), valid)
 def test_a_file_with_a_few_bytes_changed_is_judged_as_the_library_judges_it(data, content):

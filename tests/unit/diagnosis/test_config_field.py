@@ -75,6 +75,7 @@ def deep(layers, declared, names=()):
     return snapshot_of(tensors, **config)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 40), st.integers(1, 40))
 @settings(max_examples=20)
 @example(12, 11)

@@ -91,6 +91,7 @@ def test_a_long_header_costs_one_more_range_through_the_resolver(at_hub):
     assert ranges == [f"bytes=0-{FIRST_READ - 1}", f"bytes={FIRST_READ}-100007"]
 
 
+@pytest.mark.slow
 def test_the_headers_that_are_under_way_are_bounded_together(at_hub):
     shards = [f"model-{n:05}-of-00300.safetensors" for n in range(1, 301)]
     files = dict.fromkeys(shards, large(1_000_000))

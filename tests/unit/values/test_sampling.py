@@ -56,6 +56,7 @@ def case_of(label, name=NAME):
     return next(sampled_cases(name, only={label}))
 
 
+@pytest.mark.slow
 def test_what_a_sample_can_show_is_named_alone_and_sound_checkpoints_are_left_alone(sample):
     for case in sampled_cases(NAME, only=SHOWN):
         outcome = sample(case)

@@ -82,6 +82,7 @@ def test_an_outcome_from_memory_is_the_outcome(kind, names, costs):
         assert remembered(alike, one) == said(one)
 
 
+@pytest.mark.slow
 @given(
     changes=st.dictionaries(
         st.sampled_from([*UNREAD, *TINY, "dtype", "tie_word_embeddings", "num_labels"]),
