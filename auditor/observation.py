@@ -1,4 +1,4 @@
-"""What was found, wherever it was found."""
+"""Records that are compared by what was found, and not by where it was found."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Observation(Struct, frozen=True):
-    """A record that equals another where the same was found: the fields `_aside` do not count."""
+    """A record whose comparison leaves out the fields in `_aside`."""
 
     _aside: ClassVar[tuple[str, ...]] = ()
 

@@ -128,7 +128,7 @@ def function_of(command: str) -> Callable[..., None]:
 
 
 def _listed() -> None:
-    """Stands for a command where commands are listed and none is called."""
+    """A placeholder for each command where `--help` lists them and runs none."""
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with one positional

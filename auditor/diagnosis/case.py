@@ -145,11 +145,11 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return self._forms.on_disk(name) if self._forms else name
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
-        """Those of the names that save_pretrained would have written for names of a kind."""
+        """The patterns of the names that save_pretrained writes for a name of this pattern."""
         return self._both_forms.patterns_on_disk(self.on_disk(pattern))
 
     def is_stack(self, name: str) -> bool:
-        """Whether save_pretrained would have written several tensors for the one of that name."""
+        """Whether save_pretrained writes several tensors where this one is in memory."""
         pattern = name_pattern(name)
         return self.patterns_on_disk(pattern) != (self.on_disk(pattern),)
 
@@ -163,7 +163,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def strange_kinds(self) -> tuple[NameKind, ...]:
-        """The names of those by kind."""
+        """The names of the strange tensors by kind."""
         return self.stored_kinds if self.unnamed else self.unexpected_kinds
 
     @cached_property
@@ -225,7 +225,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return 2 * strange > len(self.unexpected)
 
     def _implied_patterns(self) -> set[str]:
-        """Those of the names that the config implies."""
+        """The patterns of the names that the config implies."""
         with suppress(CheckpointError):
             if expected := self.tree(self.snapshot):
                 return {name_pattern(leaf.name) for leaf in leaves(expected.tree)}

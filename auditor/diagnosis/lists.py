@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from auditor.diagnosis.name_kinds import NameKind, Numbers
+from auditor.diagnosis.name_kinds import MOST_DIGITS, NameKind, Numbers
 
-_NUMBER = re.compile(r"(?<=\.)(\d{1,6})(?=\.)")
-_DIGITS = 6  # of a number of a module
+_NUMBER = re.compile(rf"(?<=\.)(\d{{1,{MOST_DIGITS}}})(?=\.)")
 
 
 class Member(NamedTuple):
@@ -41,26 +40,26 @@ def numbers(kinds: Iterable[NameKind], depth: int = 0) -> dict[str, set[int]]:
         for one in kind.numbers:
             here.setdefault(one[:at], set()).add(one[at])
         for outer, several in here.items():
-            short = {int(number) for number in several if len(number) <= _DIGITS}
+            short = {int(number) for number in several if len(number) <= MOST_DIGITS}
             found.setdefault(list_before(kind, at, outer), set()).update(short)
     return {before: several for before, several in found.items() if several}
 
 
 def place_in_list(kind: NameKind, depth: int) -> int | None:
-    """Which of its numbers is that of a module in a list at that depth; None: there is no list."""
+    """Which of the kind's numbers is that of the list at that depth; None: no list is so deep."""
     last = len(kind.parts) - 1
     inside = [at for at, place in enumerate(kind.places) if 0 < place < last]
     return inside[depth] if len(inside) > depth else None
 
 
 def list_pattern(kind: NameKind, depth: int) -> str | None:
-    """The list at that depth with 0 for the numbers before it; None: there is none."""
+    """The list at that depth, with 0 for each outer number; None: no list is so deep."""
     at = place_in_list(kind, depth)
     return None if at is None else list_before(kind, at, ())
 
 
 def list_before(kind: NameKind, at: int, outer: Numbers) -> str:
-    """The list that the number is in, with its dot; `outer` are the numbers before it."""
+    """The list that holds the number, with its dot; `outer` are the numbers before that one."""
     return f"{kind.filled(outer, kind.places[at])}."
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from operator import itemgetter
 
 Numbers = tuple[str, ...]  # of any length, and never parsed unless they are short
+MOST_DIGITS = 6  # of the number of a module
 
 
 class NameKind:
@@ -20,17 +21,17 @@ class NameKind:
 
     @cached_property
     def parts(self) -> list[str]:
-        """Those of the pattern."""
+        """The parts of the pattern, between its dots."""
         return self.pattern.split(".")
 
     @cached_property
     def places(self) -> list[int]:
-        """Which of the parts are numbers."""
+        """The indices of the parts that are numbers."""
         return [at for at, part in enumerate(self.parts) if part == "0"]
 
     @cached_property
     def numbers(self) -> list[Numbers]:
-        """The numbers in each of the names."""
+        """The numbers of each name, in the order of `names`."""
         match self.places:
             case []:
                 return [()] * len(self.names)
@@ -41,7 +42,7 @@ class NameKind:
                 return [pick(name.split(".")) for name in self.names]
 
     def filled(self, numbers: Numbers, until: int | None = None) -> str:
-        """The name of this kind that has these numbers; its parts before `until`."""
+        """The name of this kind with these numbers; of its parts only the first `until`."""
         parts = self.parts[:until]
         for place, number in zip(self.places, numbers, strict=False):
             parts[place] = number
@@ -49,7 +50,7 @@ class NameKind:
 
 
 def kinds_of(names: Iterable[str]) -> tuple[NameKind, ...]:
-    """The kinds that there are among the names, each where its first name was."""
+    """The names by kind, in the order of the first name of each kind."""
     found: dict[str, NameKind] = {}
     for name in names:
         pattern = name_pattern(name)
@@ -62,3 +63,8 @@ def kinds_of(names: Iterable[str]) -> tuple[NameKind, ...]:
 def name_pattern(name: str) -> str:
     """The name with 0 for every number: the same for all names of one kind."""
     return ".".join(["0" if part.isdecimal() else part for part in name.split(".")])
+
+
+def numbers_in(name: str) -> Numbers:
+    """The numbers of one name."""
+    return tuple(part for part in name.split(".") if part.isdecimal())

@@ -179,7 +179,7 @@ def role_of(name: str) -> TensorRole | None:
 def roles_of(
     kind: NameKind, spelt: Callable[[str], str] = str
 ) -> Mapping[TensorRole, list[tuple[tuple[int, ...], str]]]:
-    """The roles of a kind's names, without numbers; each with the numbers and names that have it.
+    """The roles of a kind's names, without numbers; for each, the numbers and names that have it.
 
     All have one role but for the numbers of their layer and expert, unless other numbers are in
     them, by which T5's layers tell attention from MLP. `spelt` is what a name is looked up as.
@@ -200,7 +200,7 @@ def roles_of(
 
 
 def _numbered(name: str) -> tuple[str, tuple[int, ...], str]:
-    """What stands before the number of a layer, that and its expert's, and what stands behind."""
+    """The text before a layer's number, the numbers of layer and expert, and the text after."""
     plain = name.lower().replace("/", ".").removesuffix(":0")
     listed = _LIST.search(plain)
     if listed is None:

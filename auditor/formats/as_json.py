@@ -83,7 +83,7 @@ def render(outcome: Report | Unaudited) -> str:
 
 
 def stored_text(outcome: Report | Unaudited) -> bytes:
-    """The same object for a program alone, in an eighth of the time."""
+    """The same object as UTF-8 without spaces, which takes an eighth of the time of `render`."""
     try:
         return msgspec.json.encode(as_object(outcome))
     except UnicodeEncodeError:  # of lone surrogates

@@ -54,7 +54,7 @@ class TensorTable:
         return cls(partial(iter, rows))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """For another process the rows are written out: what they are made of need not go there."""
+        """Pickle the rows themselves, and not what they are made of."""
         return TensorTable.of_rows, (tuple(self.rows()),)
 
     def rows(self) -> Iterator[TensorRow]:

@@ -60,7 +60,7 @@ def _modules(package: Path) -> dict[str, Path]:
 
 
 def _with_packages(name: str, modules: Iterable[str]) -> Iterator[str]:
-    """The name and those of the packages around it; of `auditor.layouts.*` all modules too."""
+    """The module and the packages around it; for `auditor.layouts.*`, all modules in it too."""
     yield from accumulate(name.removesuffix(".*").split("."), "{}.{}".format)
     if name.endswith(".*"):
         yield from (each for each in modules if each.startswith(name[:-1]))

@@ -49,7 +49,7 @@ _Numbers = tuple[int, ...]  # of a layer, and of an expert
 
 
 class _Names(NamedTuple):
-    """Names by role and numbers, and what stands instead of them."""
+    """Tensors by role and numbers, and the tensors that replace stored ones."""
 
     stored: dict[TensorRole, dict[_Numbers, StoredTensor]]
     missing: dict[TensorRole, dict[_Numbers, ExpectedTensor]]
@@ -84,7 +84,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _source(patterns: Iterable[str]) -> str | None:
-    """Whose names they are, by those of each kind; None: nobody's that is known."""
+    """The software that uses names of these patterns; None: no known one does."""
     text = "\n".join(patterns)
     for source, pattern in _SOURCES.items():
         if re.search(pattern, text, re.MULTILINE):
@@ -146,7 +146,7 @@ _Instead = Iterator[tuple[str, tuple[StoredTensor, ...]]]
 def _unstacked(
     held: Mapping[_Numbers, StoredTensor], experts: Mapping[_Numbers, ExpectedTensor]
 ) -> _Instead:
-    """All experts of a layer in one tensor, cut up."""
+    """Cut each tensor that holds all experts of a layer into one tensor for each expert."""
     layers: dict[_Numbers, list[ExpectedTensor]] = {}
     for numbers, expected in experts.items():
         if len(numbers) > 1:
@@ -160,7 +160,7 @@ def _unstacked(
 def _renamed_or_cut(
     names: _Names, role: TensorRole, held: Mapping[_Numbers, StoredTensor]
 ) -> _Instead:
-    """Each under the name of its role; cut up where the class has apart what is fused in it."""
+    """Rename each tensor by its role; cut it where the class has several tensors for it."""
     fused = dict(_fused(names, role, held))
     own = names.missing.get(role, {})
     alias = names.missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
@@ -175,7 +175,7 @@ def _renamed_or_cut(
 def _fused(
     names: _Names, role: TensorRole, held: Mapping[_Numbers, StoredTensor]
 ) -> Iterator[tuple[_Numbers, list[ExpectedTensor]]]:
-    """What the class has apart for one stored tensor, where no part of it is stored by itself."""
+    """The tensors of the class that one stored tensor fuses, where none of them is stored."""
     parts = _parts(role)
     due = [names.missing[part] for part in parts if part in names.missing]
     if not parts or len(due) < len(parts):
@@ -192,7 +192,7 @@ def _fused(
 def _put_together(
     names: _Names, role: TensorRole, due: Mapping[_Numbers, ExpectedTensor]
 ) -> _Instead:
-    """What is fused in the class, where the pieces of it are stored and it is not."""
+    """Join stored tensors into the one that the class fuses, where that one is not stored."""
     parts = [names.stored[part] for part in _parts(role) if part in names.stored]
     held = names.stored.get(role, {})
     for numbers, expected in due.items() if len(parts) > 1 else ():

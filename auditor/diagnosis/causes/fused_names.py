@@ -93,7 +93,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _places(kinds: Iterable[NameKind]) -> set[_Place]:
-    """Where names of these kinds are, with 0 for the number of the layer."""
+    """The places of names of these kinds, with 0 for the number of the layer."""
     return {_taken_apart(kind.pattern)[0] for kind in kinds}
 
 
@@ -102,7 +102,7 @@ def _by_place(
     kinds: Iterable[NameKind],
     tensors: Iterable[StoredTensor | ExpectedTensor],
 ) -> Mapping[_Place, list[_Found]]:
-    """Those whose kinds are in some of the places, by their own."""
+    """The tensors whose kind is in one of the places, by the place of their own name."""
     inside = [kind for kind in kinds if _taken_apart(kind.pattern)[0] in places]
     shapes = {one.name: one.shape for one in tensors} if inside else {}
     found: dict[_Place, list[_Found]] = {}
@@ -113,7 +113,7 @@ def _by_place(
 
 
 def _taken_apart(name: str) -> tuple[_Place, str, str]:
-    """Where a name is, the path to its module, and what that is called."""
+    """The place of a name, the path to its module, and the last part of the module's name."""
     path, _, kind = name.rpartition(".")
     for joined in _JOINED:
         if kind.endswith(joined):
@@ -148,7 +148,7 @@ def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, t
 
 
 class _Wholes:
-    """Fused tensors that stand for nothing yet, by module and by shape: experts are many."""
+    """Fused tensors that no parts have claimed yet, by module and by shape: experts are many."""
 
     def __init__(self, whole: Iterable[_Found]) -> None:
         self._left: dict[str | None, dict[_Shape, dict[str, _Found]]] = {}
@@ -161,7 +161,7 @@ class _Wholes:
         return [one for several in self._left.get(module, {}).values() for one in several.values()]
 
     def fitting(self, module: str | None, parts: Iterable[_Found]) -> list[_Found]:
-        """Those of the module, or of any, that are as long as the parts; of a shape two at most."""
+        """The fused tensors, of the module or of any, as long as the parts; two a shape."""
         return [
             one
             for several in self._left.get(module, {}).values()

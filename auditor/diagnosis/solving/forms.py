@@ -18,7 +18,7 @@ from auditor.analytic.in_memory import (
     converted_groups,
     tensors_before_conversion,
 )
-from auditor.diagnosis.name_kinds import NameKind, name_pattern
+from auditor.diagnosis.name_kinds import NameKind, name_pattern, numbers_in
 from auditor.diagnosis.solving.holdings import HeldTensors
 
 _MOST = 250_000  # tensors on disk that are told apart: a file may say that it holds 2**40 experts
@@ -46,7 +46,7 @@ class NameForms:
         self, pairs: Iterable[tuple[str, str]], stacks: Mapping[str, StackedParts] | None = None
     ) -> None:
         self._stacks = stacks or {}
-        alike = [(disk, memory) for disk, memory in pairs if _numbers(disk) == _numbers(memory)]
+        alike = [(disk, memory) for disk, memory in pairs if numbers_in(disk) == numbers_in(memory)]
         patterns = {name_pattern(disk): name_pattern(memory) for disk, memory in alike}
         both = patterns.keys() & set(patterns.values())
         self._in_memory = {
@@ -74,12 +74,12 @@ class NameForms:
         return more > 0
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
-        """Those of the names that save_pretrained would have written for names of a kind."""
+        """The patterns of the names that save_pretrained writes for a name of this pattern."""
         stack = self._stacks.get(pattern)
         return stack.parts if stack else (pattern,)
 
     def separated(self, held: HeldTensors) -> HeldTensors:
-        """The same with stacked experts each by itself; the very same where there are none."""
+        """Split each tensor of stacked experts into one an expert; return `held` if none is."""
         stacked = [kind for kind in held.name_kinds if kind.pattern in self._stacks]
         found, room = dict(held.shapes), _MOST
         for kind in stacked:
@@ -135,9 +135,9 @@ def forms_of(expectation: Expectation) -> NameForms:
 
 
 def _stack(memory: str, group: ConvertedGroup) -> StackedParts | None:
-    """What is on disk for a name in memory, of a group with one tensor of each kind.
+    """The tensors on disk that the tensor in memory stacks; the group has one tensor of each kind.
 
-    None: it is not one expert, or its parts are not one above the other.
+    None: the group is not one expert, or its parts do not lie one above the other.
     """
     shapes = {one.shape for one in group.on_disk}
     if len(shapes) > 1 or len(group.in_memory) > 1:
@@ -145,8 +145,8 @@ def _stack(memory: str, group: ConvertedGroup) -> StackedParts | None:
     ((*rows, columns),) = shapes
     if len(rows) != 1 or group.in_memory[memory] != (1, len(group.on_disk) * rows[0], columns):
         return None
-    outer = _numbers(memory)
-    numbers = _numbers(group.on_disk[0].name)
+    outer = numbers_in(memory)
+    numbers = numbers_in(group.on_disk[0].name)
     places = [at for at in range(len(numbers)) if numbers[:at] + numbers[at + 1 :] == outer]
     if not places:
         return None
@@ -155,14 +155,7 @@ def _stack(memory: str, group: ConvertedGroup) -> StackedParts | None:
 
 def _renamed(name: str, patterns: Mapping[str, str]) -> str:
     other = patterns.get(name_pattern(name))
-    if other is None:
-        return name
-    numbers = iter(_numbers(name))
-    return ".".join(next(numbers) if part == "0" else part for part in other.split("."))
-
-
-def _numbers(name: str) -> list[str]:
-    return [part for part in name.split(".") if part.isdecimal()]
+    return name if other is None else NameKind(other).filled(numbers_in(name))
 
 
 def _ends(pattern: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from auditor.diagnosis.name_kinds import NameKind, Numbers, kinds_of
+from auditor.diagnosis.name_kinds import MOST_DIGITS, NameKind, Numbers, kinds_of
 from auditor.errors import CheckpointError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
@@ -42,7 +42,7 @@ class HeldTensors:
 
     @cached_property
     def name_kinds(self) -> tuple[NameKind, ...]:
-        """Those of the names alone."""
+        """The names by kind, whatever their shapes are."""
         return kinds_of(self.shapes)
 
     @cached_property
@@ -67,14 +67,14 @@ def module_counts(kinds: Iterable[NameKind]) -> dict[str, int]:
     for kind in kinds:
         for at, place in enumerate(kind.places):
             for numbers in {found[: at + 1] for found in kind.numbers}:
-                if len(numbers[at]) < 7:  # noqa: PLR2004 - digits of a million
+                if len(numbers[at]) <= MOST_DIGITS:
                     before = kind.filled(numbers[:at], place)
                     counts[before] = max(counts.get(before, 0), int(numbers[at]) + 1)
     return counts
 
 
 def _order(numbers: Numbers) -> list[tuple[int, str]]:
-    """Of numbers of any length, which are never parsed."""
+    """A key that sorts numbers of any length; it parses none of them."""
     return [(len(number), number) for number in numbers]
 
 

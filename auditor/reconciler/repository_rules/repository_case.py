@@ -148,7 +148,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 def _longest_embedding(
     tensors: Iterable[StoredTensor] | Iterable[ExpectedTensor],
 ) -> EmbeddingRows | None:
-    """The longest one of tokens: of two vocabularies the tokenizer may be of either."""
+    """The longest token embedding: of two vocabularies the tokenizer may belong to either."""
     shapes = [(one.name, one.shape) for one in tensors if one.name.endswith(_ENDINGS)]
     extra = sum(shape[0] for name, shape in shapes if shape and name.endswith(_ADDITIONAL))
     found = [
