@@ -16,7 +16,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-values corpus claims claim-speed first-hour clean
+.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-values corpus claims claim-speed first-hour clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; 
 
 diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
 	@$(PROGRAM) tools/diagnose.py $(ARGS)
+
+diagnose-speed: $(VENV)/.test ## time the diagnosis of faults in DeepSeek-V3 and BERT: 2 s and 0.1 s
+	@$(PROGRAM) tools/diagnose_speed.py $(ARGS)
 
 claim-speed: $(VENV)/.test ## time a claim of every model type: none takes a second
 	@$(PROGRAM) tools/claim_speed.py $(ARGS)
