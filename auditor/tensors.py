@@ -1,10 +1,12 @@
 """StoredTensor, byte spans, and the dtypes of the safetensors format with their widths in bits."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+_T = TypeVar("_T")
 
 DTYPE_BITS: Mapping[str, int] = MappingProxyType(
     {
@@ -106,6 +108,11 @@ def natural_key(name: str) -> tuple[str, str]:
     """
     pad = _padded if len(name) <= _SHORT else _padded.__wrapped__
     return "\0".join(map(pad, name[:_LONG].split("."))), name
+
+
+def naturally_sorted(items: Iterable[_T], name: Callable[[_T], str]) -> list[_T]:
+    """Sorted by their names, those of one name as they came."""
+    return sorted(items, key=lambda item: natural_key(name(item)))
 
 
 def names_fault(names: Collection[str]) -> str | None:

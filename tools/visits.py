@@ -1,4 +1,4 @@
-"""How many files a reader opens who follows one audit: `python tools/visits.py [--list]`.
+"""How many files a reader opens who follows one audit: `python tools/visits.py [--list] [--pairs]`.
 
 Runs an audit of the BERT in the package and counts the files of auditor/ whose functions are
 called, and the moves from file to file: a call is a move where the call before it, of all calls
@@ -28,7 +28,7 @@ class Visits:
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()  # by file
-        self.moves = 0
+        self.pairs: Counter[tuple[str, ...]] = Counter()  # moves between two files, either way
         self._last: str | None = None
         self._imports = 0  # that are under way, one within the other
         self._starts: dict[CodeType, int] = {}
@@ -39,7 +39,8 @@ class Visits:
             self._imports += {"call": 1, "return": -1}.get(event, 0)
         elif event == "call" and not self._imports and self._is_entered(frame):
             self.calls[code.co_filename] += 1
-            self.moves += self._last not in {None, code.co_filename}
+            if self._last not in {None, code.co_filename}:
+                self.pairs[tuple(sorted((self._last or "", code.co_filename)))] += 1
             self._last = code.co_filename
 
     def _is_entered(self, frame: FrameType) -> bool:
@@ -66,16 +67,24 @@ def visits(*arguments: str) -> Visits:
     return found
 
 
+def _shown(path: str) -> str:
+    return str(Path(path).relative_to(PACKAGE.parent))
+
+
 def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--list", action="store_true", help="each file, and the calls into it")
-    listed = parser.parse_args().list
+    parser.add_argument("--pairs", action="store_true", help="between which files the moves are")
+    asked = parser.parse_args()
     found = visits("bert-base-chinese", "--source", "bundled")
-    if listed:
+    if asked.list:
         for path, calls in sorted(found.calls.items()):
-            print(f"{calls:7,} {Path(path).relative_to(PACKAGE.parent)}")
+            print(f"{calls:7,} {_shown(path)}")
+    if asked.pairs:
+        for pair, moves in found.pairs.most_common():
+            print(f"{moves:7,} {' '.join(map(_shown, pair))}")
     print(
-        f"{len(found.calls)} files, {found.moves:,} moves between them in "
+        f"{len(found.calls)} files, {found.pairs.total():,} moves between them in "
         f"{found.calls.total():,} calls"
     )
 

@@ -23,10 +23,9 @@ from auditor.analytic.constructor_arguments import (
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
-from auditor.analytic.family import Family
-from auditor.analytic.family_loading import loading_facts
+from auditor.analytic.family import Family, Inside, loading_facts, loading_of_class
 from auditor.analytic.inventory import inventory
-from auditor.analytic.loading import PLAIN, Inside, Loading, loading_of_class
+from auditor.analytic.loading import PLAIN, Loading
 from auditor.analytic.lookup import NameLookup
 from auditor.analytic.unbuildable import unbuildable_faults, without_unbuildable
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -268,7 +267,8 @@ def sibling(config: Config, target: str) -> Sibling:
     names: NameLookup | Mapping[str, ExpectedTensor] = NameLookup(tree)
     if rules.renames:
         listed = inventory(tree, {}).tensors
-        names = {rules.renamed(tensor.name): tensor for tensor in listed}
+        renamed = rules.renamed([tensor.name for tensor in listed])
+        names = dict(zip(renamed, listed, strict=True))
     return Sibling(target, family.prefix, names, rules)
 
 

@@ -311,7 +311,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.family.synonyms.get(key, key) if self.family else key
 
     def _aliases(self, name: str) -> tuple[str, ...]:
-        return self.family.aliases(name) if self.family else ()
+        return self.family.aliases.get(name, ()) if self.family else ()
 
     def _find(self, key: str) -> "_Found":
         """A value or its default. A synonym beats the class's own key, as in transformers."""

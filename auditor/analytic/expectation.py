@@ -1,6 +1,6 @@
 """Expectation: the tensors that a config implies for one class, and where they come from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -91,4 +91,18 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         names = {tensor.name: tensor for tensor in self.tensors}
         if not self.loading.renames:
             return names
-        return {self.loading.renamed(name): tensor for name, tensor in names.items()}
+        return dict(zip(self.loading.renamed(names), names.values(), strict=True))
+
+    @property
+    def needed(self) -> tuple[ExpectedTensor, ...]:
+        """The tensors but for those that nothing lacks."""
+        return tuple(tensor for tensor in self.tensors if tensor.role not in _OPTIONAL)
+
+    def loaded_of(self, tensors: Iterable[ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
+        """Those of its tensors that the class has in memory: the optional ones hardly ever."""
+        takes = self.loading.takes
+        return tuple(
+            one
+            for one in tensors
+            if one.role not in _OPTIONAL or (one.role is Role.LEGACY and takes(one.name))
+        )

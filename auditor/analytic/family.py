@@ -1,11 +1,21 @@
-"""Family: what the classes of one model type share, and how their config is read."""
+"""Family: what the classes of one model type share: how their config is read, how they are loaded.
 
-from collections.abc import Callable, Mapping
+Each family states both in its own file. What it says of loading are facts of transformers 5's
+sources: renames and conversions are those of its conversion_mapping.py; what it says nothing about
+is in its classes' `_keys_to_ignore_on_load_unexpected` and `_missing`, and in the buffers that they
+register. The patterns are its own, with its unescaped dots.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
+
+from auditor.analytic.loading import Loading
+from auditor.analytic.renaming_rules import Rule
 
 Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, object]
 
@@ -29,13 +39,136 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     # what all models of the type leave out, `loads(...)` in their file says.
     unread: Callable[[Any], tuple[str, ...]] = lambda _config: ()
 
-    def aliases(self, key: str) -> tuple[str, ...]:
-        """The other names of one of this config class's keys."""
-        return self._aliases.get(key, ())
-
     @cached_property
-    def _aliases(self) -> Mapping[str, tuple[str, ...]]:
+    def aliases(self) -> Mapping[str, tuple[str, ...]]:
+        """The other names of this config class's keys, of those that have any."""
         found: dict[str, tuple[str, ...]] = {}
         for alias, own in (*self.older.items(), *self.synonyms.items()):
             found[own] = (*found.get(own, ()), alias)
         return found
+
+
+# --- how they are loaded -----------------------------------------------------------------------
+
+Renames = tuple[tuple[str, str], ...]  # (pattern, replacement), in their order
+Conversions = tuple[Rule, ...]
+Rules = tuple[tuple[str, str] | Rule, ...]  # both, in their order
+_OF_FAMILY = "\0"
+
+
+class LoadingFacts(Struct, frozen=True, kw_only=True):
+    """Of one class, or of all classes of one model type; None: this key states nothing of it."""
+
+    rules: Rules | None = None
+    base_path: str | None = _OF_FAMILY  # of its base model, if not the prefix; None: it has none
+    only: tuple[str, ...] | None = None  # the only models inside its base model that it has
+    # The models inside the base model: path, key of their config, model type if it has none.
+    inside: tuple[tuple[str, str, str], ...] = ()
+    silent: tuple[str, ...] = ()  # names that are not reported as unexpected
+    taken: tuple[str, ...] | None = None  # optional buffers that are loaded if they are stored
+    unmissed: tuple[str, ...] = ()  # names in memory that are not reported as missing
+    # Buffers that are no longer stored, and left out wherever older versions stored them:
+    rotary: bool = False  # frequencies
+    positions: bool = False  # the numbers of positions
+    of_library: bool = True  # False: a paper's model, which transformers does not have
+
+    def path_of_base(self, prefix: str) -> str | None:
+        return prefix if self.base_path == _OF_FAMILY else self.base_path
+
+
+_FACTS: dict[str, LoadingFacts] = {}
+_NONE = LoadingFacts()
+
+
+def loads(key: str, facts: LoadingFacts) -> None:
+    """State the facts of a class, or of a model type."""
+    _FACTS[key] = facts
+
+
+def loading_facts(key: str) -> LoadingFacts:
+    """What the files of families that are imported state of a class or a model type."""
+    return _FACTS.get(key, _NONE)
+
+
+class Inside(NamedTuple):
+    """A model inside another one, where it is, and what its own config adds to its silence."""
+
+    path: str
+    family: Family
+    unread: tuple[str, ...] = ()
+
+
+def loading_of_class(
+    family: Family, target: str, inside: tuple[Inside, ...], unread: tuple[str, ...] = ()
+) -> Loading:
+    """The rules of a class of the family, and those of the models inside it.
+
+    `unread` are the patterns of names that loading leaves out because the config says so.
+    """
+    own, of_type = loading_facts(target), loading_facts(family.model_type)
+    if own.only is not None:
+        inside = tuple(each for each in inside if each.path in own.only)
+    kinds = [(target, family), *((each.family.base, each.family) for each in inside)]
+    rules = tuple(_rules(family, target, inside))
+    silent = (
+        pattern
+        for name, each in kinds
+        for key in (each.model_type, name)
+        for pattern in loading_facts(key).silent
+    )
+    taken = of_type.taken if own.taken is None else own.taken
+    return Loading(
+        renames=tuple(rule for rule in rules if not rule.operations),
+        converters=tuple(rule for rule in rules if rule.operations),
+        silent=tuple(dict.fromkeys(chain(silent, unread, *(each.unread for each in inside)))),
+        buffers=tuple(dict.fromkeys(p for _, each in kinds for p in _buffers(each.model_type))),
+        unmissed=own.unmissed,
+        taken=taken or (),
+        reports=of_type.of_library,
+    )
+
+
+def _rules(family: Family, target: str, inside: tuple[Inside, ...]) -> Iterator[Rule]:
+    """The class's own; then its base model's, and those of the models inside that."""
+    own = loading_facts(target)
+    by_class, by_type = own.rules, loading_facts(family.model_type).rules or ()
+    yield from _scoped(by_type if by_class is None else by_class, ("",))
+    path = own.path_of_base(family.prefix)
+    if target != family.base and path is not None:
+        rest = by_type if by_class is not None else ()  # else they are the class's own already
+        of_base = loading_facts(family.base).rules
+        yield from _below(path, rest if of_base is None else of_base, family.prefix)
+    for each in inside:
+        yield from _below(each.path, _own(each.family), family.prefix)
+
+
+def _own(family: Family) -> Rules:
+    return loading_facts(family.base).rules or loading_facts(family.model_type).rules or ()
+
+
+def _below(path: str, rules: Rules, prefix: str) -> Iterator[Rule]:
+    return _scoped(rules, _prefixes(path, prefix))
+
+
+def _scoped(rules: Rules, prefixes: tuple[str, ...]) -> Iterator[Rule]:
+    for rule in rules:
+        if isinstance(rule, Rule):
+            yield rule._replace(prefixes=prefixes)
+        else:
+            pattern, replacement = rule
+            yield Rule((pattern,), (replacement,), prefixes)
+
+
+def _prefixes(path: str, prefix: str) -> tuple[str, ...]:
+    """How names below a path begin, which the file may have with the base model's prefix or not."""
+    scope = path.removeprefix(prefix).removeprefix(".")
+    below = f"{scope}." if scope else ""
+    return (f"{prefix}.{below}" if prefix else below, below)
+
+
+def _buffers(model_type: str) -> Iterator[str]:
+    facts = loading_facts(model_type)
+    if facts.rotary:
+        yield r"rotary_emb\.inv_freq"
+    if facts.positions:
+        yield r"(^|\.)position_ids$"

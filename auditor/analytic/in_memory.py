@@ -7,23 +7,9 @@ from typing import NamedTuple
 from auditor.analytic.conversions import Conversion, ConversionError, converted_tensors
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading, Memory
-from auditor.analytic.renaming_rules import Rule, rewritten_name
+from auditor.analytic.renaming_rules import Rule
 
 _Shape = tuple[int, ...]
-
-
-class Taken(NamedTuple):
-    """What a conversion does with a renamed name."""
-
-    first: str  # the first tensor in memory that is made of it
-    rule: Rule
-    source: str  # of the rule
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """The names of all that is made of it."""
-        first, *_ = self.rule.targets
-        return tuple(self.first.replace(first, target) for target in self.rule.targets)
 
 
 class ConvertedGroup(NamedTuple):
@@ -47,7 +33,8 @@ def class_memory(expectation: Expectation) -> Memory:
     if loading.memory is not None:
         return loading.memory
     names = tensors_before_conversion(expectation)
-    shapes = {name: one.shape for name, one in names.items() if taken_by(name, loading) is None}
+    taken = loading.conversions(names)
+    shapes = {name: one.shape for name, one in names.items() if name not in taken}
     for group in converted_groups(names, loading).values():
         shapes.update(group.in_memory)
     return Memory(shapes=shapes, ties=tied_pairs(expectation))
@@ -58,30 +45,17 @@ def tied_pairs(expectation: Expectation) -> tuple[tuple[str, str], ...]:
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory.ties
-    return tuple(
-        (_name(tensor.name, loading), _name(tensor.tied_to or "", loading))
-        for tensor in expectation.tensors
-        if tensor.role is Role.TIED
-    )
+    tied = [tensor for tensor in expectation.tensors if tensor.role is Role.TIED]
+    names = loading.looked_for([tensor.name for tensor in tied])
+    sources = loading.looked_for([tensor.tied_to or "" for tensor in tied])
+    return tuple(zip(names, sources, strict=True))
 
 
 def tensors_before_conversion(expectation: Expectation) -> dict[str, ExpectedTensor]:
     """What the model has, by the names that they have before they are converted."""
-    loading = expectation.loading
-    return {
-        _name(tensor.name, loading): tensor
-        for tensor in expectation.tensors
-        if not tensor.role.optional or (tensor.role is Role.LEGACY and loading.takes(tensor.name))
-    }
-
-
-def taken_by(name: str, loading: Loading) -> Taken | None:
-    """The conversion that takes a renamed name; None: it is one in memory."""
-    for rule in loading.converters:
-        found = rewritten_name(rule, name)
-        if found is not None:
-            return Taken(found.name, rule, rule.sources[found.source])
-    return None
+    tensors = expectation.loaded_of(expectation.tensors)
+    names = expectation.loading.looked_for([tensor.name for tensor in tensors])
+    return dict(zip(names, tensors, strict=True))
 
 
 def converted_groups(
@@ -92,11 +66,9 @@ def converted_groups(
     Names have to be whole groups', for the shapes in memory follow from all of a group.
     """
     taken: dict[str, tuple[Rule, list[tuple[ExpectedTensor, str]]]] = {}
-    for name, tensor in names.items():
-        found = taken_by(name, loading)
-        if found is not None:
-            _, tensors = taken.setdefault(found.first, (found.rule, []))
-            tensors.append((tensor, found.source))
+    for name, found in loading.conversions(names).items():
+        _, tensors = taken.setdefault(found.first, (found.rule, []))
+        tensors.append((names[name], found.source))
     return {
         first: ConvertedGroup(
             tuple(tensor for tensor, _ in tensors), dict(_made(first, rule, tensors, loading))
@@ -118,7 +90,3 @@ def _made(
     except ConversionError:
         return
     yield from (one for one in made if not model or one[0] in model)
-
-
-def _name(name: str, loading: Loading) -> str:
-    return loading.of_old(loading.renamed(name))[0]

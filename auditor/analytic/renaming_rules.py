@@ -1,6 +1,7 @@
 """Rules by which transformers rewrites a stored name before it looks for it in a model."""
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -42,6 +43,70 @@ class Rewritten(NamedTuple):
     source: int
 
 
+class ChangedName(NamedTuple):
+    """A name after several rules, and those that changed it, in their order."""
+
+    name: str
+    rules: tuple[Rule, ...]
+
+
+class Converted(NamedTuple):
+    """What a conversion does with a name."""
+
+    first: str  # the first tensor in memory that is made of it
+    rule: Rule
+    source: str  # of the rule
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The names of all that is made of it."""
+        first, *_ = self.rule.targets
+        return tuple(self.first.replace(first, target) for target in self.rule.targets)
+
+
+def renamed_by(
+    rules: tuple[Rule, ...], names: Iterable[str], *, in_turn: bool = False
+) -> dict[str, ChangedName]:
+    """Those of the names that the rules change, each rule what the rules before it made.
+
+    `in_turn`: a paired rule counts from the name on that has its first source; else for all.
+    """
+    words = _words_of(rules)
+    seen: set[Rule] = set()
+    changed: dict[str, ChangedName] = {}
+    for stored in names:
+        for word in words:
+            if word in stored:
+                break
+        else:
+            continue
+        name, applied = stored, list[Rule]()
+        for rule in rules:
+            found = rewritten_name(rule, name)
+            if found is None:
+                continue
+            if found.source == 0:
+                seen.add(rule)
+            if not (in_turn and rule.paired) or rule in seen:
+                name = found.name
+                applied.append(rule)
+        if applied:
+            changed[stored] = ChangedName(name, tuple(applied))
+    return changed
+
+
+def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, Converted]:
+    """Those of the names that a conversion takes; of several conversions the first one does."""
+    taken: dict[str, Converted] = {}
+    for name in names if rules else ():
+        for rule in rules:
+            found = rewritten_name(rule, name)
+            if found is not None:
+                taken[name] = Converted(found.name, rule, rule.sources[found.source])
+                break
+    return taken
+
+
 def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
     """The name as the rule makes it; None: the rule is not about it."""
     pattern, words = _compiled(rule.sources)
@@ -80,7 +145,8 @@ def _filled(target: str, found: re.Match[str], rule: Rule) -> str:
     return _GROUP.sub(group, target)
 
 
-def words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
+@lru_cache(maxsize=64)
+def _words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
     """Texts of which a name has one, if any of the rules is about it: a look without a pattern."""
     return tuple(dict.fromkeys(word for rule in rules for word in _compiled(rule.sources)[1]))
 

@@ -178,7 +178,7 @@ def changed_config(config: Config, key: str, value: Any, target: str = "") -> Co
 def _aliases(config: Config, key: str, target: str) -> tuple[str, ...]:
     if not target or not catalogue.types(target):
         return ()
-    return catalogue.family(_family(config, target)).aliases(key)
+    return catalogue.family(_family(config, target)).aliases.get(key, ())
 
 
 def _changed(

@@ -70,9 +70,9 @@ def _aliases(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     if not isinstance(model_type, str) or not catalogue.siblings(model_type):
         return {}
     family = catalogue.family(model_type)
-    found = {key: family.aliases(key) for key in family.defaults}
+    found = {key: family.aliases.get(key, ()) for key in family.defaults}
     for alias, own in family.synonyms.items():
-        found[alias] = (own, *(name for name in family.aliases(own) if name != alias))
+        found[alias] = (own, *(name for name in family.aliases.get(own, ()) if name != alias))
     return found
 
 

@@ -7,12 +7,12 @@ ties and for the names that a class says nothing about.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.analytic.conversions import Conversion, ConversionError, Shapes, converted_tensors
 from auditor.analytic.loading import Loading
-from auditor.analytic.renaming_rules import Rule, rewritten_name
+from auditor.analytic.renaming_rules import Rule, renamed_by
 from auditor.reconciler.load_report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]
@@ -28,20 +28,21 @@ class Target(NamedTuple):
     unset: frozenset[str] = frozenset()
 
 
-class StateDictLoad(NamedTuple):
-    """Stored tensors, each of a name of its own, on their way into a class."""
-
-    stored: Mapping[str, _Shape]
-    target: Target
-    missing: Iterable[str]  # the names in memory that are there only if one of these fills them
-
-
 class Destination(NamedTuple):
     """Where a stored name leads to."""
 
     name: str  # in memory; of a conversion the first that it makes
     rule: Rule | None  # the conversion
     source: str  # its source; without a conversion the stored name
+
+
+class StateDictLoad(NamedTuple):
+    """Stored tensors, each of a name of its own, on their way into a class."""
+
+    stored: Mapping[str, _Shape]
+    leads: Mapping[str, Destination]  # as `destinations` has them
+    target: Target
+    missing: Iterable[str]  # the names in memory that are there only if one of these fills them
 
 
 class _Found(NamedTuple):
@@ -87,35 +88,35 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
 # --- where a name leads to --------------------------------------------------------------------
 
 
-def route(stored: str, target: Target, active: set[Rule] | None = None) -> Destination:
-    """`active` are the paired rules whose first source was seen, and grows; None: all of them."""
-    loading, shapes = target.loading, target.shapes
-    name = _renamed(stored, loading, active)
-    rule, source = None, stored
-    for each in loading.converters:
-        found = rewritten_name(each, name)
-        if found is not None:
-            name, source = found.name, each.sources[found.source]
-            rule = _last_of(loading, source)
-            break
-    name = _shifted(name, target.prefix, shapes)
-    if name not in shapes and stored in shapes:
-        return Destination(_shifted(stored, target.prefix, shapes), None, stored)
-    return Destination(name, rule, source)
+def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destination]:
+    """Where those names lead that rules change; the base model's prefix comes later.
+
+    A paired rule counts from the name on that has its first source.
+    """
+    if any(rule.paired for rule in loading.renames):
+        stored = sorted(stored, key=_order)  # else only those that meet need an order
+    own = renamed_by(loading.renames, stored, in_turn=True)
+    renamed = [own[name].name if name in own else name for name in stored]
+    older = loading.of_old(renamed)
+    names = [older[name].name if name in older else name for name in renamed]
+    taken = loading.conversions(names)
+    found: dict[str, Destination] = {}
+    for asked, name in zip(stored, names, strict=True):
+        if name in taken:
+            first, _, source = taken[name]
+            found[asked] = Destination(first, _last_of(loading, source), source)
+        elif name != asked:
+            found[asked] = Destination(name, None, asked)
+    return found
 
 
-def _renamed(name: str, loading: Loading, active: set[Rule] | None) -> str:
-    for rule in loading.renames:
-        found = rewritten_name(rule, name)
-        if found is None:
-            continue
-        if rule.paired and active is not None:
-            if found.source == 0:
-                active.add(rule)
-            if rule not in active:
-                continue
-        name = found.name
-    return loading.of_old(name)[0]
+def forms_with_prefix(name: str, prefix: str) -> tuple[str, ...]:
+    """The names under which the model may have it: without the base model's prefix, or with it."""
+    if not prefix:
+        return (name,)
+    longer = f"{prefix}.{name}"
+    # no dot is asked for
+    return (name[len(prefix) + 1 :], longer, name) if name.startswith(prefix) else (longer, name)
 
 
 def _last_of(loading: Loading, source: str) -> Rule:
@@ -123,14 +124,12 @@ def _last_of(loading: Loading, source: str) -> Rule:
     return next(rule for rule in reversed(loading.converters) if source in rule.sources)
 
 
-def _shifted(name: str, prefix: str, shapes: Shapes) -> str:
+def _in_model(name: str, target: Target) -> str:
     """The base model's prefix goes where the rest is a name, and comes where it makes one."""
-    if not prefix:
-        return name
-    if name.startswith(prefix) and (rest := name[len(prefix) + 1 :]) in shapes:
-        return rest  # no dot is asked for
-    longer = f"{prefix}.{name}"
-    return longer if longer in shapes else name
+    for form in forms_with_prefix(name, target.prefix):
+        if form in target.shapes:
+            return form
+    return name
 
 
 # --- what is loaded ---------------------------------------------------------------------------
@@ -139,13 +138,13 @@ def _shifted(name: str, prefix: str, shapes: Shapes) -> str:
 def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_Found]]:
     """The stored tensors of each parameter that the model has; the others' names are unexpected."""
     found: dict[str, list[_Found]] = {}
-    stored: Iterable[tuple[str, _Shape]] = load.stored.items()
-    active: set[Rule] = set()
-    if any(rule.paired for rule in load.target.loading.renames):
-        stored = sorted(stored, key=_order)  # else only those that meet need an order
-    for name, shape in stored:
-        first, rule, source = route(name, load.target, active)
-        if first in load.target.shapes:
+    shapes = load.target.shapes
+    for name, shape in load.stored.items():
+        first, rule, source = load.leads.get(name) or (name, None, name)
+        first = _in_model(first, load.target)
+        if first not in shapes and name in shapes:
+            first, rule, source = _in_model(name, load.target), None, name
+        if first in shapes:
             found.setdefault(first, []).append(_Found(name, shape, rule, source))
         elif rule is None:
             unexpected.add(first)
@@ -157,7 +156,7 @@ def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[
 def _loaded(first: str, found: list[_Found], shapes: Shapes) -> Iterator[tuple[str, _Shape]]:
     """What is loaded for one parameter, and for those that are made with it."""
     if len(found) > 1 and len({(one.rule, one.source, one.shape) for one in found}) > 1:
-        found = sorted(found, key=lambda one: _order((one.stored, one.shape)))
+        found = sorted(found, key=lambda one: _order(one.stored))
     rule = found[0].rule
     if rule is None:
         yield first, found[0].shape  # of several names for one parameter the first counts
@@ -190,9 +189,9 @@ def _told(names: Iterable[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
 _MOST_DIGITS = 20  # of a number that people count with
 
 
-def _order(item: tuple[str, _Shape]) -> list[tuple[int | str, ...]]:
+def _order(name: str) -> list[tuple[int | str, ...]]:
     """The order in which transformers loads stored names."""
-    return [_part(part) for part in item[0].split(".")]
+    return [_part(part) for part in name.split(".")]
 
 
 def _part(part: str) -> tuple[int | str, ...]:

@@ -1,6 +1,6 @@
 """Which stored tensor answers which expected one, by the rules under which loading renames."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from itertools import chain
@@ -11,6 +11,7 @@ from msgspec import Struct
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading
 from auditor.analytic.lookup import NameLookup
+from auditor.analytic.renaming_rules import ChangedName
 from auditor.layouts.packing import LogicalTensor, as_stored_tensor
 from auditor.tensors import StoredTensor, natural_key
 
@@ -73,6 +74,14 @@ class Place(NamedTuple):
     steps: tuple[Step, ...]  # from the stored name to the expected one's
 
 
+class _Found(NamedTuple):
+    """A name in memory, what has it, and how the base model's prefix was shifted."""
+
+    name: str
+    expected: ExpectedTensor | None
+    shift: Step | None
+
+
 class Places(Struct, frozen=True):
     """A class's tensors by the names that they have once they are loaded."""
 
@@ -80,33 +89,53 @@ class Places(Struct, frozen=True):
     prefix: str
     loading: Loading
 
-    def of(self, stored: str) -> Place:
-        """The renames first, then the base-model prefix, removed or added.
+    def of(self, stored: Collection[str]) -> list[Place]:
+        """Of each name, in their order: the renames first, then the prefix, removed or added.
 
         Where this leads nowhere and the name as stored does, that one stands.
         """
-        renamed, steps = _renamed(stored, self.loading)
-        name, expected, shift = self._found(renamed)
-        if name != renamed and self.loading.converts(renamed) != self.loading.converts(name):
-            return Place(renamed, None, steps)  # an expert that no conversion takes is not found
-        if expected is None and renamed != stored and stored in self.names:
-            steps = ()
-            name, expected, shift = self._found(stored)
+        own = self.loading.renamed(stored)
+        older = self.loading.of_old(own)
+        names = [older[name].name if name in older else name for name in own]
+        found = [self._found(name) for name in names]
+        lost = self._unconverted(names, found)
+        places: list[Place] = []
+        for asked, before, name, place in zip(stored, own, names, found, strict=True):
+            steps = _steps(older[before]) if before in older else ()
+            if name in lost:
+                places.append(Place(name, None, steps))
+            elif place.expected is None and name != asked and asked in self.names:
+                places.append(self._with_steps(asked, self._found(asked), ()))
+            else:
+                places.append(self._with_steps(asked, place, steps))
+        return places
+
+    def _unconverted(self, names: Iterable[str], found: Iterable[_Found]) -> set[str]:
+        """Names that a conversion takes only with the prefix, or only without: not found."""
+        if not self.loading.converters:
+            return set()
+        pairs = zip(names, found, strict=True)
+        shifted = {name: place.name for name, place in pairs if place.shift}
+        taken = self.loading.conversions({*shifted, *shifted.values()})
+        return {name for name, other in shifted.items() if (name in taken) != (other in taken)}
+
+    def _with_steps(self, stored: str, found: _Found, steps: tuple[Step, ...]) -> Place:
+        name, expected, shift = found
         if expected is not None and not steps and self._older(stored, expected.name, shift):
             steps = (Step.OLDER,)
         return Place(name, expected, (*steps, shift) if shift else steps)
 
-    def _found(self, name: str) -> tuple[str, ExpectedTensor | None, Step | None]:
+    def _found(self, name: str) -> _Found:
         """What has the name, without the base model's prefix or with it; else as it stands."""
         if self.prefix:
             # No dot is asked for: transformers reads `bert_pooler.x` as well.
             bare = name[len(self.prefix) + 1 :] if name.startswith(self.prefix) else None
             if bare is not None and (found := self.names.get(bare)):
-                return bare, found, Step.STRIPPED
+                return _Found(bare, found, Step.STRIPPED)
             longer = f"{self.prefix}.{name}"
             if found := self.names.get(longer):
-                return longer, found, Step.ADDED
-        return name, self.names.get(name), None
+                return _Found(longer, found, Step.ADDED)
+        return _Found(name, self.names.get(name), None)
 
     def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
         """Whether two names of one tensor differ in more than the prefix."""
@@ -125,8 +154,8 @@ def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | Non
     """A function from a name as loading would look for it to the shape expected there, if any."""
 
     def shape(name: str) -> tuple[int, ...] | None:
-        tensor = found().of(name).expected
-        return None if tensor is None else tensor.shape
+        (place,) = found().of((name,))
+        return None if place.expected is None else place.expected.shape
 
     @cache
     def found() -> Places:
@@ -135,11 +164,8 @@ def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | Non
     return shape
 
 
-def _renamed(stored: str, loading: Loading) -> tuple[str, tuple[Step, ...]]:
-    name, applied = loading.of_old(loading.renamed(stored))
-    if not applied:
-        return name, ()
-    return name, tuple(_STEPS.get(rule.targets[0], Step.OLDER) for rule in applied)
+def _steps(renamed: ChangedName) -> tuple[Step, ...]:
+    return tuple(_STEPS.get(rule.targets[0], Step.OLDER) for rule in renamed.rules)
 
 
 def match(
@@ -192,7 +218,7 @@ class _Claims(NamedTuple):
 
 
 def _claims(
-    candidates: Iterable[Candidate],
+    candidates: Collection[Candidate],
     plain: dict[str, StoredTensor],
     places: Places,
     indexed: Mapping[str, str],
@@ -204,8 +230,8 @@ def _claims(
     claims: dict[str, Hit] = {}
     copies: list[Hit] = []
     unmatched: list[Candidate] = []
-    for candidate in candidates:
-        _, expected, steps = places.of(candidate.name)
+    found = places.of([candidate.name for candidate in candidates])
+    for candidate, (_, expected, steps) in zip(candidates, found, strict=True):
         if expected is None:
             unmatched.append(candidate)
             continue

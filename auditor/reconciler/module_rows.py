@@ -57,15 +57,18 @@ def compared_rows(
     fates = _absent_fates(reconciled.absent, expectation.prefix, reconciled.shift, depth)
     whole = tallies[""].parameters
     prefixes = sorted({**formulas, **tallies, **fates}, key=natural_key)  # nearly in order, so fast
+    stored = [tallies.get(prefix, _NOT_STORED) for prefix in prefixes]
+    both = zip(prefixes, stored, strict=True)
+    statuses = [status_of(tally.fates | fates.get(prefix, 0)) for prefix, tally in both]
     return tuple(
         _row(
             prefix,
-            tallies.get(prefix, _NOT_STORED),
+            tally,
             formulas.get(prefix, _NOT_EXPECTED),
-            fates.get(prefix, 0),
+            status,
             whole if shapes else None,
         )
-        for prefix in prefixes
+        for prefix, tally, status in zip(prefixes, stored, statuses, strict=True)
     )
 
 
@@ -74,7 +77,8 @@ def stored_rows(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
     tallies = walked.by_prefix()
     whole = tallies[""].parameters if shapes else None
     return tuple(
-        _row(prefix, tallies[prefix], None, 0, whole) for prefix in sorted(tallies, key=natural_key)
+        _row(prefix, tallies[prefix], None, "unchecked", whole)
+        for prefix in sorted(tallies, key=natural_key)
     )
 
 
@@ -101,7 +105,11 @@ def expected_rows(expectation: Expectation, *, depth: int | None) -> tuple[Modul
 
 
 def _row(
-    prefix: str, tally: Tally, formula: ModuleFormula | None, fates: int, whole: int | None
+    prefix: str,
+    tally: Tally,
+    formula: ModuleFormula | None,
+    status: ModuleStatus,
+    whole: int | None,
 ) -> ModuleRow:
     known = whole is not None
     expected = formula.parameters if formula else None
@@ -114,7 +122,7 @@ def _row(
         expected,
         tally.parameters - expected if known and expected is not None else None,
         formula.formula if formula else None,
-        status_of(tally.fates | fates) if formula else "unchecked",
+        status,
     )
 
 

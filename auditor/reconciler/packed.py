@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import NamedTuple
 
 from auditor.layouts.packing import PLAIN, UNPACKED, LogicalTensor, Unpacked
 from auditor.reconciler.findings import BadQuantization, QuantizationData, by_name
 from auditor.reconciler.status import Fate
-from auditor.tensors import StoredTensor, natural_key
+from auditor.tensors import StoredTensor, naturally_sorted
 from auditor.walker import Counted
 
 _Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
@@ -46,7 +47,7 @@ def apart(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> Apart:
     serving = tuple(chain.from_iterable(notes.tensors for notes in unpacked.quantization_data))
     holders = {id(piece.stored) for piece in pieces}
     if len(holders) < len(pieces):
-        pieces = tuple(sorted(pieces, key=lambda piece: natural_key(piece.name)))
+        pieces = tuple(naturally_sorted(pieces, attrgetter("name")))
     taken = {*holders, *map(id, serving)}  # a layout hands on what it was given
     alone = [tensor for tensor in tensors if id(tensor) not in taken]
     scaled = {piece.name: piece.stored.file for piece in whole if piece.dtype not in UNPACKED}

@@ -4,19 +4,24 @@ Of ninety thousand tensors hardly any differs, and all others are known to load.
 those that are converted together with it: one expert of a layer with all the others.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.in_memory import (
     class_memory,
     converted_groups,
-    taken_by,
     tensors_before_conversion,
     tied_pairs,
 )
 from auditor.analytic.loading import Loading
-from auditor.reconciler.from_pretrained import StateDictLoad, Target, route
+from auditor.reconciler.from_pretrained import (
+    Destination,
+    StateDictLoad,
+    Target,
+    destinations,
+    forms_with_prefix,
+)
 
 _Shape = tuple[int, ...]
 
@@ -26,7 +31,7 @@ def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateD
     loading = expectation.loading
     shapes, tied, unset = class_memory(expectation)
     target = Target(expectation.prefix, loading, shapes, tied, unset)
-    return StateDictLoad(stored, target, missing=shapes)
+    return StateDictLoad(stored, destinations(stored, loading), target, missing=shapes)
 
 
 def load_of_differences(
@@ -37,90 +42,71 @@ def load_of_differences(
     `whole` are the names that are expected, and stored in that shape.
     """
     loading = expectation.loading
-    model = _Model(tensors_before_conversion(expectation), loading)
-    unset = loading.memory.unset if loading.memory else frozenset[str]()
-    target = Target(expectation.prefix, loading, model, tied_pairs(expectation), unset)
+    names = tensors_before_conversion(expectation)
     loose = {name: shape for name, shape in stored.items() if name not in whole}
-    lone, groups = _lacking(model, whole)
-    if loading.converters:
-        found = (model.made_with.get(route(name, target).name) for name in loose)
-        groups.update(filter(None, found))
-    for group in converted_groups(dict(model.members(groups)), loading).values():
-        model.made.update(group.in_memory)
-        loose.update((one.name, stored[one.name]) for one in group.on_disk if one.name in whole)
-    return StateDictLoad(loose, target, missing=(*lone, *model.made, *model.unreached))
+    lacking = [name for name, tensor in names.items() if tensor.name not in whole]
+    taken = loading.conversions(lacking)
+    made_with = _made_with(names, loading)
+    groups = {one.first for one in taken.values()}
+    leads = destinations(loose, loading)
+    reached = _reached(loose, leads, expectation.prefix, made_with)
+    groups.update(made_with[name] for name in reached)
+    made: dict[str, _Shape] = {}
+    beside: dict[str, _Shape] = {}
+    for group in converted_groups(_members(groups, names, loading), loading).values():
+        made.update(group.in_memory)
+        beside.update((one.name, stored[one.name]) for one in group.on_disk if one.name in whole)
+    if beside:
+        loose |= beside
+        leads = destinations(loose, loading)
+    missing = [*(name for name in lacking if name not in taken), *made]
+    shapes: Mapping[str, _Shape]
+    if loading.memory is None:
+        reached = _reached(loose, leads, expectation.prefix, names)
+        taken = loading.conversions(reached)
+        shapes = {name: names[name].shape for name in reached if name not in taken} | made
+        unset = frozenset[str]()
+    else:
+        shapes, _, unset = loading.memory
+        missing += (name for name in shapes if name not in names and name not in made_with)
+    target = Target(expectation.prefix, loading, shapes, tied_pairs(expectation), unset)
+    return StateDictLoad(loose, leads, target, missing)
 
 
-def _lacking(model: "_Model", whole: Collection[str]) -> tuple[list[str], set[str]]:
-    """The names in memory that are not filled as expected; of a group the first name."""
-    lone: list[str] = []
-    groups: set[str] = set()
-    for name, tensor in model.names.items():
-        if tensor.name not in whole:
-            taken = taken_by(name, model.loading)
-            if taken is None:
-                lone.append(name)
-            else:
-                groups.add(taken.first)
-    return lone, groups
+def _reached(
+    stored: Iterable[str],
+    leads: Mapping[str, Destination],
+    prefix: str,
+    known: Mapping[str, object],
+) -> set[str]:
+    """Those of the known names at which loading may look."""
+    looks = chain(stored, (one.name for one in leads.values())) if known else ()
+    forms = chain.from_iterable(forms_with_prefix(name, prefix) for name in looks)
+    return {name for name in forms if name in known}
 
 
-class _Model:
-    """A class's memory, of which only what is asked for is worked out."""
+def _made_with(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
+    """Each name that a conversion makes -> the first one that is made with it.
 
-    def __init__(self, names: Mapping[str, ExpectedTensor], loading: Loading) -> None:
-        self.names = names  # of what it has, before they are converted
-        self.loading = loading
-        self.made: dict[str, _Shape] = {}  # by the conversions that matter
-        self._known = loading.memory.shapes if loading.memory else None
+    A list of modules has one of the number 0, so that not all of its names have to be read.
+    """
+    rules = loading.converters
+    lists = all("*." in source for rule in rules for source in rule.sources)
+    some = (name for name in names if not lists or ".0." in name)
+    taken = loading.conversions(some).values()
+    return {made: one.first for one in taken for made in one.made}
 
-    def __contains__(self, name: str) -> bool:
-        if self._known is not None:
-            return name in self._known
-        if name in self.names and taken_by(name, self.loading) is None:
-            return True
-        return name in self.made_with
 
-    def __getitem__(self, name: str) -> _Shape:
-        if self._known is not None:
-            return self._known[name]
-        return self.made[name] if name in self.made else self.names[name].shape
+def _members(
+    groups: Collection[str], names: Mapping[str, ExpectedTensor], loading: Loading
+) -> Mapping[str, ExpectedTensor]:
+    """The tensors of these groups, by their names before they are converted."""
+    begin = tuple({_before(first, loading) for first in groups})
+    taken = loading.conversions(name for name in names if name.startswith(begin))
+    return {name: names[name] for name, one in taken.items() if one.first in groups}
 
-    @cached_property
-    def made_with(self) -> Mapping[str, str]:
-        """Each name that a conversion makes -> the first one that is made with it.
 
-        A list of modules has one of the number 0, so that not all of its names have to be read.
-        """
-        rules = self.loading.converters
-        lists = all("*." in source for rule in rules for source in rule.sources)
-        found: dict[str, str] = {}
-        for name in self.names if rules else ():
-            if not lists or ".0." in name:
-                taken = taken_by(name, self.loading)
-                found.update(dict.fromkeys(taken.made, taken.first) if taken else ())
-        return found
-
-    @property
-    def unreached(self) -> tuple[str, ...]:
-        """What the class has in memory, and never stores."""
-        if self._known is None:
-            return ()
-        return tuple(
-            name for name in self._known if name not in self.names and name not in self.made_with
-        )
-
-    def members(self, groups: set[str]) -> Iterator[tuple[str, ExpectedTensor]]:
-        """The tensors of these groups, by their names before they are converted."""
-        before = {self._before(first) for first in groups}
-        begin = tuple(before)
-        for name, tensor in self.names.items() if groups else ():
-            if name.startswith(begin):
-                taken = taken_by(name, self.loading)
-                if taken is not None and taken.first in groups:
-                    yield name, tensor
-
-    def _before(self, first: str) -> str:
-        """How the names of a group begin, as far as conversion leaves them: with their layer."""
-        places = (first.find(rule.targets[0]) for rule in self.loading.converters)
-        return first[: max(0, min((place for place in places if place >= 0), default=0))]
+def _before(first: str, loading: Loading) -> str:
+    """How the names of a group begin, as far as conversion leaves them: with their layer."""
+    places = (first.find(rule.targets[0]) for rule in loading.converters)
+    return first[: max(0, min((place for place in places if place >= 0), default=0))]

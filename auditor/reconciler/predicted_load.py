@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from auditor.analytic import Expectation, Role
+from auditor.analytic import Expectation
 from auditor.analytic.config_classes import fault_sentence
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, is_of_tensors
 from auditor.reconciler.load_report import LoadReport, Predicted
-from auditor.reconciler.matching import Places, places
+from auditor.reconciler.matching import places
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor
@@ -108,13 +108,14 @@ def _in_memory(
     if not names:
         return {}
     where = places(expectation, (tensor.name for tensor in tensors))
-    return {name: _looked_for(name, where) for name in names}
-
-
-def _looked_for(name: str, where: Places) -> tuple[str, ...]:
-    place = where.of(name)
-    known = place.expected
-    in_model = known is not None and (
-        not known.role.optional or (known.role is Role.LEGACY and where.loading.takes(known.name))
-    )
-    return where.loading.converted(place.name) if in_model else where.loading.reported(name)
+    found = where.of(names)
+    loaded = set(expectation.loaded_of(one.expected for one in found if one.expected))
+    known = {
+        name: place.name
+        for name, place in zip(names, found, strict=True)
+        if place.expected in loaded
+    }
+    others = names - known.keys()
+    converted = where.loading.converted(known.values())
+    reported = where.loading.reported(others)
+    return {**dict(zip(known, converted, strict=True)), **dict(zip(others, reported, strict=True))}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ from auditor.reconciler.unread_files import (
     file_that_may_hold,
     names_without_header,
 )
-from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
+from auditor.tensors import DTYPE_BITS, StoredTensor, naturally_sorted
 from auditor.walker import Counted, parent
 
 
@@ -116,9 +116,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     ties = _settle_ties(matching.hits, plain)
     copies = (*matching.copies, *ties.copies)
     answered = tuple(hit for hit in ties.answered if hit.expected.role is not Role.EXTRA)
-    extras = (
-        read_by_no_class(hit, loading) for hit in ties.answered if hit.expected.role is Role.EXTRA
-    )
+    extras = [hit for hit in ties.answered if hit.expected.role is Role.EXTRA]
     named = {hit.expected.name for hit in (*ties.answered, *copies)}
     whole = len(plain) == matching.parameters  # then no parameter has to be looked for
     left = [
@@ -131,7 +129,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     where = file_that_may_hold(unread, expectation, behind) if left else (lambda _name: None)
     absent, hidden = _judge_absent(left, expectation, family, unread, where)
     unknown = _identified(matching.unmatched, loading, family) if matching.unmatched else ()
-    unexpected = (*unknown, *extras)
+    unexpected = (*unknown, *read_by_no_class(extras, loading))
     copied = copied_of(copies, ties.answered, plain, shared)
     fates = ((one.hit, Fate.TIED if one.same else Fate.DUPLICATE) for one in copied)
     findings = (
@@ -171,9 +169,9 @@ def _identified(
     unexpected: tuple[Candidate, ...], loading: Loading, family: FamilyExpectations
 ) -> tuple[UnexpectedTensor, ...]:
     """Asked for by the names that loading would look for, reported by those in the file."""
-    asked = (
+    asked = [
         tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in unexpected
-    )
+    ]
     found = identify(asked, loading, family.siblings)
     return tuple(
         item if item.tensor is tensor else item._replace(tensor=tensor)
@@ -199,7 +197,7 @@ def _settle_ties(hits: tuple[Hit, ...], plain: Mapping[str, StoredTensor]) -> _T
         return _Ties(hits, ())
     answered = {hit.expected.name: hit for hit in hits if hit.expected.role is not Role.TIED}
     copies: list[Hit] = []
-    for hit in sorted(tied, key=lambda hit: natural_key(hit.stored.name)):
+    for hit in naturally_sorted(tied, attrgetter("stored.name")):
         source = hit.expected.tied_to or ""
         if source in answered or source in plain:
             copies.append(hit)
@@ -249,11 +247,8 @@ def _needed(expectation: Expectation, declared: Expectation) -> frozenset[str]:
     """The target's names that a checkpoint of the declared class would answer."""
     if declared is expectation:
         return frozenset(tensor.name for tensor in expectation.tensors)
-    found = places(expectation)
-    answered = (
-        found.of(tensor.name).expected for tensor in declared.tensors if not tensor.role.optional
-    )
-    return frozenset(tensor.name for tensor in answered if tensor is not None)
+    found = places(expectation).of([tensor.name for tensor in declared.needed])
+    return frozenset(place.expected.name for place in found if place.expected is not None)
 
 
 def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Finding]:
@@ -340,13 +335,13 @@ def _renamed(answered: tuple[Hit, ...]) -> Iterator[Finding]:
 
 def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
     """Of those that the class no longer has, loading is silent only where a rule says so."""
+    buffers = [hit for hit in answered if hit.expected.role in BUFFERS and not _misses(hit)]
     groups: dict[tuple[Role, bool], list[StoredTensor]] = {}
-    for hit in answered:
+    said = loading.unknown([hit.stored.name for hit in buffers])
+    for hit, unknown in zip(buffers, said, strict=True):
         role = hit.expected.role
-        if role in BUFFERS and not _misses(hit):
-            silent = role is Role.BUFFER or loading.takes(hit.expected.name)
-            silent = silent or all(map(loading.leaves_out, loading.reported(hit.stored.name)))
-            groups.setdefault((role, silent), []).append(hit.stored)
+        known = role is Role.BUFFER or loading.takes(hit.expected.name)
+        groups.setdefault((role, known or unknown.silent), []).append(hit.stored)
     for role, silent in sorted(groups, reverse=True):
         tensors = by_name(groups[role, silent])
         yield StoredBuffer(tensors=tensors, silent=silent, reason=BUFFERS[role])
@@ -354,9 +349,6 @@ def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
 
 def _pairs(hits: list[Hit]) -> tuple[MatchedPair, ...]:
     """In an order of their own: several may be in one packed tensor."""
-
-    def place(hit: Hit) -> tuple[tuple[str, str], ...]:
-        return natural_key(hit.stored.name), natural_key(hit.expected.name)
-
-    ordered = sorted(hits, key=place)
+    ordered = naturally_sorted(hits, attrgetter("expected.name"))
+    ordered = naturally_sorted(ordered, attrgetter("stored.name"))
     return tuple(MatchedPair(stored=hit.stored, expected=hit.expected) for hit in ordered)

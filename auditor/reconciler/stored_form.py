@@ -6,7 +6,8 @@ is expected in the form that the file has.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -28,13 +29,9 @@ def expected_as_stored(expectation: Expectation, stored: Iterable[str]) -> Expec
     if not rest:
         return expectation
     where = places(expectation, names)
-    found = {name: where.of(name).expected for name in rest}
-    strange = frozenset(
-        form
-        for name, expected in found.items()
-        if expected is None
-        for form in _forms(name, expectation.prefix, loading)
-    )
+    found = dict(zip(rest, (place.expected for place in where.of(rest)), strict=True))
+    unknown = [name for name, expected in found.items() if expected is None]
+    strange = frozenset(_forms(unknown, expectation.prefix, loading))
     if not strange:
         return expectation
     taken = names | {expected.name for expected in found.values() if expected is not None}
@@ -47,9 +44,9 @@ def expected_as_stored(expectation: Expectation, stored: Iterable[str]) -> Expec
     return _in_memory(expectation, reformed) if reformed else expectation
 
 
-def _forms(name: str, prefix: str, loading: Loading) -> Iterator[str]:
-    """A name in memory, if it is one: as it is, with the base model's prefix, and without."""
-    for reported in loading.reported(name):
+def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
+    """The names in memory, if they are any: as they are, with the prefix, and without."""
+    for reported in chain.from_iterable(loading.reported(names)):
         yield reported
         if prefix:
             yield f"{prefix}.{reported}"

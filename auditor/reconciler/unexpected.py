@@ -1,6 +1,6 @@
 """Stored tensors that the target class does not use, and the sibling classes that do."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor, Role
@@ -24,6 +24,7 @@ BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
+_AT_ONCE = 4096  # tensors, so that what each class knows of them takes little room
 _UNSAID = "; from_pretrained leaves it out and does not report it"
 
 
@@ -40,63 +41,81 @@ class UnexpectedTensor(NamedTuple):
 
 
 def identify(
-    tensors: Iterable[StoredTensor],
+    tensors: Sequence[StoredTensor],
     loading: Loading,
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[UnexpectedTensor]:
     """Ask every class of the family for each tensor; `loading` is the target class's."""
-    family = tuple(
-        (sibling.target, Places(sibling.names, sibling.prefix, sibling.loading))
-        for sibling in siblings()
-    )
-    may_be_known = _prefilter(family)
-    for tensor in tensors:
-        names = loading.reported(tensor.name)
-        silent = all(map(loading.leaves_out, names))
-        if any(map(loading.is_buffer, names)):
-            yield _buffer(tensor, Role.LEGACY, None)._replace(silent=silent)
-        elif may_be_known(tensor.name):
-            yield _identify(tensor, family)._replace(silent=silent)
+    family = FamilyNames(siblings())
+    for at in range(0, len(tensors), _AT_ONCE):
+        yield from _identified(tensors[at : at + _AT_ONCE], loading, family)
+
+
+def _identified(
+    tensors: Sequence[StoredTensor], loading: Loading, family: "FamilyNames"
+) -> Iterator[UnexpectedTensor]:
+    names = [tensor.name for tensor in tensors]
+    known = family.knowing(names)
+    for tensor, unknown in zip(tensors, loading.unknown(names), strict=True):
+        if unknown.buffer:
+            found = _buffer(tensor, Role.LEGACY, None)
         else:
-            yield UnexpectedTensor(tensor, learned(tensor), Fate.UNEXPECTED.value, silent=silent)
+            found = _used(tensor, known.get(tensor.name, ()))
+        yield found._replace(silent=unknown.silent)
 
 
-def _prefilter(family: tuple[tuple[str, Places], ...]) -> Callable[[str], bool]:
-    """Whether some class may know a name; where this is false, none does.
+class FamilyNames:
+    """The classes of a family, which are asked for names.
 
     A family has ten classes and each of them four places to look: 66 us a name, 20 s of an audit
-    with 300,000 foreign ones. All names that `Places.of` looks for are looked for here at once.
+    with 300,000 foreign ones. So all names that `Places.of` looks for are looked for at once.
     """
-    known = Union(places.names for _, places in family)
-    kinds = {
-        (of.prefix, of.loading.renames, of.loading.legacy, of.loading.kept): of.loading
-        for _, of in family
-    }
 
-    def may_be(stored: str) -> bool:
-        for (prefix, *_), rules in kinds.items():
-            for name in {stored, rules.of_old(rules.renamed(stored))[0]}:
-                if name in known:
-                    return True
-                if prefix and (
-                    f"{prefix}.{name}" in known
-                    or (name.startswith(prefix) and name[len(prefix) + 1 :] in known)
-                ):
-                    return True
-        return False
+    def __init__(self, siblings: Iterable[Sibling]) -> None:
+        self._places = [
+            (one.target, Places(one.names, one.prefix, one.loading)) for one in siblings
+        ]
+        self._names = Union(places.names for _, places in self._places)
+        # one of the classes that loading renames for alike
+        self._kinds = {
+            (of.prefix, of.loading.renames, of.loading.legacy, of.loading.kept): of.loading
+            for _, of in self._places
+        }
 
-    return may_be
+    def knowing(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
+        """Those of the names that a class knows -> each such class, and its tensor."""
+        some = [*self._may_be_known(names)]
+        found: dict[str, list[tuple[str, ExpectedTensor]]] = {}
+        for target, places in self._places if some else ():
+            for name, place in zip(some, places.of(some), strict=True):
+                if place.expected is not None:
+                    found.setdefault(name, []).append((target, place.expected))
+        return found
+
+    def _may_be_known(self, names: Collection[str]) -> dict[str, None]:
+        """A name that is not among these no class knows."""
+        found: dict[str, None] = {}
+        for (prefix, *_), rules in self._kinds.items():
+            for stored, renamed in zip(names, rules.looked_for(names), strict=True):
+                if any(self._has(name, prefix) for name in {stored, renamed}):
+                    found[stored] = None
+        return found
+
+    def _has(self, name: str, prefix: str) -> bool:
+        if name in self._names:
+            return True
+        return bool(prefix) and (
+            f"{prefix}.{name}" in self._names
+            or (name.startswith(prefix) and name[len(prefix) + 1 :] in self._names)
+        )
 
 
-def _identify(tensor: StoredTensor, siblings: Iterable[tuple[str, Places]]) -> UnexpectedTensor:
+def _used(tensor: StoredTensor, known_by: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:
     used_by: list[str] = []
     roles: set[Role] = set()
     reason: str | None = None
     implied: int | None = None
-    for target, places in siblings:
-        known = places.of(tensor.name).expected
-        if known is None:
-            continue
+    for target, known in known_by:
         if not known.role.learned:
             return _buffer(tensor, known.role, known.elements)
         if known.role is Role.EXTRA:
@@ -117,10 +136,11 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Unexpected
     return UnexpectedTensor(tensor, 0, Fate.BUFFER.value, reason=BUFFERS[role], implied=implied)
 
 
-def read_by_no_class(hit: Hit, loading: Loading) -> UnexpectedTensor:
-    """A tensor that, by the rules of the target class, no class here reads."""
-    silent = all(map(loading.leaves_out, loading.reported(hit.stored.name)))
-    return _extra(hit.stored, hit.expected)._replace(silent=silent)
+def read_by_no_class(hits: Collection[Hit], loading: Loading) -> Iterator[UnexpectedTensor]:
+    """Tensors that, by the rules of the target class, no class here reads."""
+    said = loading.unknown([hit.stored.name for hit in hits])
+    for hit, unknown in zip(hits, said, strict=True):
+        yield _extra(hit.stored, hit.expected)._replace(silent=unknown.silent)
 
 
 def _extra(tensor: StoredTensor, known: ExpectedTensor) -> UnexpectedTensor:

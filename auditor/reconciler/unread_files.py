@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from auditor.analytic import Expectation
+from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.catalogue import Sibling
 from auditor.layouts.packing import HiddenContent
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize
-from auditor.reconciler.matching import Places, places
+from auditor.reconciler.matching import places
 from auditor.reconciler.status import Fate
 from auditor.reconciler.unexpected import identify
 from auditor.tensors import StoredTensor
@@ -42,10 +42,10 @@ def file_that_may_hold(
         if item.names is None:
             anywhere = anywhere or item.file
             continue
-        for name in chain.from_iterable(_pieces(name, behind) for name in item.names):
-            expected = found.of(name).expected
-            if expected is not None:
-                known.setdefault(expected.name, item.file)
+        names = [piece for name in item.names for piece in _pieces(name, behind)]
+        for place in found.of(names):
+            if place.expected is not None:
+                known.setdefault(place.expected.name, item.file)
     return lambda name: known.get(name, anywhere)
 
 
@@ -57,17 +57,18 @@ def names_without_header(
 ) -> Iterator[tuple[str, NameWithoutHeader]]:
     """Every name that an index places in a file that could not be read, in order of names."""
     names = sorted(frozenset(chain.from_iterable(item.names or () for item in unread)))
-    found = places(expectation) if names else None
-    strange: list[str] = []
-    for name in names:
-        held = behind.get(name, HiddenContent((name,), packed=False))
-        item = found and _without_header(held, found)
+    hidden = [behind.get(name, HiddenContent((name,), packed=False)) for name in names]
+    pieces = dict.fromkeys(chain.from_iterable(held.tensors for held in hidden))
+    found = places(expectation).of(pieces) if pieces else ()
+    expected = {piece: place.expected for piece, place in zip(pieces, found, strict=True)}
+    strange: list[StoredTensor] = []
+    for name, held in zip(names, hidden, strict=True):
+        item = _without_header(held, expected)
         if item:
             yield name, item
         else:
-            strange.append(name)
-    asked = (StoredTensor(name, None, None, None, "", None) for name in strange)
-    for one in identify(asked, expectation.loading, siblings) if strange else ():
+            strange.append(StoredTensor(name, None, None, None, "", None))
+    for one in identify(strange, expectation.loading, siblings) if strange else ():
         yield one.tensor.name, NameWithoutHeader(one.implied, one.fate, packed=False)
 
 
@@ -75,12 +76,13 @@ def _pieces(name: str, behind: Mapping[str, HiddenContent]) -> tuple[str, ...]:
     return behind[name].tensors if name in behind else (name,)
 
 
-def _without_header(held: HiddenContent, places: Places) -> NameWithoutHeader | None:
+def _without_header(
+    held: HiddenContent, expected: Mapping[str, ExpectedTensor | None]
+) -> NameWithoutHeader | None:
     """None: the class has nothing of what is in it, if anything is."""
     if not held.tensors:
         return NameWithoutHeader(None, Fate.QUANTIZATION_DATA.value, packed=True)
-    expected = [places.of(piece).expected for piece in held.tensors]
-    known = [tensor for tensor in expected if tensor is not None]
+    known = [tensor for piece in held.tensors if (tensor := expected[piece]) is not None]
     if not known:
         return NameWithoutHeader(None, Fate.UNEXPECTED.value, packed=True) if held.packed else None
     learned = any(tensor.role.learned for tensor in known)

@@ -74,14 +74,14 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
         """
         sums: dict[str, _Totals] = {"": [0] * 6}
         for kind, below in self.cells.items():
-            for prefix, found in below.items():
-                _add(sums, prefix, _totals(kind, found))
+            for prefix, found in zip(below, _totals(kind, below.values()), strict=True):
+                _add(sums, prefix, found)
         return {prefix: _tally(found) for prefix, found in _rolled_up(sums).items()}
 
     @cached_property
     def _kinds(self) -> Mapping[_Kind, _Totals]:
         """The sums over all prefixes: of few kinds, while there are many prefixes."""
-        return {kind: _totals(kind, _whole(below)) for kind, below in self.cells.items()}
+        return {kind: _totals(kind, [_whole(below)])[0] for kind, below in self.cells.items()}
 
     def _grouped(self, key: Callable[[_Kind], str]) -> Mapping[str, Tally]:
         sums: dict[str, _Totals] = {}
@@ -200,11 +200,13 @@ def _whole(below: Mapping[str, _Sums]) -> _Sums:
     return [sum(each) for each in zip(*below.values(), strict=True)]
 
 
-def _totals(kind: _Kind, sums: _Sums) -> _Totals:
-    tensors, elements, parameters, odd = sums
-    trainable = parameters if is_float(kind.dtype) else 0
-    bits = elements * DTYPE_BITS.get(kind.dtype, 0) + 8 * odd
-    return [tensors, elements, parameters, trainable, bits, kind.fate]
+def _totals(kind: _Kind, sums: Iterable[_Sums]) -> list[_Totals]:
+    """Each of the sums of one kind, with what follows from its dtype."""
+    trained, width = is_float(kind.dtype), DTYPE_BITS.get(kind.dtype, 0)
+    return [
+        [tensors, elements, parameters, trained * parameters, elements * width + 8 * odd, kind.fate]
+        for tensors, elements, parameters, odd in sums
+    ]
 
 
 def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:

@@ -7,7 +7,7 @@ from parity_cases.words import Raised, Silent, Word, compared, finer
 from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
-from auditor.analytic.family_loading import loading_facts
+from auditor.analytic.family import loading_facts
 from auditor.analytic.loading import LEGACY
 from auditor.analytic.renaming_rules import Rule
 from auditor.reconciler.matching import places
@@ -132,8 +132,8 @@ FUSED = "layers.0.mlp.experts.0.up_proj.weight"
 )
 def test_an_older_name_finds_its_tensor(model_type: str, stored: str, found: str | None) -> None:
     expectation = catalogue.expect(config_of(model_type=model_type), TARGETS[model_type])
-    tensor = places(expectation).of(stored).expected
-    assert (tensor.name if tensor else None) == found
+    (place,) = places(expectation).of((stored,))
+    assert (place.expected.name if place.expected else None) == found
 
 
 # --- how the two are compared -----------------------------------------------------------------

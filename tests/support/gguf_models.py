@@ -117,7 +117,7 @@ class Values(NamedTuple):
     def get(self, key: str) -> Any:
         family = catalogue.family(self.model_type)
         own = family.synonyms.get(key, key)
-        for name in (*family.aliases(own), own, key):
+        for name in (*family.aliases.get(own, ()), own, key):
             if name in self.given:
                 return self.given[name]
         return family.defaults.get(own)

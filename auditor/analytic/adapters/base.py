@@ -135,10 +135,10 @@ def _parts(
 ) -> tuple[AdaptedModule, ...]:
     by_path: dict[str, dict[str, ExpectedTensor]] = {}
     kinds: dict[str, Layer | None] = {}
-    for tensor in expectation.tensors:
-        if tensor.role is Role.EXTRA:
-            continue
-        name = expectation.loading.renamed(tensor.name) if renamed else tensor.name
+    tensors = [tensor for tensor in expectation.tensors if tensor.role is not Role.EXTRA]
+    names = [tensor.name for tensor in tensors]
+    names = expectation.loading.renamed(names) if renamed else names
+    for tensor, name in zip(tensors, names, strict=True):
         path, _, last = name.rpartition(".")
         by_path.setdefault(path, {})[last] = tensor
         if last == "weight":

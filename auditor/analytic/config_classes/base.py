@@ -127,14 +127,12 @@ def _run(hook: Hook | None, config: Settled, others: dict[str, Any]) -> None:
 def _set_fields(config: Settled, values: Mapping[str, Any]) -> None:
     for key, field in config.kind.fields.items():
         config.values[key] = field.default
-        if key in values and config.set(key, values[key]):
+        if key in values and config.set(key, values[key]) and key in config.kind.checks:
             _check_bounds(config, key, values[key])
 
 
 def _check_bounds(config: Settled, key: str, value: Any) -> None:
-    bounds = config.kind.checks.get(key)
-    if bounds is None:
-        return
+    bounds = config.kind.checks[key]
     low, high = bounds.get("min", value), bounds.get("max", value)
     if value is None or not low <= value <= high:
         config.refuse(f"{config.named(key)} is {described(value)}, expected {low} to {high}", key)

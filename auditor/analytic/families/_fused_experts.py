@@ -1,6 +1,6 @@
 """Experts that transformers 5 fuses when it loads them: on disk each is stored by itself."""
 
-from auditor.analytic.family_loading import Conversions
+from auditor.analytic.family import Conversions
 from auditor.analytic.renaming_rules import Operation, Rule
 
 _STACKED = Operation("MergeModulelist")  # an axis of experts in front

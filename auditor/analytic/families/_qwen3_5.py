@@ -26,7 +26,7 @@ from auditor.analytic.families._decoder import attention, decoder, head_dim, lay
 from auditor.analytic.families._drafting import drafting_aside
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_vl import tower
-from auditor.analytic.family_loading import Renames
+from auditor.analytic.family import Renames
 from auditor.analytic.parts import depthwise, generates, scaled
 from auditor.analytic.rotation import partial_frequencies
 from auditor.errors import CheckpointError

@@ -13,7 +13,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, shares
 
 

@@ -2,7 +2,7 @@
 
 from auditor.analytic.blocks import Linear, Module, Submodel, Tied, Unbuildable, module
 from auditor.analytic.config import Config
-from auditor.analytic.family_loading import Renames
+from auditor.analytic.family import Renames
 from auditor.errors import CheckpointError
 
 

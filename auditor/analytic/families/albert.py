@@ -8,7 +8,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import answers, choice, dropped, heads, labelled
 from auditor.analytic.families.bert import embeddings
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 
 ALBERT = Family(

@@ -11,7 +11,7 @@ from auditor.analytic.families._seq2seq import (
     register,
     register_classifiers,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 BART = family("bart", "BartModel", num_labels=3)
 

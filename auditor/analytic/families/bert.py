@@ -20,7 +20,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import Head, answers, choice, dropped, heads, labelled
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import Scale, activation, dropout, padding, refused, shares, unstored
 
 BERT = Family(

@@ -17,7 +17,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families import bert
 from auditor.analytic.families._towers import mlp, patches
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import dropout, generates, shares
 
 TEXT = Family(

@@ -22,7 +22,7 @@ from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import Head, answers, choice, dropped, heads, labelled
 from auditor.analytic.families.bert import dense_output, predictions
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, padding, shares
 
 DEBERTA_V2 = Family(

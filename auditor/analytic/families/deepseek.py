@@ -28,7 +28,7 @@ from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
 from auditor.analytic.families._drafting import drafting
 from auditor.analytic.families._fused_experts import FUSED_EXPERTS
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import groups, known_activation, refused, scaled
 from auditor.analytic.rotation import mscale
 

@@ -5,7 +5,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._vision import classifier, pixels
 from auditor.analytic.families.vit import VIT, VIT_RENAMES, vit_model
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 DEIT = Family(model_type="deit", prefix="deit", base="DeiTModel", defaults=VIT.defaults)
 

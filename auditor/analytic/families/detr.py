@@ -26,7 +26,7 @@ from auditor.analytic.families._seq2seq import SYNONYMS, Side, Style, layer, lea
 from auditor.analytic.families._timm import frozen_resnet
 from auditor.analytic.families._vision import by_stage, handed_on
 from auditor.analytic.families.resnet import RESNET, resnet_model
-from auditor.analytic.family_loading import LoadingFacts, Renames, loads
+from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, refused, shares
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted

@@ -9,7 +9,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import backbones, config_rules
 from auditor.analytic.families._vision import classifier, patches, projection
 from auditor.analytic.families.vit import attention
-from auditor.analytic.family_loading import LoadingFacts, Renames, loads
+from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, dropout
 from auditor.analytic.renaming_rules import Operation, Rule
 

@@ -15,7 +15,7 @@ from auditor.analytic.families._heads import (
     summary,
 )
 from auditor.analytic.families.bert import BERT, embeddings, encoder, encoder_layer, own_dropout
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation
 
 ELECTRA = Family(

@@ -18,7 +18,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.families._heads import dense_labelled, heads, labelled
 from auditor.analytic.families.bert import crossing, pooled
 from auditor.analytic.families.roberta import layers_dropout, lm_head
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import dropout, padding, shares
 
 ESM = Family(

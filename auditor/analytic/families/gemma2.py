@@ -10,7 +10,7 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
 from auditor.analytic.families.gemma import GEMMA, gemma_attention
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 GEMMA2 = Family(

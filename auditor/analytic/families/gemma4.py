@@ -10,7 +10,7 @@ from auditor.analytic.families._gemma4_text import TEXT, text_model
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.gemma4_audio import AUDIO, audio_model
 from auditor.analytic.families.gemma4_vision import VISION, vision_model
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import generates
 
 GEMMA4 = Family(

@@ -9,7 +9,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._decoder import head_dim, layer
 from auditor.analytic.families.gemma2 import NORMS
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, groups
 from auditor.analytic.rotation import axial_rotation
 

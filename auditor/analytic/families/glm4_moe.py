@@ -20,7 +20,7 @@ from auditor.analytic.families._decoder import (
 from auditor.analytic.families._drafting import drafting
 from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.families.deepseek import sparse_mlp
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 from auditor.analytic.rotation import partial_frequencies
 

@@ -15,7 +15,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._gpt import causal_mask, language_model, score, span
 from auditor.analytic.families._heads import behind_any, heads, labelled
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 
 GPT2 = Family(

@@ -18,7 +18,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
 from auditor.analytic.families._gpt import causal_mask, language_model, score, span
 from auditor.analytic.families._heads import dropped, heads, labelled
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 from auditor.analytic.rotation import rotation, turning
 

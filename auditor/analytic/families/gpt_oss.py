@@ -13,7 +13,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import HEADS, attention, decoder, head_dim, layer, register
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 GPT_OSS = Family(

@@ -17,7 +17,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 GRANITE = Family(
     model_type="granite",

@@ -8,7 +8,7 @@ from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.families._decoder import HEADS, decoder, layer, register
 from auditor.analytic.families.granite import granite_attention
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import known_activation
 
 GRANITEMOE = Family(

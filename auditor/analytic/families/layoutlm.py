@@ -16,7 +16,7 @@ from auditor.analytic.families.bert import (
     predictions,
 )
 from auditor.analytic.families.roberta import layers_dropout
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 LAYOUTLM = Family(
     model_type="layoutlm",

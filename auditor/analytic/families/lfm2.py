@@ -27,7 +27,7 @@ from auditor.analytic.families._decoder import (
     layer_types,
     register,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import depthwise, groups, padding, scaled
 from auditor.analytic.rotation import plain_frequencies, rotation
 

@@ -10,7 +10,7 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families._decoder import HEADS, experts, register, types_of_layers
 from auditor.analytic.families._fused_experts import fused_experts
 from auditor.analytic.families.lfm2 import decoder, gated_mlp, layer, older_keys
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 LFM2_MOE = Family(
     model_type="lfm2_moe",

@@ -20,7 +20,7 @@ from auditor.analytic.families._seq2seq import (
     tower,
     words,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import unstored
 
 MARIAN = family(

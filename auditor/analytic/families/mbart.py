@@ -7,7 +7,7 @@ from auditor.analytic.families._seq2seq import (
     register,
     register_classifiers,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 MBART = family("mbart", "MBartModel")
 

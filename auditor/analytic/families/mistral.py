@@ -16,7 +16,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 MISTRAL = Family(

@@ -18,7 +18,7 @@ from auditor.analytic.families._decoder import (
 )
 from auditor.analytic.families._fused_experts import fused_experts
 from auditor.analytic.families.mistral import MISTRAL
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
 
 MIXTRAL = Family(

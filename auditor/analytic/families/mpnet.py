@@ -16,7 +16,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.families._heads import choice, heads
 from auditor.analytic.families.bert import dense_output, embeddings, pooled
 from auditor.analytic.families.roberta import beside, layers_dropout
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 
 MPNET = Family(

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from auditor.analytic.families.t5 import CROSS_BIAS, T5, register
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 MT5 = replace(
     T5,

@@ -19,7 +19,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.families._fused_experts import FUSED_EXPERTS
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
 
 OLMOE = Family(

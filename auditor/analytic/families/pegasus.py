@@ -1,7 +1,7 @@
 """PEGASUS, https://arxiv.org/abs/1912.08777: positions that are computed, and stored."""
 
 from auditor.analytic.families._seq2seq import Style, family, register, sinusoids
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 register(family("pegasus", "PegasusModel"), "Pegasus", Style(positions=sinusoids, final_norm=True))
 

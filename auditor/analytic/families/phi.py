@@ -19,7 +19,7 @@ from auditor.analytic.families._decoder import (
     lm_head,
     register,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, groups, padding, scaled
 from auditor.analytic.rotation import rotation, turning
 

@@ -18,7 +18,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import dropout, groups, scaled
 from auditor.analytic.rotation import partial_frequencies
 from auditor.messages import described

@@ -18,7 +18,7 @@ from auditor.analytic.families.qwen2_vl import (
     register,
     tower,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 TEXT = replace(qwen2_vl.TEXT, model_type="qwen2_5_vl_text", base="Qwen2_5_VLTextModel")
 VISION = Family(

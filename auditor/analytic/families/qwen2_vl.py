@@ -31,7 +31,7 @@ from auditor.analytic.dims import Dim
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import attention, decoder, gated_mlp, layer
 from auditor.analytic.families._vlm import lm_head
-from auditor.analytic.family_loading import LoadingFacts, Renames, loads
+from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, generates, shares
 from auditor.analytic.rotation import axial_rotation
 

@@ -19,7 +19,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.families.qwen2 import QWEN2
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
 QWEN3 = Family(

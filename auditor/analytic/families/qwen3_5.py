@@ -14,7 +14,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.families import qwen3_vl
 from auditor.analytic.families._decoder import gated_mlp
 from auditor.analytic.families._qwen3_5 import TEXT_RENAMES, register, text_model
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 TEXT = Family(
     model_type="qwen3_5_text",

@@ -9,7 +9,7 @@ from auditor.analytic.families import qwen3_5
 from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.families._qwen3_5 import TEXT_RENAMES, register
 from auditor.analytic.families.qwen2_moe import QWEN2_MOE, shared_and_sparse_mlp
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 TEXT = Family(
     model_type="qwen3_5_moe_text",

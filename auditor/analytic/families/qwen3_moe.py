@@ -18,7 +18,7 @@ from auditor.analytic.families._decoder import (
 )
 from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.families.qwen2_moe import sparse_layers
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
 
 QWEN3_MOE = Family(

@@ -18,7 +18,7 @@ from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_5_vl import VISION as OLDER
 from auditor.analytic.families.qwen2_vl import merged, tower
 from auditor.analytic.families.qwen3 import QWEN3, qwen3_model
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, generates
 
 TEXT = replace(QWEN3, model_type="qwen3_vl_text", base="Qwen3VLTextModel")

@@ -22,7 +22,7 @@ from auditor.analytic.families._heads import (
     labelled,
 )
 from auditor.analytic.families.bert import BERT, bert_model, own_dropout
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 ROBERTA = Family(
     model_type="roberta",

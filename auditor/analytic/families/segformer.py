@@ -17,7 +17,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import by_stage, dropped_paths
-from auditor.analytic.family_loading import LoadingFacts, Renames, loads
+from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, depthwise, dropout, shares
 
 SEGFORMER = Family(

@@ -13,7 +13,7 @@ from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import decoder, gated_mlp, head_dim, layer, register
 from auditor.analytic.families.granite import granite_attention
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import refused, scaled
 
 SMOLLM3 = Family(

@@ -14,7 +14,7 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, scaled
 
 STARCODER2 = Family(

@@ -27,7 +27,7 @@ from auditor.analytic.families._vision import (
     pixels,
     projection,
 )
-from auditor.analytic.family_loading import LoadingFacts, Renames, loads
+from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, dropout, shares, unstored
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Repeat, Tied, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 
 TRANSFORMER_2017 = Family(
     model_type="transformer-2017",

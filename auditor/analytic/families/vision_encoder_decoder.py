@@ -14,7 +14,7 @@ from auditor.analytic.catalogue import (
     completed_config,
 )
 from auditor.analytic.config import Config
-from auditor.analytic.family_loading import LoadingFacts, loads
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import generates, refused
 from auditor.messages import described
 

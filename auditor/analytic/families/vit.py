@@ -17,7 +17,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._decoder import head_dim
 from auditor.analytic.families._vision import classifier, patches, pixels, projection
-from auditor.analytic.family_loading import LoadingFacts, Renames, loads
+from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.analytic.parts import activation, dropout, scaled
 
 VIT = Family(

@@ -114,13 +114,12 @@ def forms_of(expectation: Expectation) -> NameForms:
     loading = expectation.loading
     if not (loading.renames or loading.converters):
         return NameForms(())
-    optional = [one for one in expectation.tensors if one.role.optional]
-    needed = [one for one in expectation.tensors if not one.role.optional]
-    kinds = {name_pattern(one.name): one for one in (*optional, *needed)}
+    kinds = {name_pattern(one.name): one for one in expectation.tensors}
+    kinds.update((name_pattern(one.name), one) for one in expectation.needed)
+    names = [one.name for one in kinds.values()]
     pairs = (
-        (one.name, memory)
-        for one in kinds.values()
-        for memory, *others in (loading.reported(one.name),)
+        (name, memory)
+        for name, (memory, *others) in zip(names, loading.reported(names), strict=True)
         if not others
     )
     few = replace(expectation, tensors=tuple(kinds.values()))

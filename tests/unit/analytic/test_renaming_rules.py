@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.analytic.renaming_rules import Rule, rewritten_name, words_of
+from auditor.analytic.renaming_rules import ChangedName, Rule, renamed_by, rewritten_name
 
 LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), prefixes=("vit.", ""))
 EXPERTS = Rule(("experts.*.gate.weight", "experts.*.up.weight"), ("experts.gate_up",))
@@ -35,10 +35,32 @@ def test_a_rule_takes_a_name_below_its_heads(rule, name, found):
     assert rewritten_name(rule, name) == found
 
 
-def test_a_name_has_a_word_of_the_rules_that_are_about_it():
-    words = words_of((MOVED, SHIFTED, EXPERTS))
-    assert words == ("norm0", "norm1", "queries", "experts")
-    assert words_of((Rule((r"^(layers\.|norm\.)",), ("m.",)),)) == ("",)  # any name
+def test_each_rule_changes_what_the_rules_before_it_made():
+    first, second = Rule(("head",), ("model.heads",)), Rule((r"^model\.heads\.",), ("h.",))
+    assert renamed_by((first, second), ("head.bias", "model.heads.1", "norm")) == {
+        "head.bias": ChangedName("h.bias", (first, second)),
+        "model.heads.1": ChangedName("h.1", (second,)),
+    }
+    assert renamed_by((second, first), ("head.bias",)) == {
+        "head.bias": ChangedName("model.heads.bias", (first,))
+    }
+
+
+def test_a_rule_without_a_word_may_be_about_any_name():
+    anything = Rule((r"^(layers\.|norm\.)",), ("m.",))
+    assert renamed_by((anything,), ("norm.bias", "x")) == {
+        "norm.bias": ChangedName("m.bias", (anything,))
+    }
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_a_paired_rule_may_wait_for_its_first_source(in_turn):
+    names = ("0.norm1.bias", "1.norm0.bias", "2.norm1.bias")
+    found = renamed_by((MOVED,), names, in_turn=in_turn)
+    late = {"1.norm0.bias": ChangedName("1.norm1.bias", (MOVED,))} | {
+        "2.norm1.bias": ChangedName("2.norm2.bias", (MOVED,))
+    }
+    assert found == (late if in_turn else {names[0]: ChangedName("0.norm2.bias", (MOVED,))} | late)
 
 
 @cache

@@ -27,7 +27,8 @@ IN_MEMORY = [
     for expectation in [expect(CLASS, **VIT)]
     for one in expectation.tensors
     if one.role is Role.PARAMETER
-    for name in expectation.loading.reported(one.name)
+    for names in expectation.loading.reported((one.name,))
+    for name in names
 ]
 
 

@@ -5,7 +5,12 @@ import pytest
 from auditor.analytic.conversions import UnknownOperationError
 from auditor.analytic.loading import PLAIN, Loading, Memory
 from auditor.analytic.renaming_rules import Operation, Rule
-from auditor.reconciler.from_pretrained import StateDictLoad, Target, simulate_load
+from auditor.reconciler.from_pretrained import (
+    StateDictLoad,
+    Target,
+    destinations,
+    simulate_load,
+)
 from auditor.reconciler.load_report import LoadReport, Mismatch
 
 NOTHING = LoadReport()
@@ -24,9 +29,9 @@ CUT = Memory({"m.q": (2, 4), "m.k": (2, 4), "m.v": (2, 4)})
 
 
 def load(stored, prefix, loading, memory):
-    return simulate_load(
-        StateDictLoad(dict(stored), Target(prefix, loading, *memory), memory.shapes)
-    )
+    leads = destinations(dict(stored), loading)
+    target = Target(prefix, loading, *memory)
+    return simulate_load(StateDictLoad(dict(stored), leads, target, memory.shapes))
 
 
 def without(stored, *names):
