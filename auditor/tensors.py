@@ -89,6 +89,26 @@ class StoredTensor(NamedTuple):
     span: Span | None  # bytes of the file's data section; None: only an index names it
 
 
+_FLOATS = ("F", "BF", "C")  # how the names of the format's learnable dtypes begin
+
+
+def is_float(dtype: str) -> bool:
+    """Whether training could have produced numbers of this dtype."""
+    return dtype.startswith(_FLOATS)
+
+
+def learned(tensor: StoredTensor) -> int:
+    """The parameters that a tensor holds when nothing but its header is known.
+
+    Integers and booleans are not trained: 0. So is a tensor that only an index names. A dtype that
+    the safetensors format does not have (INT4, Q4_K) is what a packed parameter is made of.
+    """
+    if tensor.elements is None or tensor.dtype is None:
+        return 0
+    packed = tensor.dtype not in DTYPE_BITS
+    return tensor.elements if packed or is_float(tensor.dtype) else 0
+
+
 # Characters of all names of a file: 5 million, or 80 a name where there are many. Each costs up to
 # ten bytes. The 92,000 names of DeepSeek-V3 have 52 on average, the 208,000 of Kimi K2 Thinking 65.
 MAX_CHARACTERS = 5 * 1024 * 1024

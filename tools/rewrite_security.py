@@ -6,7 +6,7 @@ from pathlib import Path
 from auditor import tensors
 from auditor.analytic import blocks
 from auditor.audit import outcome
-from auditor.checkpoint import packed_content, snapshot_reader
+from auditor.checkpoint import snapshot_fields, snapshot_reader
 from auditor.containers import (
     bounded_json,
     index,
@@ -66,7 +66,7 @@ BOUNDS = (
     ("imports that a finding lists", f"{pickle_imports.MAX_LINES:,}"),
     ("a snapshot file, without gzip", mib(snapshot_reader.MAX_SNAPSHOT)),
     ("its JSON values", f"{snapshot_reader.MAX_VALUES:,}"),
-    ("texts and copies of weights in it, unpacked", mib(packed_content.MAX_OTHERS)),
+    ("texts and copies of weights in it, unpacked", mib(snapshot_fields.MAX_OTHERS)),
     ("files of a folder", f"{local_folder._MOST_FILES:,}"),
     ("the Hub's listing of one model", mib(hub.MAX_LISTING)),
     ("a page of its list of models", mib(model_list.MAX_PAGE)),

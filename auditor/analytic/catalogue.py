@@ -27,7 +27,7 @@ from auditor.analytic.family import Family, Inside, loading_facts, loading_of_cl
 from auditor.analytic.inventory import inventory
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.analytic.lookup import NameLookup
-from auditor.analytic.unbuildable import unbuildable_faults, without_unbuildable
+from auditor.analytic.parts import unbuildable_faults, without_unbuildable
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import meant, quoted
 
@@ -309,7 +309,8 @@ def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
     having = types(target)
     declared = current_type(config.model_type or "")
     family, build = _ARCHITECTURES[declared if declared in having else having[0], target]
-    build = with_arguments(build, config.arguments)
+    if config.arguments:
+        build = with_arguments(build, config.arguments)
     if shared:
         completed = config.once(family, lambda: _completed(config, family))
         return _Built(family, completed, without_unbuildable(build(completed)), ())

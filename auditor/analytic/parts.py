@@ -1,13 +1,27 @@
-"""Parts of a model that mostly have no tensors, and that not every config can have.
+"""What not every config can have: parts that mostly have no tensors, and what faults they leave.
 
-Each is None where it can be built, which leaves it out of its module, and else an Unbuildable. A
-family writes them where the modeling file has them, so that nothing is refused that is not built.
+A part is None where it can be built, which leaves it out of its module, and else an Unbuildable. A
+family writes parts where the modeling file has them, so that nothing is refused that is not built.
 """
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any, Literal
 
-from auditor.analytic.blocks import Block, Buffer, Param, Unbuildable, module
+from auditor.analytic.blocks import (
+    Block,
+    Buffer,
+    Experts,
+    Extra,
+    Module,
+    Param,
+    Repeat,
+    Stack,
+    Submodel,
+    Unbuildable,
+    distinct,
+    module,
+)
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import ConfigFault, library
 from auditor.analytic.dims import Dim
@@ -155,3 +169,54 @@ def generates(c: Config, key: str = "pad_token_id") -> Unbuildable | None:
     if c.settled is None or token is None or isinstance(token, int | float):
         return None
     return refused(c, f"{_stated(c, key)}, expected a number or null", key)
+
+
+def unbuildable_faults(tree: Module) -> tuple[ConfigFault, ...]:
+    """The faults of a tree, each once. Of layers that are repeated no times, nothing is built."""
+    return tuple(dict.fromkeys(_faults(tree)))
+
+
+def _faults(block: Block) -> Iterator[ConfigFault]:
+    match block:
+        case Unbuildable(fault):
+            yield fault
+        case Module(children):
+            for _, child in children:
+                yield from _faults(child)
+        case Repeat(count, body) if count.value > 0:
+            yield from _faults(body)
+        case Stack(_, layers):
+            for layer in distinct(layers):
+                yield from _faults(layer)
+        case Experts(body) | Extra(body) | Submodel(body):
+            yield from _faults(body)
+
+
+def without_unbuildable(tree: Module) -> Module:
+    """The tree as it would be if everything could be built."""
+    return _without(tree) if unbuildable_faults(tree) else tree
+
+
+def _without(tree: Module) -> Module:
+    children = ((name, _kept(child)) for name, child in tree.children)
+    return Module(tuple((name, child) for name, child in children if child is not None))
+
+
+def _kept(block: Block) -> Block | None:  # noqa: PLR0911 - one for each kind of block
+    match block:
+        case Unbuildable():
+            return None
+        case Module():
+            return _without(block)
+        case Repeat(count, body):
+            return Repeat(count, _without(body))
+        case Stack(count, layers):
+            kept = {id(layer): _without(layer) for layer in distinct(layers)}
+            return Stack(count, tuple(kept[id(layer)] for layer in layers))
+        case Submodel(body):
+            return Submodel(_without(body))
+        case Experts(body, count, active):
+            return Experts(_kept(body), count, active)  # type: ignore[arg-type]
+        case Extra(Module() as body):
+            return Extra(_without(body))
+    return block

@@ -1,9 +1,9 @@
-"""Which class an audit is for, and which one the config declares."""
+"""Which class an audit is for, which one the config declares, and which is the repository's own."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from auditor.analytic.auto_classes import is_auto
+from auditor.analytic.auto_classes import AUTO_MODEL, is_auto
 from auditor.analytic.config import Config
 from auditor.analytic.families import FILES
 from auditor.analytic.repository_loader import Loader
@@ -223,3 +223,30 @@ def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:
         family += meant(config.model_type, FILES)
     hint = f"; --as takes {', '.join(siblings)}" if siblings else ""
     return f"{classes.unknown} {what}, {family}{hint}"
+
+
+_LONGEST = 256  # characters of a reference: "org/name--modeling_file.ClassName"
+
+
+def custom_class(config: Config, asked: str | None) -> str | None:
+    """The class that loading with trust_remote_code=True takes from the repository; None: none.
+
+    `asked` is the class, or the auto class, that the loader asks for. Where auto_map has neither,
+    but other models, that is its base model's, or its first: the auto class decides, and not
+    architectures.
+    """
+    auto_map = config.values.get("auto_map")
+    if not isinstance(auto_map, Mapping):
+        return None
+    models = dict(_models(auto_map))
+    if asked is not None and is_auto(asked):
+        return models.get(asked)
+    named = (reference for reference in models.values() if reference.endswith(f".{asked}"))
+    others = iter((*named, *filter(None, (models.get(AUTO_MODEL), *models.values()))))
+    return next(others, None)
+
+
+def _models(auto_map: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for auto, reference in auto_map.items():
+        if is_auto(auto) and isinstance(reference, str) and 0 < len(reference) <= _LONGEST:
+            yield auto, reference

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, catalogue, read_config
-from auditor.analytic.custom_code import custom_class
 from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_transformers
+from auditor.analytic.target import custom_class
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.manifest import SENTENCE, TRANSFORMERS, ManifestEntry

@@ -18,7 +18,6 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.claims.published_count import PublishedCount
 from auditor.errors import Reason
-from auditor.layouts import learned
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
@@ -29,16 +28,16 @@ from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
 from auditor.reconciler.module_rows import compared_rows, expected_rows, stored_rows
 from auditor.reconciler.other_model import other_model_rule, other_names_note
-from auditor.reconciler.other_weights import other_weights
-from auditor.reconciler.predicted_load import predict
-from auditor.reconciler.reconcile import Reconciled, reconcile
-from auditor.reconciler.status import Fate
-from auditor.reconciler.tensor_rows import TensorTable
-from auditor.reconciler.torch_copies import (
+from auditor.reconciler.other_weights import (
+    other_weights,
     torch_copy_findings,
     uncompared_torch_copies,
     unread_torch_copies,
 )
+from auditor.reconciler.predicted_load import predict
+from auditor.reconciler.reconcile import Reconciled, reconcile
+from auditor.reconciler.status import Fate
+from auditor.reconciler.tensor_rows import TensorTable
 from auditor.reconciler.weight_memory import weights_by_dtype
 from auditor.report import (
     Observed,
@@ -50,6 +49,7 @@ from auditor.report import (
     observed_side,
     residual,
 )
+from auditor.tensors import learned
 from auditor.walker import Shallow, Walk, depth_within, walk
 
 # Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.

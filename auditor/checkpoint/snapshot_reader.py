@@ -16,28 +16,10 @@ heads), base (an adapter's), components (the models in folders), companions (as 
 unread}, where a file beside the weights could not be read; of a vocabulary what it says of its
 ids, companions/vocabulary.py), published ({name, text} of what its listing says of its size).
 `deflated` is zlib's format in
-base64 (packed_content.py). Version 1 had headers as text (`length` and `header`), and what is no
+base64 (snapshot_fields.py). Version 1 had headers as text (`length` and `header`), and what is no
 text as `base64`; it is read as well.
 """
 
-from auditor.checkpoint.packed_content import (
-    GZIP,
-    MAX_ALL_TENSORS,
-    MAX_HEADER,
-    MAX_HEADERS,
-    MAX_OTHERS,
-    MAX_PARTS,
-    MAX_TENSORS,
-    MAX_TEXT,
-    BoundedTotal,
-    SnapshotFaultError,
-    decoded,
-    plain,
-    require,
-    tensors_in,
-    unpacked,
-    unzipped,
-)
 from auditor.checkpoint.snapshot import (
     BaseModel,
     Component,
@@ -49,15 +31,31 @@ from auditor.checkpoint.snapshot import (
     WeightHeader,
 )
 from auditor.checkpoint.snapshot_fields import (
+    GZIP,
+    MAX_ALL_TENSORS,
+    MAX_HEADER,
+    MAX_HEADERS,
+    MAX_OTHERS,
+    MAX_PARTS,
+    MAX_TENSORS,
+    MAX_TEXT,
+    BoundedTotal,
+    SnapshotFaultError,
     commit_of,
+    decoded,
     flag_of,
     hex_digits_of,
     list_of,
     name_of,
     number_of,
     object_of,
+    plain,
+    require,
     size_of,
     string_of,
+    tensors_in,
+    unpacked,
+    unzipped,
 )
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import Loaded, load_object

@@ -7,8 +7,8 @@ from hashlib import sha256
 
 from msgspec.structs import asdict
 
-from auditor.checkpoint.packed_content import packed
 from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
+from auditor.checkpoint.snapshot_fields import packed
 from auditor.checkpoint.snapshot_reader import (
     BASE,
     COMPANIONS,

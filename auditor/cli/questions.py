@@ -27,8 +27,8 @@ from auditor.cli.console import (
     write,
 )
 from auditor.cli.printing import Shown, print_outcome
+from auditor.downloader.bundled import PAPERS
 from auditor.downloader.default_configs import parsed_setting
-from auditor.downloader.reference_configs import NAMES as PAPERS
 from auditor.errors import SourceError, UsageError
 from auditor.formats.registry import TERMINAL
 from auditor.formats.text import printable

@@ -9,10 +9,10 @@ from msgspec import Struct
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.layouts import learned, unknown_quantization, unpack_tensors
+from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
 from auditor.reconciler.contents import contents
-from auditor.tensors import StoredTensor
+from auditor.tensors import StoredTensor, learned
 
 Shape = tuple[int, ...]
 

@@ -1,7 +1,7 @@
 """Config, index and headers of a checkpoint, from the Hub, this machine or a snapshot file: I/O.
 
 Each source is a module with a function `read`, which returns the Snapshot of a model or raises
-SourceError: hub, huggingface_cache, local_folder, bundled, reference_configs. `fetch` chooses one.
+SourceError: hub, huggingface_cache, local_folder, bundled. `fetch` chooses one.
 """
 
 from auditor.downloader.fetching import fetch

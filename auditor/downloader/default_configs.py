@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.config_classes import of_model_type
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile
-from auditor.downloader.reference_configs import NAMES
+from auditor.downloader.bundled import PAPERS
 from auditor.errors import CheckpointError, UsageError
 from auditor.messages import quoted
 
 
 def is_model_type(requested: str) -> bool:
     """Whether it names a model type, and neither a paper's model nor anything on this machine."""
-    known = requested in catalogue.model_types() and requested not in NAMES
+    known = requested in catalogue.model_types() and requested not in PAPERS
     return known and not Path(requested).exists()
 
 

@@ -1,5 +1,6 @@
-"""fetch: from what the user wrote to a Snapshot, whichever source has it."""
+"""fetch: from what the user wrote to a Snapshot, whichever source has it, and an adapter's base."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -9,13 +10,13 @@ from typing import Literal, get_args
 from msgspec.structs import replace
 
 from auditor.checkpoint.named_place import select_place
-from auditor.checkpoint.selecting import select, select_config, select_tagged
-from auditor.checkpoint.selection import Chooser
-from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader import bundled, huggingface_cache, local_folder, reference_configs
-from auditor.downloader.base_models import with_base_model
-from auditor.downloader.model_argument import HubModel, parse_model
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, select_config, select_tagged
+from auditor.checkpoint.selection import CONFIG, Chooser
+from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
+from auditor.containers.bounded_json import parse_object
+from auditor.downloader import bundled, huggingface_cache, local_folder
+from auditor.downloader.model_argument import HubModel, parse_id, parse_model
+from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
 
 SourceName = Literal["auto", "hub", "cache", "bundled"]
@@ -79,7 +80,7 @@ def _of_model(
         choose = partial(select_tagged, tag=target.tag)
     if target.place is not None and choose is not select_config:
         choose = partial(select_place, place=target.place)
-    paper = reference_configs.read(target)
+    paper = bundled.read_paper(target)
     if paper is not None:
         say(f"{target.id}: {paper.origin}")
         return paper
@@ -140,3 +141,48 @@ def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> S
         return replace(snapshot, origin=f"{snapshot.origin} (the Hub did not answer: {why})")
     detail = f"{why}; neither the Hugging Face cache nor this package has {model.id}"
     raise SourceError(why.reason, detail) from why
+
+
+def with_base_model(
+    snapshot: Snapshot,
+    from_path: Callable[[Path, str], Snapshot],
+    from_id: Callable[[HubModel], Snapshot],
+) -> Snapshot:
+    """The snapshot with the base that its adapter names, or with why that is not to be had.
+
+    Only an adapter in a folder may name a path: one from the Hub is a stranger's, and must not
+    choose what is read on this machine.
+    """
+    config = snapshot.config
+    if config is None or config.name != ADAPTER_CONFIG or snapshot.base:
+        return snapshot
+    try:
+        settings = parse_object(config.content, config.name)
+    except CheckpointError:
+        return snapshot  # the audit says what is wrong
+    named, revision = settings.get("base_model_name_or_path"), settings.get("revision")
+    if not isinstance(named, str) or not named or not isinstance(revision, str | None):
+        return snapshot
+    local = snapshot.source in {Source.FOLDER, Source.FILE} and os.path.isdir(named)  # noqa: PTH112 - Path.is_dir raises
+    try:
+        if local:
+            found = from_path(Path(named), named)
+        else:
+            at = f"@{revision}" if revision else ""
+            found = from_id(parse_id(f"{named}{at}"))
+    except SourceError as error:
+        base = BaseModel(model=named, reason=error.reason, detail=str(error))
+        return replace(snapshot, base=base)
+    except UsageError as error:
+        base = BaseModel(model=named, reason=Reason.NOT_FOUND, detail=str(error))
+        return replace(snapshot, base=base)
+    return replace(snapshot, base=_base(found), fetched=snapshot.fetched.plus(found.fetched))
+
+
+def _base(found: Snapshot) -> BaseModel:
+    if found.config is None or found.config.name != CONFIG:
+        detail = f"{found.model} has no {CONFIG}: it is not a whole model itself"
+        return BaseModel(model=found.model, reason=Reason.NO_CONFIG, detail=detail)
+    return BaseModel(
+        model=found.model, commit=found.commit, origin=found.origin, config=found.config
+    )

@@ -18,9 +18,8 @@ from auditor.formats.memory_needs import (
     loading_needs,
     parameters_loaded,
 )
-from auditor.formats.memory_size import size
 from auditor.formats.plain_console import plain_console, without_trailing_spaces
-from auditor.formats.text import printable
+from auditor.formats.text import printable, size
 from auditor.report import KVCache, Observed, Report, Unaudited
 
 _SCHEMA = 1

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from auditor.formats.component_table import component_table
 from auditor.formats.finding_text import afresh_text, cause_text, finding_text, unused_text
-from auditor.formats.memory_size import size
 from auditor.formats.module_table import expected_table, lines, stored_table
 from auditor.formats.plain_console import (
     grid,
@@ -22,7 +21,7 @@ from auditor.formats.plain_console import (
 )
 from auditor.formats.report_details import details, facts
 from auditor.formats.share_table import share_table
-from auditor.formats.text import as_ascii, cut_middle, printable
+from auditor.formats.text import as_ascii, cut_middle, printable, size
 from auditor.formats.verdict import account, sentence, word
 from auditor.formats.view import View
 from auditor.reconciler.findings import NewlyInitialized, Severity, Unused, count_of

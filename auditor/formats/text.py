@@ -1,4 +1,4 @@
-"""Text of reports: what is untrusted made safe to show, and what is too long cut."""
+"""Text of reports: untrusted made safe to show, too long cut, bytes as people say them."""
 
 import re
 from collections.abc import Iterable
@@ -88,3 +88,18 @@ def as_ascii(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 name`, `1,024 names`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_STEP = 1024
+
+
+def size(count: int, digits: int | None = None) -> str:
+    """`14.96 GiB`, or with so many digits that count; whole bytes below 1,024."""
+    value, unit = float(count), 0
+    while value >= _STEP and unit < len(_UNITS) - 1:
+        value, unit = value / _STEP, unit + 1
+    if not unit:
+        return f"{count} bytes"
+    decimals = 2 if digits is None else max(0, digits - len(str(int(value))))
+    return f"{value:,.{decimals}f} {_UNITS[unit]}"

@@ -1,7 +1,7 @@
 """Stored tensors -> parameters, one file for each layout, or a folder where it takes several.
 
 What layouts share begins with an underscore, and no layout reads another. `packing` is what a
-layout is, `declared` what a config says, `plain` what is packed in no way; `fused` comes after all.
+layout is, `declared` what a config says; `fused` comes after all.
 
 `unpack_tensors` looks for a layout where a checkpoint declares one, or holds dtypes that one uses.
 All other checkpoints are plain, and cost nothing here.
@@ -24,11 +24,10 @@ from auditor.layouts.packing import (
     Unpacked,
     WrittenTensor,
 )
-from auditor.layouts.plain import is_float, learned
 from auditor.messages import named
 from auditor.tensors import StoredTensor
 
-__all__ = ["is_float", "learned", "unknown_quantization", "unpack_tensors", "written_tensors"]
+__all__ = ["unknown_quantization", "unpack_tensors", "written_tensors"]
 
 # The value of quant_method -> the module of its layout, which is imported when it is needed.
 METHODS: Mapping[str, str] = MappingProxyType(

@@ -111,7 +111,7 @@ def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destina
 
 
 def forms_with_prefix(name: str, prefix: str) -> tuple[str, ...]:
-    """The names under which the model may have it: without the base model's prefix, or with it."""
+    """The names under which the model may have it: without the prefix, with it, as it is."""
     if not prefix:
         return (name,)
     longer = f"{prefix}.{name}"

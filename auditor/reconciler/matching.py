@@ -1,6 +1,6 @@
 """Which stored tensor answers which expected one, by the rules under which loading renames."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from itertools import chain
@@ -97,15 +97,16 @@ class Places(Struct, frozen=True):
         own = self.loading.renamed(stored)
         older = self.loading.of_old(own)
         names = [older[name].name if name in older else name for name in own]
-        found = [self._found(name) for name in names]
+        known = self._known(chain(stored, names))
+        found = [self._found(name, known) for name in names]
         lost = self._unconverted(names, found)
         places: list[Place] = []
         for asked, before, name, place in zip(stored, own, names, found, strict=True):
             steps = _steps(older[before]) if before in older else ()
             if name in lost:
                 places.append(Place(name, None, steps))
-            elif place.expected is None and name != asked and asked in self.names:
-                places.append(self._with_steps(asked, self._found(asked), ()))
+            elif place.expected is None and name != asked and asked in known:
+                places.append(self._with_steps(asked, self._found(asked, known), ()))
             else:
                 places.append(self._with_steps(asked, place, steps))
         return places
@@ -125,17 +126,27 @@ class Places(Struct, frozen=True):
             steps = (Step.OLDER,)
         return Place(name, expected, (*steps, shift) if shift else steps)
 
-    def _found(self, name: str) -> _Found:
+    def _known(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
+        """What the class has of these names; a tree of blocks is asked for all of them at once."""
+        if not isinstance(self.names, NameLookup):
+            return self.names
+        forms = (form for name in names for form, _ in self._forms(name))
+        return self.names.tensors(frozenset(forms))
+
+    def _found(self, name: str, known: Mapping[str, ExpectedTensor]) -> _Found:
         """What has the name, without the base model's prefix or with it; else as it stands."""
+        for form, shift in self._forms(name):
+            if found := known.get(form):
+                return _Found(form, found, shift)
+        return _Found(name, None, None)
+
+    def _forms(self, name: str) -> Iterator[tuple[str, Step | None]]:
         if self.prefix:
             # No dot is asked for: transformers reads `bert_pooler.x` as well.
-            bare = name[len(self.prefix) + 1 :] if name.startswith(self.prefix) else None
-            if bare is not None and (found := self.names.get(bare)):
-                return _Found(bare, found, Step.STRIPPED)
-            longer = f"{self.prefix}.{name}"
-            if found := self.names.get(longer):
-                return _Found(longer, found, Step.ADDED)
-        return _Found(name, self.names.get(name), None)
+            if name.startswith(self.prefix):
+                yield name[len(self.prefix) + 1 :], Step.STRIPPED
+            yield f"{self.prefix}.{name}", Step.ADDED
+        yield name, None
 
     def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
         """Whether two names of one tensor differ in more than the prefix."""

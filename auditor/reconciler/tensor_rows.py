@@ -7,11 +7,10 @@ from math import inf
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor
-from auditor.layouts import learned
 from auditor.reconciler.duplicates import counted_once
 from auditor.reconciler.reconcile import Reconciled
 from auditor.reconciler.status import Fate, ModuleStatus, status_of
-from auditor.tensors import StoredTensor, natural_key
+from auditor.tensors import StoredTensor, learned, natural_key
 from auditor.walker import Counted
 
 

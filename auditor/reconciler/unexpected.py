@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
-from auditor.analytic.family_names import Union
 from auditor.analytic.loading import Loading
-from auditor.layouts import learned
+from auditor.analytic.lookup import Union
 from auditor.reconciler.findings import (
     MOST_NAMED,
     Finding,
@@ -18,7 +17,7 @@ from auditor.reconciler.findings import (
 )
 from auditor.reconciler.matching import Hit, Places
 from auditor.reconciler.status import Fate
-from auditor.tensors import StoredTensor
+from auditor.tensors import StoredTensor, learned
 
 BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",

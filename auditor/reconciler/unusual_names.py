@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from auditor.checkpoint.named_files import based_weights, named_weights
+from auditor.checkpoint.filenames import based_weights, named_weights
 from auditor.checkpoint.selecting import PIECES
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.layouts.packing import Declared

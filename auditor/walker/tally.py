@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.layouts import is_float
-from auditor.tensors import DTYPE_BITS, StoredTensor
+from auditor.tensors import DTYPE_BITS, StoredTensor, is_float
 
 _USUAL = 128  # characters of a module's name; BERT's longest have 43, a mixture's 60
 MAX_DEPTH = 64  # a hostile name of 50,000 dots would ask for 50,000 prefixes; real ones have ten

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import layers, rope
-from auditor.analytic.config_classes.completed import WRONG, Hook, Settled, error_text
+from auditor.analytic.config_classes.completed import WRONG, Hook, Settled, error_text, is_of_kind
 from auditor.analytic.config_classes.declarations import (
     ConfigClass,
     SubConfig,
@@ -17,7 +17,6 @@ from auditor.analytic.config_classes.declarations import (
     of_model_type,
     of_name,
 )
-from auditor.analytic.config_classes.field_types import is_of_kind
 from auditor.analytic.families import FILES
 from auditor.messages import described
 

@@ -16,7 +16,7 @@ from auditor.analytic.blocks import (
     module,
 )
 from auditor.analytic.config import Config
-from auditor.analytic.unbuildable import without_unbuildable
+from auditor.analytic.parts import without_unbuildable
 from auditor.errors import CheckpointError
 
 

@@ -7,7 +7,7 @@ load the model with `trust_remote_code=True`.
 from collections.abc import Iterator
 
 from auditor.analytic import read_config
-from auditor.analytic.custom_code import custom_class
+from auditor.analytic.target import custom_class
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import CheckpointError
 from auditor.messages import quoted

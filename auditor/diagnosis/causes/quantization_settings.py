@@ -11,7 +11,7 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, settings_held
 from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.packings import differing
-from auditor.layouts.plain import is_float
+from auditor.tensors import is_float
 
 CAUSE = "quantization-settings"
 _PLACES = (KEY, "quantization", f"text_config.{KEY}", "compression_config")

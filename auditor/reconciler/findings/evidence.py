@@ -11,8 +11,7 @@ from heapq import nsmallest
 from msgspec import Struct
 
 from auditor.analytic import ExpectedTensor
-from auditor.layouts import learned
-from auditor.tensors import StoredTensor, natural_key
+from auditor.tensors import StoredTensor, learned, natural_key
 
 # Names in one finding of tensors that nothing expects. Folding this many random names takes 0.3 s
 # and 20 MB, more than a reader looks at; a model may have ten times as many.

@@ -1,13 +1,15 @@
-"""Keys that no class of the model type reads, and that are one slip from one that it does."""
+"""Keys that no class of the model type reads, and that are one slip from one that it does.
 
-from collections.abc import Iterator, Mapping
+A slip is a letter too many, too few, another one, or two exchanged.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from auditor.analytic.config_classes import ConfigClass, library
 from auditor.analytic.config_classes.declarations import of_model_type, of_name
 from auditor.reconciler.findings import Finding, UnknownConfigKey
-from auditor.reconciler.repository_rules.near_names import near
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _TEXT = "text_config"
@@ -88,3 +90,25 @@ def _of(
             f"reads it ({library().short}); {path}{meant} stands at {stands}",
             fix=f"rename {path}{key} to {path}{meant}",
         )
+
+
+_SHORTEST = 6  # letters; shorter names are one slip from many others
+
+
+def near(name: str, known: Collection[str]) -> str | None:
+    """The one known name that is a slip away; None: there is none, or the name is too short."""
+    if len(name) < _SHORTEST or len(name) > 80:  # noqa: PLR2004 - no key is longer
+        return None
+    found = sorted(other for other in known if _one_slip(name, other))
+    return found[0] if found else None
+
+
+def _one_slip(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    if one == other or len(long) - len(short) > 1 or len(short) < _SHORTEST - 1:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    if len(short) < len(long):
+        return short[at:] == long[at + 1 :]
+    exchanged = short[at : at + 2] == long[at : at + 2][::-1] and short[at + 2 :] == long[at + 2 :]
+    return exchanged or short[at + 1 :] == long[at + 1 :]

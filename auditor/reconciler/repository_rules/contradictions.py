@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import library
 from auditor.reconciler.findings import ConfigContradiction, Finding
-from auditor.reconciler.repository_rules.near_names import near
+from auditor.reconciler.repository_rules.config_keys import near
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 

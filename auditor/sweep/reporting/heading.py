@@ -6,8 +6,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from auditor.formats.memory_size import size
-from auditor.formats.text import printable
+from auditor.formats.text import printable, size
 
 _STATES = {
     "new": "new findings",

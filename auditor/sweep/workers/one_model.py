@@ -17,8 +17,7 @@ from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprint
 from auditor.downloader import hub, local_folder
-from auditor.downloader.base_models import with_base_model
-from auditor.downloader.fetching import ignore_message
+from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel

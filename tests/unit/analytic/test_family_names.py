@@ -8,8 +8,7 @@ from support.checkpoints import BERT_CLASSES, config_bytes, spoilt
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack
 from auditor.analytic.dims import counted_dim, dim
-from auditor.analytic.family_names import Union
-from auditor.analytic.lookup import NameLookup
+from auditor.analytic.lookup import NameLookup, Union
 from auditor.reconciler import unexpected
 from auditor.reconciler.matching import Places
 

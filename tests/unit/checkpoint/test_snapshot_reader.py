@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rebuild_bundled import MINILM
 from support.builders import safetensors_bytes
 
-from auditor.checkpoint import packed_content
+from auditor.checkpoint import snapshot_fields
 from auditor.checkpoint.snapshot import (
     Component,
     Fetched,
@@ -288,7 +288,7 @@ def test_more_than_an_audit_reads_is_not_unpacked(content, fault):
 
 
 def test_the_bounds_are_those_of_reading_a_checkpoint():
-    own = packed_content
+    own = snapshot_fields
     assert headers.FILE[1:] == (own.MAX_HEADER, own.MAX_TENSORS)
     assert headers.MODEL[1:] == (own.MAX_HEADERS, own.MAX_ALL_TENSORS)
     assert headers.MOST_BYTES == own.MAX_PARTS

@@ -12,7 +12,7 @@ from support.outcomes.examples import config_alone, gated
 from auditor.analytic.kv_cache import KVCache, LayerCache
 from auditor.formats.memory import as_json, render
 from auditor.formats.memory_needs import COMMON_DTYPES, bits_of, in_bytes, loading_needs
-from auditor.formats.memory_size import size
+from auditor.formats.text import size
 from auditor.reconciler.weight_memory import Weights
 from auditor.tensors import DTYPE_BITS
 

@@ -10,12 +10,12 @@ from auditor.analytic import catalogue, read_config
 from auditor.audit.pipeline import explain
 from auditor.checkpoint.snapshot import Source
 from auditor.downloader import fetch
+from auditor.downloader.bundled import PAPERS, read_paper
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.reference_configs import NAMES, read
 
 
 @pytest.mark.parametrize("source", ["hub", "auto", "cache", "bundled"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PAPERS)
 def test_a_name_is_its_config_whatever_the_source(name, source):
     heard: list[str] = []
     snapshot = fetch(name, source=source, say=heard.append)
@@ -33,7 +33,7 @@ def test_a_name_is_its_config_whatever_the_source(name, source):
     ],
 )
 def test_any_other_name_is_the_hubs(model):
-    assert read(model) is None
+    assert read_paper(model) is None
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_explained_it_is_the_count_of_the_papers_table(name, words, width, besid
     assert f"which counts {published} million" in outcome.origin
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PAPERS)
 def test_both_vocabularies_make_what_the_origin_says_of_them(name):
     snapshot = fetch(name)
     pattern = r'"about (\d+)" words make ([\d.]+), and ([\d,]+) words would make ([\d.]+)$'
