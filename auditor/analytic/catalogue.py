@@ -375,9 +375,9 @@ def base_model(config: Config, otherwise: str = "") -> Module:
     return _ARCHITECTURES[own.model_type, own.base].build(config.of(own))
 
 
-def causal_model(config: Config, otherwise: str = "") -> Module:
+def causal_model(config: Config) -> Module:
     """The language model of a nested config's own model type: AutoModelForCausalLM's class."""
-    own = _own_family(config, otherwise)
+    own = _own_family(config, "")
     for name in siblings(own.model_type):
         if name.endswith(("ForCausalLM", "LMHeadModel")):
             return _ARCHITECTURES[own.model_type, name].build(config.of(own))

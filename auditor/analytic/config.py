@@ -156,7 +156,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def length(self, key: str) -> int:
         """How many integers a list has; one that stands alone, which may be negative, is one."""
         found = self._find(key)
-        return 1 if type(found.value) is int else len(_items(found, None))
+        return 1 if type(found.value) is int else len(_items(found))
 
     def dim(self, key: str) -> Dim:
         return self.once(key, lambda: self._sized(key))
@@ -165,12 +165,9 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         found = self._find(key)
         return self._dim(found.name, self._integer(found), default=found.default)
 
-    def optional(self, key: str, *, unless: str | None = None) -> Dim | None:
-        """A size that may be null, for `c.optional("head_dim") or D // H`: no Dim is false.
-
-        `unless` is a text that means the same as null: "auto".
-        """
-        return None if self._find(key).value in (None, unless) else self.dim(key)
+    def optional(self, key: str) -> Dim | None:
+        """A size that may be null, for `c.optional("head_dim") or D // H`: no Dim is false."""
+        return None if self._find(key).value is None else self.dim(key)
 
     def positive(self, key: str) -> Dim | None:
         """A size; zero or less means that the model has no such size, as -1 does in DeBERTa."""
@@ -180,7 +177,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def dims(self, key: str, *, most: int | None = None) -> tuple[Dim, ...]:
         """A list of sizes, or `most` of them, each a letter of its own: `hidden_sizes[0]`."""
         found = self._find(key)
-        sizes = (self._integer(found._replace(value=item)) for item in _items(found, None)[:most])
+        sizes = (self._integer(found._replace(value=item)) for item in _items(found)[:most])
         return tuple(
             self._dim(found.name, value, default=found.default, index=f"[{place}]")
             for place, value in enumerate(sizes)
@@ -206,10 +203,9 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
                 return height, width
         raise _refusal(found.spelt, found.value, "one size or two are needed")
 
-    def integers(self, key: str, *, length: int | None = None) -> tuple[int, ...]:
+    def integers(self, key: str) -> tuple[int, ...]:
         found = self._find(key)
-        items = _items(found, length)
-        return tuple(self._integer(found._replace(value=item)) for item in items)
+        return tuple(self._integer(found._replace(value=item)) for item in _items(found))
 
     def texts(
         self, key: str, *, length: int | None = None, separator: str | None = None
@@ -394,7 +390,7 @@ def read_config(file: str, content: bytes) -> Config:
     return Config(values=MappingProxyType(values))
 
 
-def _items(found: _Found, length: int | None) -> Sequence[object]:
+def _items(found: _Found, length: int | None = None) -> Sequence[object]:
     if not isinstance(found.value, list | tuple):
         raise _refusal(found.spelt, found.value, "a list is needed")
     if length is not None and len(found.value) != length:

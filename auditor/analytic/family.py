@@ -99,7 +99,7 @@ class Inside(NamedTuple):
 
 
 def loading_of_class(
-    family: Family, target: str, inside: tuple[Inside, ...], unread: tuple[str, ...] = ()
+    family: Family, target: str, inside: tuple[Inside, ...], unread: tuple[str, ...]
 ) -> Loading:
     """The rules of a class of the family, and those of the models inside it.
 

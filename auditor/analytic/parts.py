@@ -27,6 +27,8 @@ from auditor.analytic.config_classes import ConfigFault, library
 from auditor.analytic.dims import Dim
 from auditor.messages import described
 
+_PADDING = "pad_token_id"
+
 # Activations that learn, or keep, numbers of their own.
 _LEARNED = {
     "prelu": module(weight=Param((1,))),
@@ -52,9 +54,9 @@ def activation(c: Config, key: str = "hidden_act") -> Block | None:
     return refused(c, f"{_stated(c, key)}, which is not an activation", key)
 
 
-def known_activation(c: Config, key: str = "hidden_act") -> Unbuildable | None:
+def known_activation(c: Config) -> Unbuildable | None:
     """The same of experts, whose activation is stored nowhere, whether it learns or not."""
-    found = activation(c, key)
+    found = activation(c, "hidden_act")
     return found if isinstance(found, Unbuildable) else None
 
 
@@ -66,19 +68,17 @@ def dropout(c: Config, key: str) -> Unbuildable | None:
     return refused(c, f"{_stated(c, key)}, and a dropout is a number from 0 to 1", key)
 
 
-def padding(
-    c: Config, rows: Dim, key: str = "pad_token_id", *, row: int | None = None
-) -> Unbuildable | None:
+def padding(c: Config, rows: Dim, *, row: int | None = None) -> Unbuildable | None:
     """The row of an embedding that stands for padding: one that it has, or null.
 
-    The key says which, unless it is always the same `row`.
+    The config says which, unless it is always the same `row`.
     """
-    stated = c.attribute(key) if row is None else row
+    stated = c.attribute(_PADDING) if row is None else row
     if c.settled is None or stated is None or _has(rows.value, stated):
         return None
     has = f"rows 0 to {rows.value - 1}" if rows.value > 0 else "no rows"
     if row is None:
-        return refused(c, f"{_stated(c, key)}, and the embedding has {has}", key)
+        return refused(c, f"{_stated(c, _PADDING)}, and the embedding has {has}", _PADDING)
     keys = tuple(sorted(symbol.key for symbol in rows.symbols))
     return Unbuildable(
         ConfigFault(f"{rows.named}: row {row} is for padding, and there are {has}", keys)
@@ -127,11 +127,9 @@ def groups(c: Config, queries: Dim, keys: Dim) -> Unbuildable | None:
     return Unbuildable(ConfigFault(reason, tuple(symbol.key for symbol in keys.symbols)))
 
 
-def scaled(c: Config, head: Dim, scale: Scale = "power") -> Unbuildable | None:
-    """Attention that is scaled by the width of a head."""
-    if c.settled is None or not (
-        (scale in _ZERO and not head.value) or (scale in _NEGATIVE and head.value < 0)
-    ):
+def scaled(c: Config, head: Dim) -> Unbuildable | None:
+    """Attention that is scaled by one over the root of the width of a head."""
+    if c.settled is None or head.value:
         return None
     keys = tuple(sorted(symbol.key for symbol in head.symbols))
     return Unbuildable(ConfigFault(f"{head.named}: attention cannot be scaled by it", keys))
@@ -163,12 +161,12 @@ def depthwise(c: Config, channels: Dim) -> Unbuildable | None:
     )
 
 
-def generates(c: Config, key: str = "pad_token_id") -> Unbuildable | None:
+def generates(c: Config) -> Unbuildable | None:
     """The settings of generate(), which take padding from a config that need not declare it."""
-    token = c.attribute(key)
+    token = c.attribute(_PADDING)
     if c.settled is None or token is None or isinstance(token, int | float):
         return None
-    return refused(c, f"{_stated(c, key)}, expected a number or null", key)
+    return refused(c, f"{_stated(c, _PADDING)}, expected a number or null", _PADDING)
 
 
 def unbuildable_faults(tree: Module) -> tuple[ConfigFault, ...]:

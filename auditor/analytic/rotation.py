@@ -59,8 +59,8 @@ def arange(end: Any, step: int = 1) -> Vector:
     return Vector(length)
 
 
-def head_width(config: Settled, key: str = "head_dim") -> Any:
-    return config.get(key) or config["hidden_size"] // config["num_attention_heads"]
+def head_width(config: Settled) -> Any:
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
 
 
 def plain_frequencies(config: Settled, parameters: Parameters) -> Vector:

@@ -64,18 +64,15 @@ def stage_weights(source: Path, seen: FileState, before: bytes, after: bytes, ta
 
 
 @contextmanager
-def unchanged_file(
-    path: Path, seen: FileState, before: bytes, flags: int = os.O_RDONLY
-) -> Iterator[int]:
+def unchanged_file(path: Path, seen: FileState, before: bytes) -> Iterator[int]:
     """The open file that was audited, with that header; it is looked at again at the end."""
-    file = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _require_unchanged(path, file, seen)
         if os.pread(file, len(before), 0) != before:
             raise FixError(f"{quoted(str(path))} has changed since it was audited: try again")
         yield file
-        if flags == os.O_RDONLY:
-            _require_unchanged(path, file, seen)
+        _require_unchanged(path, file, seen)
     finally:
         os.close(file)
 

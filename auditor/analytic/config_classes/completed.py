@@ -98,7 +98,7 @@ class Settled:
 
     def shown(self, *keys: str) -> str:
         """`num_hidden_layers 2`, `hidden_size 32 and num_attention_heads 5`."""
-        return " and ".join(f"{self.named(key)} {_short(self.get(key))}" for key in keys)
+        return " and ".join(f"{self.named(key)} {described(self.get(key))}" for key in keys)
 
     def refuse(self, reason: str, *keys: str) -> None:
         if len(self.faults) < _MOST:
@@ -116,10 +116,6 @@ class Settled:
         except WRONG as error:
             names = " and ".join(f"{self.stated(key)} ({described(self.get(key))})" for key in keys)
             self.refuse(f"{names} cannot be used: {error_text(error)}", *keys)
-
-
-def _short(value: object) -> str:
-    return described(value)
 
 
 def error_text(error: BaseException) -> str:

@@ -13,9 +13,9 @@ _TYPES = ("layer_types", "mlp_layer_types")
 MOST = 100_000
 
 
-def layer_numbers(config: Settled, key: str = "num_hidden_layers") -> range:
+def layer_numbers(config: Settled) -> range:
     """0, 1, 2, ... below the number of layers; a negative number means none."""
-    return range(min(config[key], MOST))
+    return range(min(config["num_hidden_layers"], MOST))
 
 
 def fill_layer_types(config: Settled, kind: Callable[[int], str]) -> None:

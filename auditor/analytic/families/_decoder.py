@@ -189,12 +189,10 @@ def experts(c: Config, count: Dim, expert: Callable[[], Module]) -> Block:
     return Experts(each, count=count, active=c.dim("num_experts_per_tok"))
 
 
-def lm_head(
-    c: Config, embeddings: str = "model.embed_tokens.weight", *, bias: bool = False
-) -> Module:
+def lm_head(c: Config, *, bias: bool = False) -> Module:
     V = c.dim("vocab_size")
     if c.flag("tie_word_embeddings"):
-        return module(weight=Tied(embeddings), bias=Param((V,)) if bias else None)
+        return module(weight=Tied("model.embed_tokens.weight"), bias=Param((V,)) if bias else None)
     return Linear(c.dim("hidden_size"), V, bias=bias)
 
 

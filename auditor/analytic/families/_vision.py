@@ -71,12 +71,12 @@ def handed_on(c: Config, stages: int) -> dict[str, int]:
     return {name: numbers[name] for name in names}
 
 
-def dropped_paths(c: Config, key: str = "depths") -> Unbuildable | None:
+def dropped_paths(c: Config) -> Unbuildable | None:
     """Each layer of each stage has a rate at which it is dropped, by its number among all.
 
     There are as many rates as the depths add up to, which is too few where one is negative.
     """
-    depths = c.attribute(key) if c.settled else None
+    depths = c.attribute("depths") if c.settled else None
     if not isinstance(depths, list) or min(depths, default=0) >= 0:
         return None
     total = sum(depths)
@@ -84,5 +84,5 @@ def dropped_paths(c: Config, key: str = "depths") -> Unbuildable | None:
         first = sum(depths[:stage])
         rates = range(max(total, 0))[first : first + depth] if depth > 0 else ()
         if len(rates) < depth:
-            return refused(c, f"{c.path}{key} has {min(depths)}: stages lack layers", key)
+            return refused(c, f"{c.path}depths has {min(depths)}: stages lack layers", "depths")
     return None
