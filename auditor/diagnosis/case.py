@@ -117,6 +117,12 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         """Names of stored tensors that nothing expects."""
         return self._named_by(UnexpectedFinding)
 
+    @cached_property
+    def unknown(self) -> tuple[str, ...]:
+        """The unexpected names that no class of the family has, whatever their shapes."""
+        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
+        return tuple(name for one in found if not one.known_to for name in one.names)
+
     def _named_by(self, kind: type[Finding]) -> tuple[str, ...]:
         found = (one for one in self.report.findings if isinstance(one, kind))
         return tuple(name for one in found for name in one.names)
@@ -142,6 +148,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     def on_disk(self, name: str) -> str:
         """The name that save_pretrained would have written."""
+        name = self._both_forms.of_today(name)
         return self._forms.on_disk(name) if self._forms else name
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
@@ -256,11 +263,9 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
             found = self._both_forms.separated(held(self.stored, self.config, files))
-            if self._forms is None:
-                return found
-            return HeldTensors({self.on_disk(name): one for name, one in found.shapes.items()})
+            return found.renamed(self.on_disk)
         try:
             index = parse_index(snapshot.index.name, snapshot.index.content)
         except CheckpointError:
             return HeldTensors({})
-        return HeldTensors(dict.fromkeys(index.weight_map))
+        return HeldTensors(dict.fromkeys(index.weight_map)).renamed(self.on_disk)

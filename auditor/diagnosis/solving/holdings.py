@@ -1,6 +1,6 @@
 """What the files hold, by kinds of tensors: the layers of a model have the same."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -44,6 +44,22 @@ class HeldTensors:
     def name_kinds(self) -> tuple[NameKind, ...]:
         """The names by kind, whatever their shapes are."""
         return kinds_of(self.shapes)
+
+    def renamed(self, rename: Callable[[str], str]) -> "HeldTensors":
+        """The same with other names, which `rename` makes of the pattern of each kind."""
+        others = {
+            kind.pattern: other
+            for kind in self.name_kinds
+            if (other := rename(kind.pattern)) != kind.pattern
+        }
+        if not others:
+            return self
+        found: dict[str, Shape | None] = {}
+        for kind in self.name_kinds:
+            other = NameKind(others.get(kind.pattern, kind.pattern))
+            for name, numbers in zip(kind.names, kind.numbers, strict=True):
+                found[other.filled(numbers)] = self.shapes[name]
+        return HeldTensors(found)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:

@@ -49,6 +49,7 @@ class Unexpected(OfStored, frozen=True, kw_only=True):
 
     more: int = 0  # tensors that are not named
     more_parameters: int = 0  # theirs
+    known_to: str = ""  # a class of the family that has the names, with other shapes
 
     kind: ClassVar = "unexpected"
     severity: ClassVar = Severity.WARNING
