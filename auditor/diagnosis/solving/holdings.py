@@ -56,9 +56,9 @@ class HeldTensors:
             return self
         found: dict[str, Shape | None] = {}
         for kind in self.name_kinds:
-            other = NameKind(others.get(kind.pattern, kind.pattern))
+            renamed = NameKind(others.get(kind.pattern, kind.pattern))
             for name, numbers in zip(kind.names, kind.numbers, strict=True):
-                found[other.filled(numbers)] = self.shapes[name]
+                found[renamed.filled(numbers)] = self.shapes[name]
         return HeldTensors(found)
 
     @cached_property
