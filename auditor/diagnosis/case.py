@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
-from auditor.containers.index import parse_index
-from auditor.diagnosis.name_kinds import NameKind, kinds_of, name_pattern
+from auditor.diagnosis.name_kinds import NameKind, chosen_of, kinds_of, name_pattern
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.holdings import HeldTensors, held
 from auditor.diagnosis.solving.outline import leaves
@@ -105,7 +104,10 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def unexpected_kinds(self) -> tuple[NameKind, ...]:
         """The unexpected names by kind."""
-        return kinds_of(self.unexpected)
+        names = frozenset(self.unexpected)
+        if names <= self.shapes.keys():
+            return chosen_of(self.stored_kinds, names)
+        return kinds_of(self.unexpected)  # an index names some that no file here has
 
     @cached_property
     def stored_kinds(self) -> tuple[NameKind, ...]:
@@ -265,7 +267,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
             found = self._both_forms.separated(held(self.stored, self.config, files))
             return found.renamed(self.on_disk)
         try:
-            index = parse_index(snapshot.index.name, snapshot.index.content)
+            names = snapshot.index.as_index.weight_map
         except CheckpointError:
             return HeldTensors({})
-        return HeldTensors(dict.fromkeys(index.weight_map)).renamed(self.on_disk)
+        return HeldTensors(dict.fromkeys(names)).renamed(self.on_disk)

@@ -40,6 +40,7 @@ _FUSED: Mapping[str, tuple[str, ...]] = {
 }
 _STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
 _EXPERT = "expert-"
+_WEIGHT = "weight"
 _AFTER_MLP = "post_feedforward_layernorm"  # then that after attention is not that before the MLP
 _ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, whose queries have no other norm
 _LEAST = 0.5  # of the missing names that must get one
@@ -205,15 +206,14 @@ def _put_together(
 
 def _take_along(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
     """The scales of weights go where their weights go."""
-    serving = [kind for kind in case.strange_kinds if kind.parts[-1].startswith("weight_")]
+    serving = [kind for kind in case.strange_kinds if kind.parts[-1].startswith(f"{_WEIGHT}_")]
     stored = {one.name: one for one in case.strange} if serving else {}
     for kind in serving:
-        last = kind.parts[-1]
+        last = kind.parts[-1].removeprefix(_WEIGHT)
         for name in kind.names:
-            made = instead.get(f"{name.removesuffix(last)}weight", ())
+            made = instead.get(name[: -len(last)], ())
             if len(made) == 1 and name not in instead:
-                other = f"{made[0].name.removesuffix('weight')}{last}"
-                instead[name] = (renamed(stored[name], other),)
+                instead[name] = (renamed(stored[name], made[0].name + last),)
 
 
 def _parts(role: TensorRole) -> list[TensorRole]:

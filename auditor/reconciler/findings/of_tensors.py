@@ -97,6 +97,8 @@ class StoredBuffer(Uncounted, frozen=True):
 class QuantizationData(Uncounted, frozen=True):
     """A quantized weight needs the tensor to be unpacked: scales, zero points, g_idx, absmax.
 
+    There are as many as weights: they have the order in which the layout found them.
+
     To do: Nothing; it is not counted as parameters.
     """
 
