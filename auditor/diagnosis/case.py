@@ -171,6 +171,16 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(tensor for one in found for tensor in one.tensors)
 
     @cached_property
+    def strange_named(self) -> Mapping[str, StoredTensor]:
+        """The strange tensors by name."""
+        return {tensor.name: tensor for tensor in self.strange}
+
+    @cached_property
+    def lacking_named(self) -> Mapping[str, ExpectedTensor]:
+        """The lacking tensors by name."""
+        return {tensor.name: tensor for tensor in self.lacking}
+
+    @cached_property
     def strange_kinds(self) -> tuple[NameKind, ...]:
         """The names of the strange tensors by kind."""
         return self.stored_kinds if self.unnamed else self.unexpected_kinds
@@ -264,7 +274,9 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            found = self._both_forms.separated(held(self.stored, self.config, files))
+            found = self._both_forms.separated(
+                held(self.stored, self.stored_kinds, self.config, files)
+            )
             return found.renamed(self.on_disk)
         try:
             names = snapshot.index.as_index.weight_map

@@ -47,10 +47,11 @@ def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, .
 
     def named(places: _Places) -> _Places:
         for name, file in places:
-            if name in instead:
-                yield from ((one.name, file) for one in instead[name])
-            else:
+            if (made := instead.get(name)) is None:
                 yield name, file
+                continue
+            for one in made:
+                yield one.name, file
 
     return _changed(snapshot, put, named, totals=False)
 

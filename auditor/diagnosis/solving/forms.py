@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Expectation
+from auditor.analytic.blocks import Block
 from auditor.analytic.in_memory import (
     ConvertedGroup,
     converted_groups,
@@ -22,6 +23,7 @@ from auditor.analytic.in_memory import (
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.diagnosis.name_kinds import NameKind, name_pattern, numbers_in
 from auditor.diagnosis.solving.holdings import HeldTensors
+from auditor.diagnosis.solving.outline import leaves
 
 _MOST = 250_000  # tensors on disk that are told apart: a file may say that it holds 2**40 experts
 _MATRIX = 2  # axes
@@ -119,13 +121,19 @@ class NameForms:
         return _renamed(name, self._on_disk)
 
 
-def forms_of(expectation: Expectation) -> NameForms:
-    """How the tensors of a class are called on disk, and in memory."""
+def forms_of(expectation: Expectation, tree: Block | None = None) -> NameForms:
+    """How the tensors of a class are called on disk, and in memory.
+
+    Of its `tree`, where that is known, one or two tensors of each kind are asked for.
+    """
     loading = expectation.loading
     if not (loading.renames or loading.converters):
         return NameForms((), loading=loading)
     optional = [one for one in expectation.tensors if one.role.optional]
     needed = [one for one in expectation.tensors if not one.role.optional]
+    if tree is not None:
+        asked = {leaf.name for leaf in leaves(tree)}
+        needed = [one for one in needed if one.name in asked]
     kinds = {name_pattern(one.name): one for one in (*optional, *needed)}
     pairs = (
         (one.name, memory)
