@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn, TextIO
 
 import typer
 
-from auditor.cli import Stopped
+from auditor.cli.signals import Stopped
 from auditor.errors import FixError, Reason, StoreError, UsageError
 from auditor.formats.text import printable
 from auditor.messages import quoted

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from auditor.cli import Stopped
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,
@@ -20,6 +19,7 @@ from auditor.cli.console import (
     keep_quiet,
     say,
 )
+from auditor.cli.signals import Stopped
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted

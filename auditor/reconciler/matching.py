@@ -117,8 +117,9 @@ class Places(Struct, frozen=True):
             return set()
         pairs = zip(names, found, strict=True)
         shifted = {name: place.name for name, place in pairs if place.shift}
-        taken = self.loading.conversions({*shifted, *shifted.values()})
-        return {name for name, other in shifted.items() if (name in taken) != (other in taken)}
+        bare = frozenset(self.loading.conversions(shifted))
+        taken = frozenset(self.loading.conversions(shifted.values()))
+        return {name for name, other in shifted.items() if (name in bare) != (other in taken)}
 
     def _with_steps(self, stored: str, found: _Found, steps: tuple[Step, ...]) -> Place:
         name, expected, shift = found
