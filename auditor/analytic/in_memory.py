@@ -67,8 +67,8 @@ def converted_groups(
     """
     taken: dict[str, tuple[Rule, list[tuple[ExpectedTensor, str]]]] = {}
     for name, found in loading.conversions(names).items():
-        _, tensors = taken.setdefault(found.first, (found.rule, []))
-        tensors.append((names[name], found.source))
+        _, tensors = taken.setdefault(found.name, (found.rule, []))
+        tensors.append((names[name], found.pattern))
     return {
         first: ConvertedGroup(
             tuple(tensor for tensor, _ in tensors), dict(_made(first, rule, tensors, loading))

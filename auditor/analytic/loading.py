@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.analytic.renaming_rules import ChangedName, Converted, Rule, conversions_by, renamed_by
+from auditor.analytic.renaming_rules import ChangedName, Rewritten, Rule, conversions_by, renamed_by
 
 # As transformers 5 applies them to every key after the class's own, in this order, each once;
 # the dots match any character there.
@@ -70,7 +70,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         changed = self.of_old(renamed)
         return [changed[name].name if name in changed else name for name in renamed]
 
-    def conversions(self, names: Iterable[str]) -> dict[str, Converted]:
+    def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:
         """Those of the renamed names that a conversion takes: other tensors are made of them."""
         return conversions_by(self.converters, names)
 

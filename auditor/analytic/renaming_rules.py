@@ -39,8 +39,20 @@ class Rule(NamedTuple):
 class Rewritten(NamedTuple):
     """A name after a rule, and which of the rule's sources it was."""
 
-    name: str
+    name: str  # of a conversion the first tensor in memory that is made of it
     source: int
+    rule: Rule
+
+    @property
+    def pattern(self) -> str:
+        """The rule's source that was found."""
+        return self.rule.sources[self.source]
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The names of all that a conversion makes of it."""
+        first, *_ = self.rule.targets
+        return tuple(self.name.replace(first, target) for target in self.rule.targets)
 
 
 class ChangedName(NamedTuple):
@@ -48,20 +60,6 @@ class ChangedName(NamedTuple):
 
     name: str
     rules: tuple[Rule, ...]
-
-
-class Converted(NamedTuple):
-    """What a conversion does with a name."""
-
-    first: str  # the first tensor in memory that is made of it
-    rule: Rule
-    source: str  # of the rule
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """The names of all that is made of it."""
-        first, *_ = self.rule.targets
-        return tuple(self.first.replace(first, target) for target in self.rule.targets)
 
 
 def renamed_by(
@@ -95,14 +93,14 @@ def renamed_by(
     return changed
 
 
-def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, Converted]:
+def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, Rewritten]:
     """Those of the names that a conversion takes; of several conversions the first one does."""
-    taken: dict[str, Converted] = {}
+    taken: dict[str, Rewritten] = {}
     for name in names if rules else ():
         for rule in rules:
             found = rewritten_name(rule, name)
             if found is not None:
-                taken[name] = Converted(found.name, rule, rule.sources[found.source])
+                taken[name] = found
                 break
     return taken
 
@@ -129,7 +127,7 @@ def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
     if "\\" in target:
         target = _filled(target, found, rule)
     # As there: the first place where what was found stands, which need not be where it was found.
-    return Rewritten(prefix + rest.replace(found[0], target, 1), source)
+    return Rewritten(prefix + rest.replace(found[0], target, 1), source, rule)
 
 
 def _filled(target: str, found: re.Match[str], rule: Rule) -> str:

@@ -103,8 +103,8 @@ def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destina
     found: dict[str, Destination] = {}
     for asked, name in zip(stored, names, strict=True):
         if name in taken:
-            first, _, source = taken[name]
-            found[asked] = Destination(first, _last_of(loading, source), source)
+            source = taken[name].pattern
+            found[asked] = Destination(taken[name].name, _last_of(loading, source), source)
         elif name != asked:
             found[asked] = Destination(name, None, asked)
     return found

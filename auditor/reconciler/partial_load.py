@@ -47,7 +47,7 @@ def load_of_differences(
     lacking = [name for name, tensor in names.items() if tensor.name not in whole]
     taken = loading.conversions(lacking)
     made_with = _made_with(names, loading)
-    groups = {one.first for one in taken.values()}
+    groups = {one.name for one in taken.values()}
     leads = destinations(loose, loading)
     reached = _reached(loose, leads, expectation.prefix, made_with)
     groups.update(made_with[name] for name in reached)
@@ -94,7 +94,7 @@ def _made_with(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
     lists = all("*." in source for rule in rules for source in rule.sources)
     some = (name for name in names if not lists or ".0." in name)
     taken = loading.conversions(some).values()
-    return {made: one.first for one in taken for made in one.made}
+    return {made: one.name for one in taken for made in one.made}
 
 
 def _members(
@@ -103,7 +103,7 @@ def _members(
     """The tensors of these groups, by their names before they are converted."""
     begin = tuple({_before(first, loading) for first in groups})
     taken = loading.conversions(name for name in names if name.startswith(begin))
-    return {name: names[name] for name, one in taken.items() if one.first in groups}
+    return {name: names[name] for name, one in taken.items() if one.name in groups}
 
 
 def _before(first: str, loading: Loading) -> str:
