@@ -1,13 +1,16 @@
 """The module table of the terminal: a few rows of module prefixes, whatever the model's size."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
 
+from auditor.folded_names import first, how_many
 from auditor.formats.text import cut_name, printable
-from auditor.reconciler.fold import expand, fold
+from auditor.reconciler.expected_rows import ExpectedRows
+from auditor.reconciler.fold import fold, refold
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.tensors import natural_key
 
@@ -33,16 +36,18 @@ class Line(NamedTuple):
 
 def lines(rows: Iterable[ModuleRow], depth: int) -> list[Line]:
     """The rows down to `depth`; numbered siblings fold where all their figures are equal."""
+    folded = rows.folded if isinstance(rows, ExpectedRows) else None
     alike: dict[ModuleRow, list[str]] = {}
-    for row in rows:
+    for row in rows if folded is None else folded:
         if row.depth <= depth:
             alike.setdefault(row._replace(prefix=""), []).append(row.prefix)
-    found = []
-    for row, prefixes in alike.items():
-        for pattern in fold(prefixes, words=False):
-            names = expand(pattern)
-            found.append((natural_key(names[0]), Line(pattern, len(names), row)))
-    return [line for _first, line in sorted(found, key=lambda keyed: keyed[0])]
+    fold_all = partial(fold, words=False) if folded is None else refold
+    found = [
+        Line(pattern, how_many(pattern), row)
+        for row, prefixes in alike.items()
+        for pattern in fold_all(prefixes)
+    ]
+    return sorted(found, key=lambda line: natural_key(first(line.pattern)))
 
 
 def stored_table(found: Sequence[Line], width: int) -> Table:

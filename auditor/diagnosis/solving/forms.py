@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.analytic import Expectation
+from auditor.analytic import Expectation, Written
 from auditor.analytic.in_memory import (
     ConvertedGroup,
     converted_groups,
@@ -123,7 +123,8 @@ def forms_of(expectation: Expectation) -> NameForms:
         for memory, *others in (loading.reported(one.name),)
         if not others
     )
-    few = replace(expectation, tensors=tuple(kinds.values()))
+    listed = Written(tensors=tuple(kinds.values()), modules=expectation.modules)
+    few = replace(expectation, listed=listed)
     groups = converted_groups(tensors_before_conversion(few), loading) if loading.converters else {}
     stacks = {
         name_pattern(memory): stack
