@@ -19,7 +19,7 @@ _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 _TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{}\\]+)")
 
 
-def escaped(name: str) -> str:
+def escaped_name(name: str) -> str:
     """The pattern that stands for this name alone."""
     return _SPECIAL.sub(r"\\\g<0>", name)
 

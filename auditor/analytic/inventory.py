@@ -14,10 +14,10 @@ from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Outline,
 from auditor.analytic.layers import (
     ListedModule,
     count_learned,
+    every_module,
+    every_tensor,
     folded_modules,
     folded_tensors,
-    written_modules,
-    written_tensors,
 )
 from auditor.analytic.listing import BlockListing
 
@@ -36,12 +36,12 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
         """In the order of the tree."""
-        return _resolved(written_tensors(self.listing.tensors))
+        return _resolved(every_tensor(self.listing.tensors))
 
     @cached_property
     def modules(self) -> Mapping[str, ModuleFormula]:
         """By prefix, a module before its children; "" is the tree."""
-        return MappingProxyType(written_modules(self.listing.modules, self.depth))
+        return MappingProxyType(every_module(self.listing.modules, self.depth))
 
     @cached_property
     def learned(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
-from auditor.folded_names import escaped, expand
+from auditor.folded_names import escaped_name, expand
 from auditor.tensors import natural_key
 
 # Encoders attend as well, and keep nothing. Families that decode, by model type.
@@ -157,7 +157,7 @@ def _attentions(expectation: Expectation) -> Mapping[str, _Widths]:
     tensors = (
         outline.tensors
         if outline
-        else (one._replace(name=escaped(one.name)) for one in expectation.tensors)
+        else (one._replace(name=escaped_name(one.name)) for one in expectation.tensors)
     )
     found = {
         path: widths for pattern, widths in _blocks(tensors).items() for path in expand(pattern)

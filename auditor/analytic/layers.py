@@ -5,7 +5,7 @@ from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
-from auditor.folded_names import escaped, numbered
+from auditor.folded_names import escaped_name, numbered
 
 _MOST_REPEATED = 2048  # tensors and modules of all layers that are kept; Llama-2-70B has 1,760
 
@@ -29,7 +29,7 @@ class Layers(NamedTuple):
         for number, kind in enumerate(self.each):
             places.setdefault(kind, []).append(number)
         for kind, numbers in places.items():
-            yield f"{escaped(self.name)}.{numbered(numbers)}", kind
+            yield f"{escaped_name(self.name)}.{numbered(numbers)}", kind
 
 
 class ListedModule(NamedTuple):
@@ -56,7 +56,7 @@ class LayerKind:
 
     @cached_property
     def roles(self) -> frozenset[Role]:
-        return roles_of(self._listed[0])
+        return roles_in(self._listed[0])
 
     @cached_property
     def learned(self) -> int:
@@ -65,7 +65,7 @@ class LayerKind:
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
         """The tensors' names, and what else there is of each."""
-        names, *rest = tuple(zip(*written_tensors(self._listed[0]), strict=True)) or ((),)
+        names, *rest = tuple(zip(*every_tensor(self._listed[0]), strict=True)) or ((),)
         return tuple(map(".".__add__, names)), rest
 
     def tensors(self, here: str) -> Iterator[ExpectedTensor]:
@@ -74,7 +74,7 @@ class LayerKind:
 
     def _below(self, levels: int | None) -> Mapping[str, ModuleFormula]:
         if levels not in self._modules:
-            found = written_modules(self._listed[1], levels)
+            found = every_module(self._listed[1], levels)
             self._modules[levels] = {f".{name}" if name else "": of for name, of in found.items()}
         return self._modules[levels]
 
@@ -92,7 +92,7 @@ class LayerKind:
         return folded_modules(self._listed[1])
 
 
-def roles_of(listed: ListedTensors) -> frozenset[Role]:
+def roles_in(listed: ListedTensors) -> frozenset[Role]:
     """The roles of the tensors, those in layers among them."""
     found: set[Role] = set()
     for one in listed:
@@ -116,7 +116,7 @@ def count_learned(listed: ListedTensors) -> int:
 # --- each layer under its number ----------------------------------------------------------------
 
 
-def written_tensors(listed: ListedTensors) -> list[ExpectedTensor]:
+def every_tensor(listed: ListedTensors) -> list[ExpectedTensor]:
     """Every tensor, in the order of the model."""
     found: list[ExpectedTensor] = []
     for one in listed:
@@ -127,7 +127,7 @@ def written_tensors(listed: ListedTensors) -> list[ExpectedTensor]:
     return found
 
 
-def written_modules(listed: ListedModules, depth: int | None) -> dict[str, ModuleFormula]:
+def every_module(listed: ListedModules, depth: int | None) -> dict[str, ModuleFormula]:
     """Every module down to that depth (None: all), a module before its children."""
     found: dict[str, ModuleFormula] = {}
     for one in listed:
@@ -172,7 +172,7 @@ def folded_tensors(listed: ListedTensors) -> Iterator[ExpectedTensor]:
                 for tensor in kind.folded_tensors:
                     yield tensor._replace(name=f"{here}.{tensor.name}")
         else:
-            yield one._replace(name=escaped(one.name))
+            yield one._replace(name=escaped_name(one.name))
 
 
 def folded_modules(listed: ListedModules) -> dict[str, ModuleFormula]:
@@ -184,5 +184,5 @@ def folded_modules(listed: ListedModules) -> dict[str, ModuleFormula]:
                 below = kind.folded_modules.items()
                 found.update((f"{here}.{name}" if name else here, of) for name, of in below)
         else:
-            found[escaped(one.name)] = one.formula
+            found[escaped_name(one.name)] = one.formula
     return found

@@ -28,9 +28,9 @@ from auditor.analytic.layers import (
     LayerKind,
     Layers,
     ListedModule,
-    roles_of,
-    written_modules,
-    written_tensors,
+    every_module,
+    every_tensor,
+    roles_in,
 )
 from auditor.errors import CheckpointError
 
@@ -125,7 +125,7 @@ class BlockListing:
                 self.layers(name, [kind] * count.value)
             case Stack(count, layers):
                 size = self.stack(count, layers, name)
-        roles = () if size.total.terms else roles_of(self.tensors[first:])
+        roles = () if size.total.terms else roles_in(self.tensors[first:])
         if roles and all(role.optional for role in roles):
             del self.modules[place]
         else:
@@ -147,10 +147,10 @@ class BlockListing:
 
     def submodel(self, body: Module, name: str) -> BlockSize:
         once, size = self.once(body)
-        for tensor in written_tensors(once.tensors):
+        for tensor in every_tensor(once.tensors):
             to = _join(name, tensor.tied_to) if tensor.tied_to else None
             self.tensors.append(tensor._replace(name=_join(name, tensor.name), tied_to=to))
-        for below, formula in written_modules(once.modules, None).items():
+        for below, formula in every_module(once.modules, None).items():
             self.modules.append(ListedModule(_join(name, below), formula))
         return size
 
@@ -159,7 +159,7 @@ class BlockListing:
             once, _ = self.once(body)
         except CheckpointError:
             return  # it cannot be stored, and no class needs it
-        for tensor in written_tensors(once.tensors):
+        for tensor in every_tensor(once.tensors):
             role = Role.EXTRA if tensor.role.learned else Role.LEGACY
             self.tensors.append(tensor._replace(name=_join(name, tensor.name), role=role))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, product, zip_longest
 
-from auditor.folded_names import escaped, expand, first, pieces, ranges_of
+from auditor.folded_names import escaped_name, expand, first, pieces, ranges_of
 from auditor.tensors import natural_key
 
 _NUMBER = re.compile(r"([0-9]+)")
@@ -50,7 +50,7 @@ def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FB
     patterns = _fold_numbers(unique.difference(literal))
     if words and len(patterns) <= _MAX_PATTERNS:
         patterns = _fold_words(patterns)
-    patterns += map(escaped, literal)
+    patterns += map(escaped_name, literal)
     return tuple(sorted(patterns, key=lambda pattern: natural_key(first(pattern))))
 
 
@@ -68,7 +68,7 @@ def refold(patterns: Iterable[str]) -> tuple[str, ...]:
         else:
             texts, box = _box(pattern)
             boxes.setdefault(texts, []).append(box)
-    found = [*map(escaped, literal)]
+    found = [*map(escaped_name, literal)]
     for texts, alike in boxes.items():
         found += (_pattern(texts, cell) for cell in _merged(alike))
     return tuple(sorted(found, key=lambda pattern: natural_key(first(pattern))))
