@@ -1,18 +1,13 @@
 """The module table of the terminal: a few rows of module prefixes, whatever the model's size."""
 
-from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
 
-from auditor.folded_names import first, how_many
+from auditor.formats.module_lines import Line
 from auditor.formats.text import cut_name, printable
-from auditor.reconciler.expected_rows import ExpectedRows
-from auditor.reconciler.fold import fold, refold
-from auditor.reconciler.module_rows import ModuleRow
-from auditor.tensors import natural_key
 
 _MIN_ROOM = 16  # for a prefix, where the figures take all of a narrow terminal
 _UNKNOWN = "-"
@@ -24,30 +19,6 @@ STYLES = {
     "unexpected": "yellow",
     "duplicate": "yellow",
 }
-
-
-class Line(NamedTuple):
-    """One or more modules of equal figures whose prefixes fold into one."""
-
-    pattern: str
-    modules: int
-    row: ModuleRow  # of each one of them
-
-
-def lines(rows: Iterable[ModuleRow], depth: int) -> list[Line]:
-    """The rows down to `depth`; numbered siblings fold where all their figures are equal."""
-    folded = rows.folded if isinstance(rows, ExpectedRows) else None
-    alike: dict[ModuleRow, list[str]] = {}
-    for row in rows if folded is None else folded:
-        if row.depth <= depth:
-            alike.setdefault(row._replace(prefix=""), []).append(row.prefix)
-    fold_all = partial(fold, words=False) if folded is None else refold
-    found = [
-        Line(pattern, how_many(pattern), row)
-        for row, prefixes in alike.items()
-        for pattern in fold_all(prefixes)
-    ]
-    return sorted(found, key=lambda line: natural_key(first(line.pattern)))
 
 
 def stored_table(found: Sequence[Line], width: int) -> Table:
