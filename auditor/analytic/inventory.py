@@ -40,7 +40,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def modules(self) -> Mapping[str, ModuleFormula]:
-        """By prefix, a module before its children; "" is the tree."""
+        """By prefix, in natural order; "" is the tree."""
         return MappingProxyType(every_module(self.listing.modules, self.depth))
 
     @cached_property

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
 from auditor.folded_names import escaped_name, numbered
+from auditor.tensors import natural_key
 
 _MOST_REPEATED = 2048  # tensors and modules of all layers that are kept; Llama-2-70B has 1,760
 
@@ -128,9 +129,9 @@ def every_tensor(listed: ListedTensors) -> list[ExpectedTensor]:
 
 
 def every_module(listed: ListedModules, depth: int | None) -> dict[str, ModuleFormula]:
-    """Every module down to that depth (None: all), a module before its children."""
+    """Every module down to that depth (None: all), in natural order of their names."""
     found: dict[str, ModuleFormula] = {}
-    for one in listed:
+    for one in sorted(listed, key=_place):
         if isinstance(one, Layers):
             levels = None if depth is None else depth - one.name.count(".") - 2
             if levels is None or levels >= 0:
@@ -138,6 +139,11 @@ def every_module(listed: ListedModules, depth: int | None) -> dict[str, ModuleFo
         elif depth is None or _depth(one.name) <= depth:
             found[one.name] = one.formula
     return found
+
+
+def _place(one: ListedModule | Layers) -> tuple[tuple[str, str], bool]:
+    """Layers come behind the module that lists them."""
+    return natural_key(one.name), isinstance(one, Layers)
 
 
 def _depth(name: str) -> int:

@@ -14,6 +14,7 @@ from auditor.folded_names import expand, first, how_many, numbered
 from auditor.formats.module_lines import lines
 from auditor.reconciler.expected_rows import ExpectedRows
 from auditor.reconciler.fold import fold, refold
+from auditor.tensors import natural_key
 
 PLACES = st.sets(st.integers(0, 12), min_size=1).map(sorted)
 BOXES = st.lists(st.tuples(st.sampled_from(("h", "h.w1", r"h\{")), PLACES, PLACES), max_size=6)
@@ -71,6 +72,7 @@ def test_an_outline_stands_for_each_tensor_and_each_module_once(tree):
 
 def require_equal_rows(expectation: Expectation, depth: int) -> None:
     rows = ExpectedRows(expectation, depth=None)
+    assert list(rows) == sorted(rows, key=lambda row: natural_key(row.prefix))
     assert rows.folded is not None
     assert lines(rows, depth) == lines(tuple(rows), depth)
 
