@@ -114,7 +114,10 @@ def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | N
     from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
 
     found = _implied(snapshot, target, entry)
-    return NameForms(()) if found is None else forms_of(found)
+    if found is None:
+        return NameForms(())
+    known = _class_tree(snapshot, target, entry)
+    return forms_of(found, known and known.tree)
 
 
 def _implied(

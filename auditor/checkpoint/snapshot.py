@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import lfs_pointer_size
+from auditor.containers.index import Index, parse_index
 from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile
 from auditor.containers.safetensors import Header, parse_header
 from auditor.containers.weight_formats import Table, parser
@@ -87,11 +88,22 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
             )
 
 
-class TextFile(Struct, frozen=True, kw_only=True):
+class TextFile(Observation, frozen=True, kw_only=True, dict=True):
     """A config or an index, byte for byte."""
+
+    _aside = ("known",)
 
     name: str
     content: bytes
+    known: Index | None = None  # what `as_index` is, where the content was made of it
+
+    @cached_property
+    def as_index(self) -> Index:
+        """The index that the content is; parsed once, where it is first asked for.
+
+        Raises CheckpointError where it is none.
+        """
+        return self.known or parse_index(self.name, self.content)
 
 
 class PublishedText(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -42,7 +41,6 @@ class Index(Struct, frozen=True, kw_only=True):
         return tuple(sorted(set(self.weight_map.values())))
 
 
-@lru_cache(maxsize=1)  # the reader asks which shards to open, the audit what they should hold
 def parse_index(file: str, content: bytes) -> Index:
     """The index that `content` is. Of a name that is written twice, the last shard stands.
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
-from auditor.containers.index import parse_index
-from auditor.diagnosis.name_kinds import NameKind, kinds_of, name_pattern
+from auditor.diagnosis.name_kinds import NameKind, chosen_of, kinds_of, name_pattern
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.holdings import HeldTensors, held
 from auditor.diagnosis.solving.outline import leaves
@@ -105,7 +104,10 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def unexpected_kinds(self) -> tuple[NameKind, ...]:
         """The unexpected names by kind."""
-        return kinds_of(self.unexpected)
+        names = frozenset(self.unexpected)
+        if names <= self.shapes.keys():
+            return chosen_of(self.stored_kinds, names)
+        return kinds_of(self.unexpected)  # an index names some that no file here has
 
     @cached_property
     def stored_kinds(self) -> tuple[NameKind, ...]:
@@ -116,6 +118,12 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     def unexpected(self) -> tuple[str, ...]:
         """Names of stored tensors that nothing expects."""
         return self._named_by(UnexpectedFinding)
+
+    @cached_property
+    def unknown(self) -> tuple[str, ...]:
+        """The unexpected names that no class of the family has, whatever their shapes."""
+        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
+        return tuple(name for one in found if not one.known_to for name in one.names)
 
     def _named_by(self, kind: type[Finding]) -> tuple[str, ...]:
         found = (one for one in self.report.findings if isinstance(one, kind))
@@ -142,6 +150,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     def on_disk(self, name: str) -> str:
         """The name that save_pretrained would have written."""
+        name = self._both_forms.of_today(name)
         return self._forms.on_disk(name) if self._forms else name
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
@@ -160,6 +169,16 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
             return self.stored
         found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
         return tuple(tensor for one in found for tensor in one.tensors)
+
+    @cached_property
+    def strange_named(self) -> Mapping[str, StoredTensor]:
+        """The strange tensors by name."""
+        return {tensor.name: tensor for tensor in self.strange}
+
+    @cached_property
+    def lacking_named(self) -> Mapping[str, ExpectedTensor]:
+        """The lacking tensors by name."""
+        return {tensor.name: tensor for tensor in self.lacking}
 
     @cached_property
     def strange_kinds(self) -> tuple[NameKind, ...]:
@@ -255,12 +274,12 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            found = self._both_forms.separated(held(self.stored, self.config, files))
-            if self._forms is None:
-                return found
-            return HeldTensors({self.on_disk(name): one for name, one in found.shapes.items()})
+            found = self._both_forms.separated(
+                held(self.stored, self.stored_kinds, self.config, files)
+            )
+            return found.renamed(self.on_disk)
         try:
-            index = parse_index(snapshot.index.name, snapshot.index.content)
+            names = snapshot.index.as_index.weight_map
         except CheckpointError:
             return HeldTensors({})
-        return HeldTensors(dict.fromkeys(index.weight_map))
+        return HeldTensors(dict.fromkeys(names)).renamed(self.on_disk)

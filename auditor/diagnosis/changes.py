@@ -12,7 +12,6 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
-from auditor.containers.index import parse_index
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
 from auditor.tensors import Span, StoredTensor
@@ -48,10 +47,11 @@ def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, .
 
     def named(places: _Places) -> _Places:
         for name, file in places:
-            if name in instead:
-                yield from ((one.name, file) for one in instead[name])
-            else:
+            if (made := instead.get(name)) is None:
                 yield name, file
+                continue
+            for one in made:
+                yield one.name, file
 
     return _changed(snapshot, put, named, totals=False)
 
@@ -118,13 +118,20 @@ def _changed_index(
     if index is None:
         return None
     try:
-        names = parse_index(index.name, index.content).weight_map
+        found = index.as_index
     except CheckpointError:
         return index
-    rest = _beside_weight_map(index.content)
+    rest, names = _beside_weight_map(index.content), dict(named(found.weight_map.items()))
     if not totals and "metadata" in rest:
         rest["metadata"] = Raw(b"{}")
-    return replace(index, content=encode({**rest, "weight_map": dict(named(names.items()))}))
+    known = replace(
+        found,
+        weight_map=MappingProxyType(names),
+        total_size=found.total_size if totals else None,
+        total_parameters=found.total_parameters if totals else None,
+    )
+    content = encode({**rest, "weight_map": names})
+    return TextFile(name=index.name, content=content, known=None if found.faults else known)
 
 
 def _beside_weight_map(content: bytes) -> dict[str, Raw]:

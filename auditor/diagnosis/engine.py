@@ -140,7 +140,7 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
             tree=partial(tree, target=target),
             forms=partial(forms, target=target),
         )
-        if not (case.alarms and all(map(_is_ordinary, case.shapes))):
+        if not (case.alarms and _has_ordinary_names(case)):
             break
         closing = _best(case, tries)
         if closing is None or _again_of(closing, found):
@@ -157,9 +157,11 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     return with_repository(said, report, now)
 
 
-def _is_ordinary(name: str) -> bool:
-    """Whether a name is such as models have: causes take names apart, over and over."""
-    return len(name) <= LONGEST and name.count(".") <= MOST_PARTS
+def _has_ordinary_names(case: Case) -> bool:
+    """Whether the names are such as models have: causes take names apart, over and over."""
+    if max(map(len, case.shapes), default=0) > LONGEST:
+        return False
+    return all(kind.pattern.count(".") <= MOST_PARTS for kind in case.stored_kinds)
 
 
 def _again_of(closing: _Closing, found: list[Diagnosis]) -> bool:

@@ -5,6 +5,7 @@ each kind once.
 """
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from operator import itemgetter
 
@@ -58,6 +59,20 @@ def kinds_of(names: Iterable[str]) -> tuple[NameKind, ...]:
             found[pattern] = NameKind(pattern)
         found[pattern].names.append(name)
     return tuple(found.values())
+
+
+def chosen_of(kinds: Iterable[NameKind], chosen: AbstractSet[str]) -> tuple[NameKind, ...]:
+    """The chosen names by kind, out of the kinds of all."""
+    found: list[NameKind] = []
+    for kind in kinds:
+        some = [name for name in kind.names if name in chosen]
+        if len(some) == len(kind.names):
+            found.append(kind)
+        elif some:
+            part = NameKind(kind.pattern)
+            part.names = some
+            found.append(part)
+    return tuple(found)
 
 
 def name_pattern(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.index import Index, parse_index
+from auditor.containers.index import Index
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.changes import as_indexed, holding
 from auditor.errors import CheckpointError
@@ -42,6 +42,6 @@ def read_index(snapshot: Snapshot) -> Index | None:
     if snapshot.index is None:
         return None
     try:
-        return parse_index(snapshot.index.name, snapshot.index.content)
+        return snapshot.index.as_index
     except CheckpointError:
         return None

@@ -24,7 +24,7 @@ from auditor.companions.companion_files import (
     planned,
     read_companion,
 )
-from auditor.containers.index import MAX_INDEX, parse_index
+from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
 from auditor.downloader.parallel import as_they_end, own_pool, share_of_pool
@@ -311,7 +311,7 @@ def _shares(head: WeightHeader, index: TextFile | None) -> bool:
     """Whether a file holds a tensor that the index names; what a pointer stands for may."""
     if index is None or isinstance(head.parsed, CheckpointError):
         return head.pointed is not None
-    names = parse_index(index.name, index.content).weight_map
+    names = index.as_index.weight_map
     return any(tensor.name in names for tensor in head.parsed.tensors)
 
 
@@ -321,7 +321,7 @@ def _first_reads(index: TextFile) -> dict[str, int]:
     The index names shards from its own folder.
     """
     try:
-        weight_map = parse_index(index.name, index.content).weight_map
+        weight_map = index.as_index.weight_map
     except CheckpointError:
         return {}
     entries = dict.fromkeys(weight_map.values(), 0)

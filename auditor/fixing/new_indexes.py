@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from auditor.checkpoint.selecting import INDEX
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.bounded_json import load_object
@@ -25,7 +23,7 @@ def index_with_names(index: TextFile | None, renames: Mapping[str, str]) -> Text
     if index is None or not isinstance(placed, dict):
         return index
     values["weight_map"] = {renames.get(name, name): file for name, file in placed.items()}
-    return replace(index, content=as_written(index.content, values))
+    return TextFile(name=index.name, content=as_written(index.content, values))
 
 
 def rebuilt_index(snapshot: Snapshot, observed: Observed | None) -> TextFile | None:
@@ -52,7 +50,8 @@ def rebuilt_index(snapshot: Snapshot, observed: Observed | None) -> TextFile | N
         "metadata": metadata,
         "weight_map": _placed(tensors, before if isinstance(before, dict) else {}),
     }
-    return replace(old, content=as_written(old.content if values else _AS_TRANSFORMERS, new))
+    content = as_written(old.content if values else _AS_TRANSFORMERS, new)
+    return TextFile(name=old.name, content=content)
 
 
 def _placed(tensors: list[StoredTensor], before: Mapping[str, Any]) -> dict[str, str]:

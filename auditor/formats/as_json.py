@@ -65,6 +65,7 @@ from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
 from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
+from auditor.tensors import natural_key
 
 SCHEMA = 1
 
@@ -300,6 +301,8 @@ class _Loading(NamedTuple):
 
 def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
     names = finding.names
+    if isinstance(finding, QuantizationData):
+        names = tuple(sorted(names, key=natural_key))
     return {
         "kind": finding.kind,
         "severity": finding.severity,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.filenames import variant_of
 from auditor.checkpoint.selecting import is_readable
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
-from auditor.containers.index import Index, parse_index
+from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
@@ -166,7 +166,7 @@ def _index(snapshot: Snapshot) -> tuple[Index | None, list[Unread]]:
         return None, []
     file = snapshot.index.name
     try:
-        return _from_root(parse_index(file, snapshot.index.content)), []
+        return _from_root(snapshot.index.as_index), []
     except CheckpointError as error:
         return None, [Unread(BadIndex, file, str(error), None)]
 

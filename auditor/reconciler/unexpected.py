@@ -34,7 +34,8 @@ class UnexpectedTensor(NamedTuple):
     parameters: int
     fate: int
     used_by: tuple[str, ...] = ()  # sibling classes that use it, in the family's order
-    reason: str | None = None  # why a sibling that has the name does not use the tensor
+    known_to: str = ""  # a sibling that has the name, and does not use the tensor
+    reason: str | None = None  # why it does not
     implied: int | None = None  # the elements that a sibling with that name expects
     silent: bool = False  # from_pretrained does not report it
 
@@ -91,7 +92,7 @@ def _prefilter(family: tuple[tuple[str, Places], ...]) -> Callable[[str], bool]:
 def _identify(tensor: StoredTensor, siblings: Iterable[tuple[str, Places]]) -> UnexpectedTensor:
     used_by: list[str] = []
     roles: set[Role] = set()
-    reason: str | None = None
+    known_to, reason = "", None
     implied: int | None = None
     for target, places in siblings:
         known = places.of(tensor.name).expected
@@ -106,9 +107,11 @@ def _identify(tensor: StoredTensor, siblings: Iterable[tuple[str, Places]]) -> U
             roles.add(known.role)
             implied = known.elements
         elif reason is None:
+            known_to = target
             reason = f"{target} knows it, but with the shape {known.shape}"
     if not used_by:
-        return UnexpectedTensor(tensor, learned(tensor), Fate.UNEXPECTED.value, reason=reason)
+        unexpected = Fate.UNEXPECTED.value
+        return UnexpectedTensor(tensor, learned(tensor), unexpected, (), known_to, reason)
     parameters = 0 if roles == {Role.TIED} else learned(tensor)
     return UnexpectedTensor(tensor, parameters, Fate.UNUSED.value, tuple(used_by), implied=implied)
 
@@ -129,14 +132,14 @@ def _extra(tensor: StoredTensor, known: ExpectedTensor) -> UnexpectedTensor:
 
 def unexpected_findings(unexpected: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
     """One finding for each use that the family has for such tensors."""
-    groups: dict[tuple[int, tuple[str, ...], bool, str | None, bool], list[StoredTensor]] = {}
+    groups: dict[tuple[int, tuple[str, ...], bool, str, str | None, bool], list[StoredTensor]] = {}
     for item in unexpected:
         copies = item.parameters != learned(item.tensor)
-        key = (item.fate, item.used_by, copies, item.reason, item.silent)
+        key = (item.fate, item.used_by, copies, item.known_to, item.reason, item.silent)
         groups.setdefault(key, []).append(item.tensor)
-    for (fate, used_by, copies, reason, silent), found in groups.items():
+    for (fate, used_by, copies, known_to, reason, silent), found in groups.items():
         if fate == Fate.UNEXPECTED:
-            yield _unexpected(found, reason, silent=silent)
+            yield _unexpected(found, reason, known_to, silent=silent)
             continue
         tensors = by_name(found)
         unsaid = _UNSAID if silent else ""
@@ -152,7 +155,9 @@ def unexpected_findings(unexpected: Iterable[UnexpectedTensor], target: str) -> 
             )
 
 
-def _unexpected(found: list[StoredTensor], reason: str | None, *, silent: bool) -> Unexpected:
+def _unexpected(
+    found: list[StoredTensor], reason: str | None, known_to: str, *, silent: bool
+) -> Unexpected:
     named = by_name(found, MOST_NAMED)
     reason = reason or "no class of this family has a tensor of this name"
     more = len(found) - len(named)
@@ -162,6 +167,7 @@ def _unexpected(found: list[StoredTensor], reason: str | None, *, silent: bool) 
         tensors=named,
         more=more,
         more_parameters=parameters,
+        known_to=known_to,
         silent=silent,
         reason=reason + unnamed + (_UNSAID if silent else ""),
     )

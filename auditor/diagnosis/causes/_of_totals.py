@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from math import isqrt, prod
 
-from auditor.containers.index import parse_index
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.candidates import HEADS, KeyChange, makes_odd_groups
@@ -77,7 +76,7 @@ def _total(case: Case) -> int | None:
     if index is None or case.snapshot.headers or case.missing or case.unexpected:
         return None
     try:
-        total = parse_index(index.name, index.content).total_size
+        total = index.as_index.total_size
     except CheckpointError:
         return None
     return total if type(total) is int else None

@@ -14,7 +14,7 @@ from typing import Any
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _asked_values, _of_totals
 from auditor.diagnosis.changes import value_at, with_values
-from auditor.diagnosis.name_kinds import name_pattern
+from auditor.diagnosis.name_kinds import kinds_of, name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.search import KeySearch
@@ -87,13 +87,21 @@ def search(case: Case) -> KeySearch:
         except ValueError:
             return None
 
-    alarming = None
-    if case.report.expected is not None:
-        named = (kind.pattern for kind in (*case.missing_kinds, *case.unexpected_kinds))
-        pairs = (name_pattern(pair.expected.name) for pair in case.mismatched)
-        alarming = {one for name in {*named, *pairs} for one in case.patterns_on_disk(name)}
+    alarming = None if case.report.expected is None else _alarming(case)
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
     return KeySearch(case.config, trees, Trials(case.holdings, alarming), faults)
+
+
+def _alarming(case: Case) -> set[str]:
+    """The patterns of the names that differ, as they are on disk.
+
+    What another class of the family has with other shapes (the pooler, beside a language model)
+    may be what is left unused once the rest fits: it counts where nothing else differs.
+    """
+    named = {kind.pattern for kind in (*case.missing_kinds, *kinds_of(case.unknown))}
+    named.update(name_pattern(pair.expected.name) for pair in case.mismatched)
+    named = named or {kind.pattern for kind in case.unexpected_kinds}
+    return {one for name in named for one in case.patterns_on_disk(name)}
 
 
 def _undoing(

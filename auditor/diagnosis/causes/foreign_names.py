@@ -40,6 +40,7 @@ _FUSED: Mapping[str, tuple[str, ...]] = {
 }
 _STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
 _EXPERT = "expert-"
+_WEIGHT = "weight"
 _AFTER_MLP = "post_feedforward_layernorm"  # then that after attention is not that before the MLP
 _ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, whose queries have no other norm
 _LEAST = 0.5  # of the missing names that must get one
@@ -106,13 +107,13 @@ def _by_role(case: Case) -> _Names:
         return role if said else role._replace(stack="")
 
     names = _Names({}, {}, {})
-    expected = {one.name: one for one in case.lacking}
+    expected = case.lacking_named
     for roles in due:
         for role, several in roles.items():
             lack = names.missing.setdefault(placed(role), {})
             for numbers, name in several:
                 lack.setdefault(numbers, expected[name])
-    stored = {one.name: one for one in case.strange}
+    stored = case.strange_named
     for kind in case.strange_kinds:
         if _BUFFERS.search(kind.pattern):
             names.instead.update(dict.fromkeys(kind.names, ()))
@@ -196,8 +197,10 @@ def _put_together(
     parts = [names.stored[part] for part in _parts(role) if part in names.stored]
     held = names.stored.get(role, {})
     for numbers, expected in due.items() if len(parts) > 1 else ():
+        if numbers in held:
+            continue
         pieces = [part[numbers] for part in parts if numbers in part]
-        if len(pieces) > 1 and numbers not in held and _adds_up(pieces, [expected]):
+        if len(pieces) > 1 and _adds_up(pieces, [expected]):
             first, *rest = pieces
             yield first.name, (_named(first, expected.name, expected.shape),)
             yield from ((one.name, ()) for one in rest)
@@ -205,15 +208,14 @@ def _put_together(
 
 def _take_along(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
     """The scales of weights go where their weights go."""
-    serving = [kind for kind in case.strange_kinds if kind.parts[-1].startswith("weight_")]
-    stored = {one.name: one for one in case.strange} if serving else {}
+    serving = [kind for kind in case.strange_kinds if kind.parts[-1].startswith(f"{_WEIGHT}_")]
+    stored = case.strange_named
     for kind in serving:
-        last = kind.parts[-1]
+        last = kind.parts[-1].removeprefix(_WEIGHT)
         for name in kind.names:
-            made = instead.get(f"{name.removesuffix(last)}weight", ())
+            made = instead.get(name[: -len(last)], ())
             if len(made) == 1 and name not in instead:
-                other = f"{made[0].name.removesuffix('weight')}{last}"
-                instead[name] = (renamed(stored[name], other),)
+                instead[name] = (renamed(stored[name], made[0].name + last),)
 
 
 def _parts(role: TensorRole) -> list[TensorRole]:

@@ -58,10 +58,10 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """What is fused cut up, and what is apart put together, wherever the sizes add up."""
     if not (case.unexpected and case.missing):
         return
-    stored = {one.name: one for one in case.strange}
+    stored = case.strange_named
     places = _places(case.strange_kinds) & _places(case.missing_kinds)
-    have = _by_place(places, case.strange_kinds, case.strange)
-    lack = _by_place(places, case.missing_kinds, case.lacking)
+    have = _by_place(places, case.strange_kinds, stored)
+    lack = _by_place(places, case.missing_kinds, case.lacking_named)
     instead: dict[str, tuple[StoredTensor, ...]] = {}
     for place in have.keys() & lack.keys():
         for whole, parts in _pairs(have[place], lack[place]):
@@ -100,15 +100,14 @@ def _places(kinds: Iterable[NameKind]) -> set[_Place]:
 def _by_place(
     places: Collection[_Place],
     kinds: Iterable[NameKind],
-    tensors: Iterable[StoredTensor | ExpectedTensor],
+    tensors: Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor],
 ) -> Mapping[_Place, list[_Found]]:
     """The tensors whose kind is in one of the places, by the place of their own name."""
     inside = [kind for kind in kinds if _taken_apart(kind.pattern)[0] in places]
-    shapes = {one.name: one.shape for one in tensors} if inside else {}
     found: dict[_Place, list[_Found]] = {}
     for name in (name for kind in inside for name in kind.names):
         place, module, leaf = _taken_apart(name)
-        found.setdefault(place, []).append(_Found(name, module, leaf, shapes[name]))
+        found.setdefault(place, []).append(_Found(name, module, leaf, tensors[name].shape))
     return found
 
 

@@ -117,7 +117,7 @@ def _index_with(index: TextFile | None, missing: list[ExpectedTensor]) -> TextFi
         return index
     values["weight_map"] = {**files, **{one.name: file for one in missing}}
     values["metadata"] = {}
-    return replace(index, content=json.dumps(values).encode())
+    return TextFile(name=index.name, content=json.dumps(values).encode())
 
 
 def _stored(one: ExpectedTensor, dtype: str | None, file: str) -> StoredTensor:

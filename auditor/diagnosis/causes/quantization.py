@@ -15,9 +15,11 @@ from auditor.diagnosis.solving.outline import shapes_in
 from auditor.diagnosis.solving.packings import settings_of_files
 from auditor.errors import CheckpointError
 from auditor.layouts.packing import Stored
+from auditor.tensors import StoredTensor
 
 KEY = "quantization_config"
-SYMPTOMS = frozenset({"missing", "unexpected", "mismatched", "bad-quantization"})
+_PACKED = ("F8_", "F4", "F6_")  # one byte or less a number, which have scales beside them
+SYMPTOMS = frozenset({"unexpected", "mismatched", "bad-quantization"})  # missing names are none
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -28,6 +30,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
         for settings in settings_held(case):
             yield _undeclared(case, settings)
         return
+    if any(map(is_packed, case.stored)):
+        return
     method = declared.get("quant_method") if isinstance(declared, Mapping) else None
     yield Undoing(
         cause="quantization-not-applied",
@@ -37,6 +41,11 @@ def undoings(case: Case) -> Iterator[Undoing]:
         fix=f"remove {KEY} from config.json, or upload the packed weights",
         evidence=("read as plain weights, all names and shapes are expected",),
     )
+
+
+def is_packed(tensor: StoredTensor) -> bool:
+    """Whether it is of a dtype that only packed weights have."""
+    return tensor.dtype is not None and tensor.dtype.startswith(_PACKED)
 
 
 def settings_held(case: Case) -> Iterator[dict[str, Any]]:

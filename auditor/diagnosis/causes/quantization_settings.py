@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, settings_held
+from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
 from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.packings import differing
 from auditor.layouts.plain import is_float
@@ -106,10 +106,10 @@ def _lists(
 
 def _named_plain(case: Case) -> Iterator[str]:
     """Weights of floats that findings name: packed elsewhere, and here plain."""
-    dtypes = {tensor.name: tensor.dtype for tensor in case.stored}
+    plain = {one.name for one in case.stored if is_float(one.dtype or "") and not is_packed(one)}
     bad = (one for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
     for name in chain.from_iterable(one.names for one in bad):
-        if name.endswith(".weight") and is_float(dtypes.get(name) or ""):
+        if name.endswith(".weight") and name in plain:
             yield name
 
 

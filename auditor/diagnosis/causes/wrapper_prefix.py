@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_names
+from auditor.diagnosis.name_kinds import NameKind, name_pattern
 from auditor.messages import quoted
 
 CAUSE = "wrapper-prefix"
@@ -85,7 +86,7 @@ def _renames(case: Case, way: _Way) -> Mapping[str, str]:
 
 def _stripped(case: Case) -> Iterator[tuple[str, Rename]]:
     shared = tuple(_shared(case.unexpected))
-    for prefix in dict.fromkeys((*shared, *_before(case.missing, case.unexpected))):
+    for prefix in dict.fromkeys((*shared, *_before(case.missing, case.unexpected_kinds))):
         yield prefix, partial(_without_prefix, prefix)
     wrappers = _wrappers(case)
     for part in wrappers:
@@ -130,12 +131,15 @@ def _shared(names: tuple[str, ...]) -> Iterator[str]:
         yield ".".join(common[:length]) + "."
 
 
-def _before(ends: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
+def _before(ends: tuple[str, ...], kinds: Iterable[NameKind]) -> list[str]:
     """What stands before some of the ends in some of the names, the most frequent first."""
     asked = tuple(dict.fromkeys((*ends[: _ASKED // 2], *ends[-_ASKED // 2 :])))
+    patterns = tuple(set(map(name_pattern, asked)))
     found = Counter(
         name[: -len(end)]
-        for name in names
+        for kind in kinds
+        if kind.pattern.endswith(patterns)
+        for name in kind.names
         if name.endswith(asked)
         for end in asked
         if name.endswith(end) and name != end
@@ -147,7 +151,8 @@ def _before(ends: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
 
 
 def _added(case: Case) -> Iterator[tuple[str, Rename]]:
-    for prefix in dict.fromkeys((*_shared(case.missing), *_before(case.unexpected, case.missing))):
+    before = _before(case.unexpected, case.missing_kinds)
+    for prefix in dict.fromkeys((*_shared(case.missing), *before)):
         yield prefix, partial(_with_prefix, prefix)
 
 

@@ -2,7 +2,8 @@
 
 A state dict that was saved as it was has the names in memory, `vit.layers.0.mlp.fc1.weight`, and
 loading takes those as well; save_pretrained writes `vit.encoder.layer.0.intermediate.dense.weight`.
-Experts that it writes each by itself are in memory all those of a layer in one tensor.
+Experts that it writes each by itself are in memory all those of a layer in one tensor. Names that
+older versions wrote, `LayerNorm.gamma`, are taken as those that it writes now.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,13 +14,16 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Expectation, Written
+from auditor.analytic.blocks import Block
 from auditor.analytic.in_memory import (
     ConvertedGroup,
     converted_groups,
     tensors_before_conversion,
 )
+from auditor.analytic.loading import PLAIN, Loading
 from auditor.diagnosis.name_kinds import NameKind, name_pattern, numbers_in
 from auditor.diagnosis.solving.holdings import HeldTensors
+from auditor.diagnosis.solving.outline import leaves
 
 _MOST = 250_000  # tensors on disk that are told apart: a file may say that it holds 2**40 experts
 _MATRIX = 2  # axes
@@ -43,9 +47,13 @@ class NameForms:
     """
 
     def __init__(
-        self, pairs: Iterable[tuple[str, str]], stacks: Mapping[str, StackedParts] | None = None
+        self,
+        pairs: Iterable[tuple[str, str]],
+        stacks: Mapping[str, StackedParts] | None = None,
+        loading: Loading = PLAIN,
     ) -> None:
         self._stacks = stacks or {}
+        self._loading = loading
         alike = [(disk, memory) for disk, memory in pairs if numbers_in(disk) == numbers_in(memory)]
         patterns = {name_pattern(disk): name_pattern(memory) for disk, memory in alike}
         both = patterns.keys() & set(patterns.values())
@@ -72,6 +80,10 @@ class NameForms:
             more += any(end in self._on_disk for end in ends) * len(kind.names)
             more -= any(end in self._in_memory for end in ends) * len(kind.names)
         return more > 0
+
+    def of_today(self, name: str) -> str:
+        """The name that is written now for one of an older version; any other as it is."""
+        return self._loading.of_old(name)[0]
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
         """The patterns of the names that save_pretrained writes for a name of this pattern."""
@@ -109,13 +121,19 @@ class NameForms:
         return _renamed(name, self._on_disk)
 
 
-def forms_of(expectation: Expectation) -> NameForms:
-    """How the tensors of a class are called on disk, and in memory."""
+def forms_of(expectation: Expectation, tree: Block | None = None) -> NameForms:
+    """How the tensors of a class are called on disk, and in memory.
+
+    Of its `tree`, where that is known, one or two tensors of each kind are asked for.
+    """
     loading = expectation.loading
     if not (loading.renames or loading.converters):
-        return NameForms(())
+        return NameForms((), loading=loading)
     optional = [one for one in expectation.tensors if one.role.optional]
     needed = [one for one in expectation.tensors if not one.role.optional]
+    if tree is not None:
+        asked = {leaf.name for leaf in leaves(tree)}
+        needed = [one for one in needed if one.name in asked]
     kinds = {name_pattern(one.name): one for one in (*optional, *needed)}
     pairs = (
         (one.name, memory)
@@ -123,7 +141,7 @@ def forms_of(expectation: Expectation) -> NameForms:
         for memory, *others in (loading.reported(one.name),)
         if not others
     )
-    listed = Written(tensors=tuple(kinds.values()), modules=expectation.modules)
+    listed = Written(tensors=tuple(kinds.values()), modules={})
     few = replace(expectation, listed=listed)
     groups = converted_groups(tensors_before_conversion(few), loading) if loading.converters else {}
     stacks = {
@@ -132,7 +150,7 @@ def forms_of(expectation: Expectation) -> NameForms:
         for memory in group.in_memory
         if (stack := _stack(memory, group))
     }
-    return NameForms(pairs, stacks)
+    return NameForms(pairs, stacks, loading)
 
 
 def _stack(memory: str, group: ConvertedGroup) -> StackedParts | None:

@@ -1,10 +1,10 @@
 """What the files hold, by kinds of tensors: the layers of a model have the same."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from auditor.diagnosis.name_kinds import MOST_DIGITS, NameKind, Numbers, kinds_of
+from auditor.diagnosis.name_kinds import MOST_DIGITS, NameKind, Numbers, chosen_of, kinds_of
 from auditor.errors import CheckpointError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
@@ -24,8 +24,11 @@ class HeldKind(NamedTuple):
 class HeldTensors:
     """The tensors of a model inside the stored ones: names and shapes, unpacked."""
 
-    def __init__(self, shapes: Mapping[str, Shape | None]) -> None:
+    def __init__(
+        self, shapes: Mapping[str, Shape | None], kinds: tuple[NameKind, ...] = ()
+    ) -> None:
         self.shapes = shapes
+        self._kinds_of_more = kinds  # of these names, and of others
 
     @cached_property
     def kinds(self) -> tuple[HeldKind, ...]:
@@ -43,7 +46,25 @@ class HeldTensors:
     @cached_property
     def name_kinds(self) -> tuple[NameKind, ...]:
         """The names by kind, whatever their shapes are."""
+        if self._kinds_of_more:
+            return chosen_of(self._kinds_of_more, self.shapes.keys())
         return kinds_of(self.shapes)
+
+    def renamed(self, rename: Callable[[str], str]) -> "HeldTensors":
+        """The same with other names, which `rename` makes of the pattern of each kind."""
+        others = {
+            kind.pattern: other
+            for kind in self.name_kinds
+            if (other := rename(kind.pattern)) != kind.pattern
+        }
+        if not others:
+            return self
+        found: dict[str, Shape | None] = {}
+        for kind in self.name_kinds:
+            renamed = NameKind(others.get(kind.pattern, kind.pattern))
+            for name, numbers in zip(kind.names, kind.numbers, strict=True):
+                found[renamed.filled(numbers)] = self.shapes[name]
+        return HeldTensors(found)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -79,21 +100,28 @@ def _order(numbers: Numbers) -> list[tuple[int, str]]:
 
 
 def held(
-    tensors: tuple[StoredTensor, ...], values: Mapping[str, object], files: Mapping[str, bytes]
+    tensors: tuple[StoredTensor, ...],
+    kinds: tuple[NameKind, ...],
+    values: Mapping[str, object],
+    files: Mapping[str, bytes],
 ) -> HeldTensors:
-    """What is stored, unpacked as the config says; as it is where that cannot be done."""
+    """What is stored, unpacked as the config says; as it is where that cannot be done.
+
+    `kinds` are those of the tensors' names.
+    """
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     try:
         declared = declaration(values, files)
         if declared is not None and unknown_quantization(declared) is not None:
-            return HeldTensors(shapes)
+            return HeldTensors(shapes, kinds)
         unpacked = unpack_tensors(tensors, declared, lambda _: None)
     except CheckpointError:
-        return HeldTensors(shapes)
+        return HeldTensors(shapes, kinds)
+    names = frozenset(shapes)
     for piece in unpacked.tensors:
         shapes.pop(piece.stored.name, None)
     for note in unpacked.quantization_data:
         for tensor in note.tensors:
             shapes.pop(tensor.name, None)
     shapes.update((piece.name, piece.shape) for piece in unpacked.tensors)
-    return HeldTensors(shapes)
+    return HeldTensors(shapes, kinds if shapes.keys() <= names else ())

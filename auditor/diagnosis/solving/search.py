@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from math import log
@@ -31,6 +32,7 @@ _MOST_STARTS = 6  # changes to which a second one is looked for
 _MOST_SECOND = 80  # changes that are looked at beside each of them
 _STRANGE = 0.5  # of what is stored: above, it is hardly this class that is stored
 _FEWER_SECONDS = 0.15  # for a class that it hardly is
+_MOST_IDLE = 3  # values of one key with which nothing was otherwise, before it is left alone
 _PROBES = (1, 2, 8, 16, 64, 128, 3, 5, 12, 60, 240)
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values
@@ -66,6 +68,8 @@ class KeySearch:
         self._trials = trials
         self._keys = every_key(values)
         self._shown: set[str] = set()  # paths of keys that formulas show
+        self._held: set[str] = set()  # of them those whose lengths are stored
+        self._idle: Counter[str] = Counter()  # values by path with which nothing was otherwise
         self._tried: dict[tuple[tuple[str, str], ...], Solution | None] = {}
         self._until = time.thread_time() + _MOST_SECONDS
 
@@ -79,7 +83,8 @@ class KeySearch:
         if as_it_is is None:
             return
         self._trials.excuse(as_it_is)
-        self._shown = {key_at(self._values, one.key, 0).path for one in symbols(as_it_is.tree)}
+        self._shown = self._paths(one.key for one in symbols(as_it_is.tree))
+        self._held = self._paths(self._trials.held_keys(as_it_is))
         start = self._trials.compare(as_it_is)
         if not start.differ:
             yield from self._valid_again(self._faults)
@@ -90,7 +95,7 @@ class KeySearch:
             self._until = time.thread_time() + (_FEWER_SECONDS if strange else _MOST_SECONDS)
             whole: list[Solution] = []
             for stage in stages(start):
-                found = list(self._judged((), stage))
+                found = list(self._judged((), stage, start))
                 whole += [one for one in found if not one.differ]
                 if not all(map(_is_zero, whole)):
                     break
@@ -110,7 +115,8 @@ class KeySearch:
             known = {change.key.path for change in one.changes}
             every = chain.from_iterable(stages(one.found))
             several = islice((each for each in every if each.key.path not in known), _MOST_SECOND)
-            whole = [pair for pair in self._judged(one.changes, several) if not pair.differ]
+            pairs = self._judged(one.changes, several, one.found)
+            whole = [pair for pair in pairs if not pair.differ]
             if whole:
                 return whole
         return []
@@ -121,11 +127,20 @@ class KeySearch:
 
     def _by_trial(self, found: TreeComparison) -> Iterator[Iterable[KeyChange]]:
         yield self._unset(found)
-        shown = [key for key in self._keys if key.path in self._shown]
+        asked = self._paths(one.key for each in found.equations for one in each.size.symbols)
         hidden = [key for key in self._keys if key.path not in self._shown]
+        shown = [key for key in self._keys if key.path in self._shown]
+        free = [key for key in shown if key.path not in self._held]
         yield chain(
-            other_numbers(hidden, found), lists(self._keys, found), other_numbers(shown, found)
+            other_numbers(hidden, found),
+            lists(self._keys, found),
+            other_numbers((key for key in shown if key.path in asked), found),
+            (KeyChange(key, 0) for key in free if type(key.value) is int and key.value),
         )
+
+    def _paths(self, symbols: Iterable[str]) -> set[str]:
+        """The paths of keys that formulas name, as the config spells them."""
+        return {key_at(self._values, key, 0).path for key in set(symbols)}
 
     def _unset(self, found: TreeComparison) -> Iterator[KeyChange]:
         """Keys that are null or left out, with the values that would then fit."""
@@ -157,7 +172,7 @@ class KeySearch:
         named = set(_WORDS.findall(reason))
         blamed = [key for key in self._keys if key.path in named]
         several = (each for key in blamed for each in self._other_values(key))
-        found = list(self._judged((), several))
+        found = list(self._judged((), several, _NOTHING))
         least = min((one.differ for one in found), default=0)
         yield from sorted((one for one in found if one.differ == least), key=_plausibility)
 
@@ -172,15 +187,19 @@ class KeySearch:
             yield from _likely(key, self._trials.lengths)
 
     def _judged(
-        self, before: tuple[KeyChange, ...], several: Iterable[KeyChange]
+        self, before: tuple[KeyChange, ...], several: Iterable[KeyChange], start: TreeComparison
     ) -> Iterator[Solution]:
+        """Each of the changes with those before it, of which `start` is the comparison."""
         seen: set[tuple[str, str]] = set()
         for one in several:
-            if one.field in seen:
+            path = one.key.path
+            if one.field in seen or self._idle[path] >= _MOST_IDLE:
                 continue
             seen.add(one.field)
             found = self._try((*before, one))
             if found is not None:
+                if path not in self._shown and found.found.is_like(start):
+                    self._idle[path] += 1
                 yield found
 
     def _try(self, changes: tuple[KeyChange, ...]) -> Solution | None:

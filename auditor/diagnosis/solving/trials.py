@@ -35,6 +35,10 @@ class TreeComparison(NamedTuple):
     numbers: frozenset[int]  # of modules in lists where names are missing or too many, and the next
     names: frozenset[str]  # patterns of the names that differ
 
+    def is_like(self, other: "TreeComparison") -> bool:
+        """Whether the same differs, as far as numbers and names of it go."""
+        return self.differ == other.differ and self.names == other.names
+
 
 class Trials:
     """Comparisons of one checkpoint with several trees.
@@ -62,6 +66,17 @@ class Trials:
         """Leave out what differs from this one and alarms nobody."""
         if self._alarming is not None:
             self._excused = self.compare(as_it_is).names - self._alarming
+
+    def held_keys(self, expected: ClassTree) -> frozenset[str]:
+        """The keys of lengths that stored tensors have: another value would take those away."""
+        found: set[str] = set()
+        for leaf in leaves(expected.tree):
+            sizes = tuple(map(dim, leaf.shape))
+            shape = tuple(size.value for size in sizes)
+            stored = map(self._holdings.shapes.get, _spellings(leaf.name, expected.prefix))
+            if shape in stored:
+                found.update(symbol.key for size in sizes for symbol in size.symbols)
+        return frozenset(found)
 
     def compare(self, expected: ClassTree) -> TreeComparison:
         found = _Differences(self._excused)

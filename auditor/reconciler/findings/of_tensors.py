@@ -49,6 +49,7 @@ class Unexpected(OfStored, frozen=True, kw_only=True):
 
     more: int = 0  # tensors that are not named
     more_parameters: int = 0  # theirs
+    known_to: str = ""  # a class of the family that has the names, with other shapes
 
     kind: ClassVar = "unexpected"
     severity: ClassVar = Severity.WARNING
@@ -95,6 +96,8 @@ class StoredBuffer(Uncounted, frozen=True):
 
 class QuantizationData(Uncounted, frozen=True):
     """A quantized weight needs the tensor to be unpacked: scales, zero points, g_idx, absmax.
+
+    There are as many as weights: they have the order in which the layout found them.
 
     To do: Nothing; it is not counted as parameters.
     """

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from auditor.reconciler.findings import (
     AddedBiasNotZero,
     AddedBiasZero,
@@ -63,4 +65,4 @@ def _findings(
         reason = "no class of this family has the bias, and it is not zero: loading leaves it out"
         yield AddedBiasNotZero(tensors=by_name(other), reason=reason)
     if rest:
-        yield Unexpected(tensors=by_name(rest), reason=finding.reason, silent=finding.silent)
+        yield replace(finding, tensors=by_name(rest))
