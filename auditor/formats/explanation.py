@@ -1,15 +1,10 @@
 """What a config implies, for people: each module with its formula, the legend, the total."""
 
-import io
 import re
 from collections.abc import Iterator, Sequence
 
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from auditor.formats.module_table import Line, lines
-from auditor.formats.plain_console import plain_console, without_trailing_spaces
+from auditor.formats.module_lines import Line, lines
+from auditor.formats.plain_table import Column, bold, table_lines, wrapped
 from auditor.formats.text import cut_name, printable
 from auditor.report import Expected, Report, Symbol, Unaudited
 
@@ -31,37 +26,32 @@ def render(
     expected = outcome.expected
     if expected is None:
         return ""
-    text = io.StringIO()
-    console = plain_console(text, color=color)
     found = lines(outcome.modules, _ALL_THE_WAY if depth is None else depth)
     title = f"{printable(outcome.model or outcome.requested)}: {outcome.target}"
-    console.print(Text(f"{title} ({outcome.model_type})", style="bold"))
-    console.print()
-    console.print(_table(found, expected, width, symbolic=symbolic), width=width)
-    console.print()
+    shown = [bold(f"{title} ({outcome.model_type})", color=color), ""]
+    columns, rows = _table(found, expected, width, symbolic=symbolic)
+    shown += [*table_lines(columns, rows, width, color=color), ""]
     for line in _legend(expected.legend, symbolic=symbolic):
-        console.print(Padding(Text(line), (0, 0, 0, 2)), width=width)
+        shown += (f"  {part}" for part in wrapped(line, width - 2, fold=True))
     if not symbolic:
-        console.print()
-        for line in _totals(expected):
-            console.print(Text(line), soft_wrap=True)
-    return without_trailing_spaces(text)
+        shown += ["", *_totals(expected)]
+    return "".join(f"{line.rstrip()}\n" for line in shown)
 
 
-def _table(found: Sequence[Line], expected: Expected, width: int, *, symbolic: bool) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("module", no_wrap=True)
-    if not symbolic:
-        table.add_column("parameters", justify="right", no_wrap=True)
-        table.add_column("share", justify="right", no_wrap=True)
-    table.add_column("formula")
+def _table(
+    found: Sequence[Line], expected: Expected, width: int, *, symbolic: bool
+) -> tuple[list[Column], list[list[str]]]:
+    columns = [Column("module"), Column("parameters", right=True), Column("share", right=True)]
+    columns.append(Column("formula"))
+    rows = []
     for line in found:
         count = line.modules * (line.row.expected or 0)
         share = count / expected.parameters if expected.parameters else 0.0
-        figures = () if symbolic else (Text(f"{count:,}"), Text(f"{share:.1%}"))
-        name = Text("  " * max(line.row.depth - 1, 0) + cut_name(_name(line), width // 2))
-        table.add_row(name, *figures, Text(_times(line)))
-    return table
+        name = "  " * max(line.row.depth - 1, 0) + cut_name(_name(line), width // 2)
+        rows.append([name, f"{count:,}", f"{share:.1%}", _times(line)])
+    if symbolic:
+        return [columns[0], columns[-1]], [[row[0], row[-1]] for row in rows]
+    return columns, rows
 
 
 def _name(line: Line) -> str:

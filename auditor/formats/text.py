@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-_ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _LONGEST = 900  # characters of a folded name that is never cut
 _PARTS = re.compile(r"(?:[^.{]|\{[^{}]*\}|\{)+")  # of a name; a dot within braces parts nothing
 _ASCII = str.maketrans(
@@ -11,7 +11,7 @@ _ASCII = str.maketrans(
         "\N{FULL BLOCK}": "#",
         "\N{LEFT ONE EIGHTH BLOCK}": "|",
         "\N{MIDDLE DOT}": "-",
-        _ELLIPSIS: "~",
+        ELLIPSIS: "~",
     }
 )
 
@@ -37,15 +37,13 @@ def cut_middle(text: str, room: int) -> str:
     A character counts for one cell at least: a thousand combining marks take no cell, and yet they
     must not all be shown.
     """
-    from rich.cells import cell_len  # noqa: PLC0415 - not for CSV, which is never cut
-
     if _fits(text, room):
         return text
 
     def fitting(chars: Iterable[str], room: int) -> str:
         kept = []
         for char in chars:
-            room -= max(1, cell_len(char))
+            room -= max(1, cells_of(char))
             if room < 0:
                 break
             kept.append(char)
@@ -53,7 +51,7 @@ def cut_middle(text: str, room: int) -> str:
 
     end = fitting(reversed(text[-room:]), (room - 1) // 2)
     start = fitting(text[:room], room - 1 - (room - 1) // 2)
-    return start + _ELLIPSIS + end[::-1]
+    return start + ELLIPSIS + end[::-1]
 
 
 def cut_name(name: str, room: int) -> str:
@@ -66,18 +64,30 @@ def cut_name(name: str, room: int) -> str:
         return name
     parts = _PARTS.findall(name)
     for kept in range(min(len(parts) - 1, room), 1, -1):  # each takes a cell at least
-        ends = (*parts[: kept // 2], _ELLIPSIS, *parts[len(parts) - (kept - kept // 2) :])
+        ends = (*parts[: kept // 2], ELLIPSIS, *parts[len(parts) - (kept - kept // 2) :])
         if _fits(cut := ".".join(ends), room):
             return cut
-    if len(parts) > 1 and _fits(cut := f"{_ELLIPSIS}.{parts[-1]}", room):
+    if len(parts) > 1 and _fits(cut := f"{ELLIPSIS}.{parts[-1]}", room):
         return cut
     return name if "{" in name and len(name) <= _LONGEST else cut_middle(name, room)
 
 
 def _fits(text: str, room: int) -> bool:
-    from rich.cells import cell_len  # noqa: PLC0415 - as above
+    return len(text) <= room and cells_of(text) <= room
 
-    return len(text) <= room and cell_len(text) <= room
+
+def cells_of(text: str) -> int:
+    """How many cells of a terminal a printable text takes."""
+    if is_narrow(text):
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - nearly all names are ASCII
+
+    return cell_len(text)
+
+
+def is_narrow(text: str) -> bool:
+    """Whether each character takes one cell, of those that nearly all names are made of."""
+    return text.replace(ELLIPSIS, ".").isascii()
 
 
 def as_ascii(text: str) -> str:
