@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+_ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _LONGEST = 900  # characters of a folded name that is never cut
 _PARTS = re.compile(r"(?:[^.{]|\{[^{}]*\}|\{)+")  # of a name; a dot within braces parts nothing
 _ASCII = str.maketrans(
@@ -11,7 +11,7 @@ _ASCII = str.maketrans(
         "\N{FULL BLOCK}": "#",
         "\N{LEFT ONE EIGHTH BLOCK}": "|",
         "\N{MIDDLE DOT}": "-",
-        ELLIPSIS: "~",
+        _ELLIPSIS: "~",
     }
 )
 
@@ -51,7 +51,7 @@ def cut_middle(text: str, room: int) -> str:
 
     end = fitting(reversed(text[-room:]), (room - 1) // 2)
     start = fitting(text[:room], room - 1 - (room - 1) // 2)
-    return start + ELLIPSIS + end[::-1]
+    return start + _ELLIPSIS + end[::-1]
 
 
 def cut_name(name: str, room: int) -> str:
@@ -64,10 +64,10 @@ def cut_name(name: str, room: int) -> str:
         return name
     parts = _PARTS.findall(name)
     for kept in range(min(len(parts) - 1, room), 1, -1):  # each takes a cell at least
-        ends = (*parts[: kept // 2], ELLIPSIS, *parts[len(parts) - (kept - kept // 2) :])
+        ends = (*parts[: kept // 2], _ELLIPSIS, *parts[len(parts) - (kept - kept // 2) :])
         if _fits(cut := ".".join(ends), room):
             return cut
-    if len(parts) > 1 and _fits(cut := f"{ELLIPSIS}.{parts[-1]}", room):
+    if len(parts) > 1 and _fits(cut := f"{_ELLIPSIS}.{parts[-1]}", room):
         return cut
     return name if "{" in name and len(name) <= _LONGEST else cut_middle(name, room)
 
@@ -78,16 +78,11 @@ def _fits(text: str, room: int) -> bool:
 
 def cells_of(text: str) -> int:
     """How many cells of a terminal a printable text takes."""
-    if is_narrow(text):
+    if text.replace(_ELLIPSIS, ".").isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - nearly all names are ASCII
 
     return cell_len(text)
-
-
-def is_narrow(text: str) -> bool:
-    """Whether each character takes one cell, of those that nearly all names are made of."""
-    return text.replace(ELLIPSIS, ".").isascii()
 
 
 def as_ascii(text: str) -> str:
