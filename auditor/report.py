@@ -1,13 +1,13 @@
 """Report | Unaudited: what one audit found out, and what it did not."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from auditor.analytic import Expectation, ModuleFormula, Role
+from auditor.analytic import Expectation, ModuleFormula
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
@@ -101,7 +101,7 @@ class Outcome(Observation, frozen=True, kw_only=True):
     expected: Expected | None = None
     observed: Observed | None = None
     kv_cache: KVCache | None = None  # what decoding keeps of every token; None: it decodes nothing
-    modules: tuple[ModuleRow, ...] = ()  # in natural order of prefixes, the root first
+    modules: Sequence[ModuleRow] = ()  # in natural order of prefixes, the root first
     findings: tuple[Finding, ...] = ()
     diagnosis: tuple[Diagnosis, ...] = ()  # why, as far as undoing it closes findings
     ignored: tuple[Finding, ...] = ()  # findings the user asked to leave out of the verdict
@@ -270,10 +270,9 @@ def _format(name: str) -> Any:
 
 def expected_side(expectation: Expectation) -> Expected:
     """The report's summary of an expectation."""
-    learned = sum(tensor.role is Role.PARAMETER for tensor in expectation.tensors)
     return Expected(
         by=expectation.by,
-        tensors=learned,
+        tensors=expectation.listed.learned,
         parameters=expectation.parameters,
         formula=expectation.formula,
         legend=expectation.legend,

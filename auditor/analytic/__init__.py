@@ -8,6 +8,7 @@ from auditor.analytic.expectation import (
     ModuleFormula,
     Role,
     Symbol,
+    Written,
 )
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ModuleFormula",
     "Role",
     "Symbol",
+    "Written",
     "catalogue",
     "read_config",
 ]

@@ -24,7 +24,7 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
 from auditor.analytic.family import Family, Inside, loading_facts, loading_of_class
-from auditor.analytic.inventory import inventory
+from auditor.analytic.inventory import Inventory, inventory
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.analytic.lookup import NameLookup
 from auditor.analytic.parts import unbuildable_faults, without_unbuildable
@@ -213,11 +213,10 @@ def expect(config: Config, target: str, *, depth: int | None = None) -> Expectat
         model_type=family.model_type,
         prefix=family.prefix,
         by="closed-form",
-        tensors=written.tensors,
+        listed=written.inventory,
         parameters=written.total.parameters,
         formula=written.total.formula,
         legend=written.legend,
-        modules=written.modules,
         active=written.active,
         loading=_loading(family, completed, target),
         defaults=completed.defaulted,
@@ -226,12 +225,11 @@ def expect(config: Config, target: str, *, depth: int | None = None) -> Expectat
 
 
 class _Written(NamedTuple):
-    """A tree written out: what follows from its blocks alone, whatever config they came of."""
+    """A tree listed: what follows from its blocks alone, whatever config they came of."""
 
-    tensors: tuple[ExpectedTensor, ...]
+    inventory: Inventory
     total: ModuleFormula
     active: ModuleFormula | None
-    modules: Mapping[str, ModuleFormula]
     legend: tuple[Symbol, ...]
 
 
@@ -248,7 +246,7 @@ def _written(tree: Module, depth: int | None) -> _Written:
     total, active = _formula(listed.total), _formula(listed.active) if listed.active else None
     printed = total.formula + (active.formula if active else "")
     legend = tuple(_legend(printed, letters, replacements))
-    return _Written(listed.tensors, total, active, listed.modules, legend)
+    return _Written(listed, total, active, legend)
 
 
 class Sibling(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -51,6 +51,44 @@ class ModuleFormula(NamedTuple):
     formula: str
 
 
+class Outline(NamedTuple):
+    """What is expected with layers of one kind listed once, under folded names."""
+
+    tensors: tuple[ExpectedTensor, ...]  # a tied one has no shape here
+    modules: Mapping[str, ModuleFormula]  # each with the parameters of one of its modules
+
+
+class Listed(Protocol):
+    """What is expected: every tensor and every module."""
+
+    @property
+    def tensors(self) -> tuple[ExpectedTensor, ...]: ...
+    @property
+    def modules(self) -> Mapping[str, ModuleFormula]: ...
+    @property
+    def learned(self) -> int:
+        """How many of the tensors are parameters."""
+
+    @property
+    def outline(self) -> Outline | None:
+        """None: there is no tree of blocks that would say which layers are alike."""
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """Tensors and modules that are known one by one."""
+
+    tensors: tuple[ExpectedTensor, ...]
+    modules: Mapping[str, ModuleFormula]
+
+    @property
+    def learned(self) -> int:
+        return sum(tensor.role is Role.PARAMETER for tensor in self.tensors)
+
+    @property
+    def outline(self) -> None:
+        return None
+
+
 class Symbol(NamedTuple):
     """One letter of a formula; a NamedTuple, for formulas look each of them up all the time."""
 
@@ -73,17 +111,31 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
     by: Literal["closed-form", "oracle"]
     library: str | None = None  # whom the oracle asked: "transformers 5.23.0"
-    tensors: tuple[ExpectedTensor, ...]  # in the model's order; of every role
+    listed: Listed
     parameters: int  # tied ones counted once
     formula: str
     legend: tuple[Symbol, ...]  # the formulas' letters in their order, then those they do without
-    modules: Mapping[str, ModuleFormula]  # every module prefix; "" is the whole model
     active: ModuleFormula | None = None  # what one token uses, of a mixture of experts
     loading: Loading = PLAIN  # what is the class's own in how it is loaded
     defaults: tuple[str, ...] = ()  # config keys left out, for which the class's default stands
     faults: tuple[
         ConfigFault, ...
     ] = ()  # why the class cannot be built, though its shapes are known
+
+    @property
+    def tensors(self) -> tuple[ExpectedTensor, ...]:
+        """In the model's order; of every role."""
+        return self.listed.tensors
+
+    @property
+    def modules(self) -> Mapping[str, ModuleFormula]:
+        """Every module prefix; "" is the whole model."""
+        return self.listed.modules
+
+    @property
+    def outline(self) -> Outline | None:
+        """Both without listing each layer; None where they are known one by one alone."""
+        return self.listed.outline
 
     @cached_property
     def renamed(self) -> Mapping[str, ExpectedTensor]:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
+from auditor.folded_names import escaped_name, expand
+from auditor.tensors import natural_key
 
 # Encoders attend as well, and keep nothing. Families that decode, by model type.
 _DECODERS = frozenset(
@@ -127,7 +129,7 @@ def kv_cache(expectation: Expectation, values: Mapping[str, Any]) -> KVCache | N
     """
     if expectation.model_type not in _DECODERS:
         return None
-    attentions = _attentions(expectation.tensors)
+    attentions = _attentions(expectation)
     windows = _windows(values)
     layers, cross = [], 0
     for path, (layer, widths) in attentions.items():
@@ -149,18 +151,37 @@ class _Widths(NamedTuple):
     widths: dict[str, tuple[int, int]]
 
 
-def _attentions(tensors: Iterable[ExpectedTensor]) -> Mapping[str, _Widths]:
-    found: dict[str, _Widths] = {}
+def _attentions(expectation: Expectation) -> Mapping[str, _Widths]:
+    """The attention blocks by path, in natural order; layers of one kind are looked at once."""
+    outline = expectation.outline
+    tensors = (
+        outline.tensors
+        if outline
+        else (one._replace(name=escaped_name(one.name)) for one in expectation.tensors)
+    )
+    found = {
+        path: widths for pattern, widths in _blocks(tensors).items() for path in expand(pattern)
+    }
+    return {
+        path: _Widths(layer, found[path])
+        for path in sorted(found, key=natural_key)
+        if (layer := _layer(path)) is not None
+    }
+
+
+def _blocks(tensors: Iterable[ExpectedTensor]) -> Mapping[str, dict[str, tuple[int, int]]]:
+    """(into, out of) each projection of the attention blocks, by folded path."""
+    found: dict[str, dict[str, tuple[int, int]]] = {}
     for tensor in tensors:
         if not tensor[0].endswith(_ENDS):
             continue
         path, _, last = tensor.name.removesuffix(".weight").rpartition(".")
-        layer = None if tensor.role is Role.EXTRA else _layer(path)  # drafting: not run here
-        if layer is None or len(tensor.shape) != 2:  # noqa: PLR2004 - a matrix
+        drafting = tensor.role is Role.EXTRA  # it is not run here
+        if drafting or len(tensor.shape) != 2:  # noqa: PLR2004 - a matrix
             continue
         out, into = tensor.shape
-        found.setdefault(path, _Widths(layer, {})).widths[last] = (into, out)
-    return {path: block for path, block in found.items() if _attends(block.widths)}
+        found.setdefault(path, {})[last] = (into, out)
+    return {path: widths for path, widths in found.items() if _attends(widths)}
 
 
 @lru_cache(maxsize=4096)  # a block has four projections, and the next model the same blocks

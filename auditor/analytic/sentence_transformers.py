@@ -50,10 +50,9 @@ def expect_module(config: Config, kind: str) -> Expectation:
         model_type=MODEL_TYPE,
         prefix="",
         by="closed-form",
-        tensors=listed.tensors,
+        listed=listed,
         parameters=total.parameters,
         formula=total.formula,
         legend=tuple(sorted(symbols(tree), key=lambda symbol: symbol.letter)),
-        modules=listed.modules,
         defaults=completed.defaulted,
     )

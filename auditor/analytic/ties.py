@@ -11,7 +11,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from auditor.analytic.config import Config
-from auditor.analytic.expectation import Expectation, ModuleFormula, Role
+from auditor.analytic.expectation import Expectation, ModuleFormula, Role, Written
 
 _INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # of a tower, which shares them always
 
@@ -24,7 +24,8 @@ def untied_heads(
     It is asked for where there is such a head; None: nothing is known of what is stored, and the
     config's word stands.
     """
-    if not config.denies_ties:
+    outline = expectation.outline
+    if not config.denies_ties or (outline and all(one.tied_to is None for one in outline.tensors)):
         return ()
     heads = [
         tensor
@@ -54,10 +55,9 @@ def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation
     whole = _plus(ModuleFormula(expectation.parameters, expectation.formula), more)
     return replace(
         expectation,
-        tensors=tensors,
+        listed=Written(tensors=tensors, modules=MappingProxyType(modules)),
         parameters=whole.parameters,
         formula=whole.formula,
-        modules=MappingProxyType(modules),
     )
 
 

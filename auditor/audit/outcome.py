@@ -22,11 +22,12 @@ from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTenso
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.duplicates import counted_once
+from auditor.reconciler.expected_rows import ExpectedRows
 from auditor.reconciler.file_rules import dtype_rule
 from auditor.reconciler.findings import BadConfig, ClaimedSize, Finding, HubCount
 from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
-from auditor.reconciler.module_rows import compared_rows, expected_rows, stored_rows
+from auditor.reconciler.module_rows import compared_rows, stored_rows
 from auditor.reconciler.other_model import other_model_rule, other_names_note
 from auditor.reconciler.other_weights import (
     other_weights,
@@ -289,7 +290,7 @@ def no_weights(
     case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
 ) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
-    modules = expected_rows(expectation, depth=case.options.depth)
+    modules = ExpectedRows(expectation, depth=case.options.depth)
     known = replace(
         _with_findings(case, *contradictions(case), *findings),
         modules=modules,

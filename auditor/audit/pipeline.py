@@ -23,7 +23,6 @@ from auditor.checkpoint.selecting import (
 )
 from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader import fetch
 from auditor.downloader.default_configs import (
     is_key_of_config,
     is_model_type,
@@ -85,6 +84,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
         require_known_class(target)
     if oracle:
         require_oracle()
+    from auditor.downloader import fetch  # noqa: PLC0415 - not for what a model type implies
+
     choose: Chooser = select
     if variant is not None:
         choose = partial(select, variant=checked_variant(variant))
@@ -233,6 +234,8 @@ def describing_snapshot(
     """What describes a model, and no weights: its config, or the defaults of a model type."""
     if is_model_type(model):
         return snapshot_of_type(model)
+    from auditor.downloader import fetch  # noqa: PLC0415 - as above
+
     return fetch(model, source=source, token=token, say=say, choose=select_describing)
 
 

@@ -110,7 +110,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):
                 tell(f"{finding.kind}: {printable(finding.reason)}")
-        from auditor.formats import explanation  # noqa: PLC0415 - rich takes 15 ms
+        from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
         width, color = terminal()
         if latex:

@@ -100,7 +100,7 @@ def as_json_text(tables: Sequence[CountTable]) -> str:
 
 
 def as_latex(tables: Sequence[CountTable]) -> str:
-    from auditor.formats.explanation import escaped_latex  # noqa: PLC0415 - rich, for this alone
+    from auditor.formats.explanation import escaped_latex  # noqa: PLC0415 - for this alone
 
     parts = []
     for table in tables:

@@ -33,4 +33,4 @@ def render(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
         "reason": known["reason"] if unknown else None,
         "detail": known["detail"] if unknown else None,
     }
-    return json.dumps(found, allow_nan=False) + "\n"
+    return json.dumps(found, allow_nan=False, check_circular=False) + "\n"

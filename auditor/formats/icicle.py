@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from auditor.folded_names import first
 from auditor.formats.module_tree import Node
-from auditor.reconciler.fold import first
 
 _QUIET = frozenset({"equal", "buffer", "quantization-data", "tied", "unchecked"})
 _ALARMING = frozenset({"missing", "mismatched", "unexpected", "duplicate", "unreadable"})

@@ -1,15 +1,13 @@
 """The module table of the terminal: a few rows of module prefixes, whatever the model's size."""
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
 
+from auditor.formats.module_lines import Line
 from auditor.formats.text import cut_name, printable
-from auditor.reconciler.fold import expand, fold
-from auditor.reconciler.module_rows import ModuleRow
-from auditor.tensors import natural_key
 
 _MIN_ROOM = 16  # for a prefix, where the figures take all of a narrow terminal
 _UNKNOWN = "-"
@@ -21,28 +19,6 @@ STYLES = {
     "unexpected": "yellow",
     "duplicate": "yellow",
 }
-
-
-class Line(NamedTuple):
-    """One or more modules of equal figures whose prefixes fold into one."""
-
-    pattern: str
-    modules: int
-    row: ModuleRow  # of each one of them
-
-
-def lines(rows: Iterable[ModuleRow], depth: int) -> list[Line]:
-    """The rows down to `depth`; numbered siblings fold where all their figures are equal."""
-    alike: dict[ModuleRow, list[str]] = {}
-    for row in rows:
-        if row.depth <= depth:
-            alike.setdefault(row._replace(prefix=""), []).append(row.prefix)
-    found = []
-    for row, prefixes in alike.items():
-        for pattern in fold(prefixes, words=False):
-            names = expand(pattern)
-            found.append((natural_key(names[0]), Line(pattern, len(names), row)))
-    return [line for _first, line in sorted(found, key=lambda keyed: keyed[0])]
 
 
 def stored_table(found: Sequence[Line], width: int) -> Table:

@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from auditor.folded_names import expand
 from auditor.formats.text import printable
-from auditor.reconciler.fold import expand, fold
+from auditor.reconciler.fold import fold
 
 Node = list[Any]
 Module = Mapping[str, Any]  # one of an outcome's modules, as JSON

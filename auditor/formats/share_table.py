@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from auditor.formats.module_table import STYLES, Line, lines
+from auditor.formats.module_lines import Line, lines
+from auditor.formats.module_table import STYLES
 from auditor.formats.text import cut_name, printable
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.reconciler.status import ModuleStatus

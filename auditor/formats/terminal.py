@@ -11,7 +11,8 @@ from rich.text import Text
 
 from auditor.formats.component_table import component_table
 from auditor.formats.finding_text import afresh_text, cause_text, finding_text, unused_text
-from auditor.formats.module_table import expected_table, lines, stored_table
+from auditor.formats.module_lines import lines
+from auditor.formats.module_table import expected_table, stored_table
 from auditor.formats.plain_console import (
     grid,
     indented,

@@ -37,15 +37,13 @@ def cut_middle(text: str, room: int) -> str:
     A character counts for one cell at least: a thousand combining marks take no cell, and yet they
     must not all be shown.
     """
-    from rich.cells import cell_len  # noqa: PLC0415 - not for CSV, which is never cut
-
     if _fits(text, room):
         return text
 
     def fitting(chars: Iterable[str], room: int) -> str:
         kept = []
         for char in chars:
-            room -= max(1, cell_len(char))
+            room -= max(1, cells_of(char))
             if room < 0:
                 break
             kept.append(char)
@@ -75,9 +73,16 @@ def cut_name(name: str, room: int) -> str:
 
 
 def _fits(text: str, room: int) -> bool:
-    from rich.cells import cell_len  # noqa: PLC0415 - as above
+    return len(text) <= room and cells_of(text) <= room
 
-    return len(text) <= room and cell_len(text) <= room
+
+def cells_of(text: str) -> int:
+    """How many cells of a terminal a printable text takes."""
+    if text.replace(_ELLIPSIS, ".").isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - nearly all names are ASCII
+
+    return cell_len(text)
 
 
 def as_ascii(text: str) -> str:

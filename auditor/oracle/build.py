@@ -15,7 +15,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
+from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import described, named, quoted
@@ -80,19 +80,17 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
 ) -> Expectation:
     """The sums that belong to an inventory."""
     counts = _by_module(tensors)
+    modules = {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
     return Expectation(
         target=target,
         model_type=model_type,
         prefix=prefix,
         by="oracle",
         library=library,
-        tensors=tensors,
+        listed=Written(tensors=tensors, modules=MappingProxyType(modules)),
         parameters=counts[""],
         formula=str(counts[""]),
         legend=(),
-        modules=MappingProxyType(
-            {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
-        ),
         loading=loading,
     )
 

@@ -1,27 +1,19 @@
-"""fold and expand: many tensor names as few patterns, losslessly, for people to read.
+"""fold: many tensor names as few patterns (`folded_names`), losslessly, for people to read.
 
-A pattern is a name with groups in braces. A group lists items between commas and stands for each of
-them: `{bias,weight}`. An item `a-b` of two numbers stands for every number from a to b: `{0-11}`,
-`{0-5,20-25}`; with ends of one length for all numbers of that length, so that zeros in front
-survive: `{00001-00163}`. Several groups stand for every combination.
-
-What would be read as part of a pattern is escaped where a name itself contains it: a backslash
-stands before `{`, `}` and the backslash. Such names are not folded; neither are numbers of more
-than 18 digits, names of more than 400 characters, and those with more than 8 numbers and 16 parts.
+Not folded are names that hold braces or a backslash, numbers of more than 18 digits, names of more
+than 400 characters, and those with more than 8 numbers and 16 parts.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, product, zip_longest
 
+from auditor.folded_names import escaped_name, expand, first, pieces, ranges_of
 from auditor.tensors import natural_key
 
 _NUMBER = re.compile(r"([0-9]+)")
-_SPECIAL = re.compile(r"[{}\\]")
 _ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z|[0-9]{19})[^{},\\]+")
-_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
-_TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{}\\]+)")
 
 # Folding takes time with the square of the first two, and strangers' names may hold thousands: the
 # names of some forty checkpoints from the Hub hold at most 3 numbers and 11 parts, and have 120
@@ -38,6 +30,7 @@ _SHORT = 128
 _Texts = tuple[str, ...]
 # The item at each position, or the items that were merged there; every combination is a name.
 _Cell = tuple[str | tuple[str, ...], ...]
+_Box = tuple[tuple[str, ...], ...]  # the items at each position; every combination is a name
 
 
 def fold(names: Iterable[str], *, words: bool = True) -> tuple[str, ...]:
@@ -57,22 +50,32 @@ def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FB
     patterns = _fold_numbers(unique.difference(literal))
     if words and len(patterns) <= _MAX_PATTERNS:
         patterns = _fold_words(patterns)
-    patterns += [_SPECIAL.sub(r"\\\g<0>", name) for name in literal]
+    patterns += map(escaped_name, literal)
     return tuple(sorted(patterns, key=lambda pattern: natural_key(first(pattern))))
+
+
+def refold(patterns: Iterable[str]) -> tuple[str, ...]:
+    """What `fold(..., words=False)` makes of the names that these patterns stand for.
+
+    No name is in two of them, and their groups hold numbers. The time goes with the patterns: what
+    a tree of blocks lists once for all its layers is not taken apart into names.
+    """
+    literal: list[str] = []
+    boxes: dict[_Texts, list[_Box]] = {}
+    for pattern in patterns:
+        if "\\" in pattern:
+            literal += expand(pattern)
+        else:
+            texts, box = _box(pattern)
+            boxes.setdefault(texts, []).append(box)
+    found = [*map(escaped_name, literal)]
+    for texts, alike in boxes.items():
+        found += (_pattern(texts, cell) for cell in _merged(alike))
+    return tuple(sorted(found, key=lambda pattern: natural_key(first(pattern))))
 
 
 def _is_literal(name: str) -> bool:
     return len(name) > _MAX_CHARACTERS or "{" in name or "}" in name or "\\" in name
-
-
-def expand(folded: str) -> tuple[str, ...]:
-    """The names that a pattern of `fold` stands for; ValueError for what `fold` never makes."""
-    return tuple(_names(folded))
-
-
-def first(folded: str) -> str:
-    """The first of those names; ValueError as for `expand`."""
-    return next(_names(folded))
 
 
 def _fold_numbers(names: Iterable[str]) -> list[str]:
@@ -113,6 +116,58 @@ def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
             cells = found.setdefault((*texts[:-1], texts[-1] + first, *rest[1::2]), [])
             cells += [(*before, *rest[::2]) for before in numbers]
     return found
+
+
+def _box(pattern: str) -> tuple[_Texts, _Box]:
+    """The texts between the numbers of a pattern, and the numbers."""
+    texts = [""]
+    box: list[tuple[str, ...]] = []
+    for piece in pieces(pattern):
+        if isinstance(piece, str):
+            text, *rest = _NUMBER.split(piece)
+            texts = [*texts[:-1], texts[-1] + text, *rest[1::2]]
+            box += [(number,) for number in rest[::2]]
+        else:
+            texts.append("")
+            box.append(piece)
+    return tuple(texts), tuple(box)
+
+
+def _merged(boxes: list[_Box]) -> Iterator[_Cell]:
+    """As `_merge` has the names in them: numbers that are in the same boxes are merged as one."""
+    numbers = len(boxes[0])
+    if len(boxes) == 1 or numbers > _MAX_NUMBERS:
+        cells: list[_Cell] = [*boxes]
+        alike = [dict[str, tuple[str, ...]]()] * numbers
+    else:
+        alike = [_alike({box[at] for box in boxes}) for at in range(numbers)]
+        each = (
+            product(*(filter(of.__contains__, items) for of, items in zip(alike, box, strict=True)))
+            for box in boxes
+        )
+        cells = _merge([*chain.from_iterable(each)], range(numbers))
+    for cell in cells:
+        yield tuple(_all(items, of) for items, of in zip(cell, alike, strict=True))
+
+
+def _alike(sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The numbers that are in the same ones of these sets, by the first of them."""
+    within: dict[str, list[int]] = {}
+    for place, items in enumerate(sets):
+        for item in items:
+            within.setdefault(item, []).append(place)
+    together: dict[tuple[int, ...], list[str]] = {}
+    for item, places in within.items():
+        together.setdefault(tuple(places), []).append(item)
+    return {items[0]: tuple(items) for items in together.values()}
+
+
+def _all(
+    items: str | tuple[str, ...], alike: Mapping[str, tuple[str, ...]]
+) -> str | tuple[str, ...]:
+    each = (items,) if isinstance(items, str) else items
+    found = tuple(chain.from_iterable(alike.get(item, (item,)) for item in each))
+    return found if len(found) > 1 else found[0]
 
 
 def _pattern(texts: _Texts, cell: _Cell) -> str:
@@ -164,46 +219,4 @@ def _group(items: str | tuple[str, ...]) -> str:
         return items
     numbers = [item for item in items if _NUMBER.fullmatch(item)]
     words = sorted(set(items).difference(numbers), key=natural_key)
-    return "{" + ",".join([*_ranges(numbers), *words]) + "}"
-
-
-def _ranges(numbers: list[str]) -> Iterator[str]:
-    """Runs of successive numbers. "09" and "10" succeed each other, and so do "9" and "10"."""
-    padded = {len(n) for n in numbers if n[0] == "0" and len(n) > 1}
-    widths = {n: len(n) if len(n) in padded else 0 for n in numbers}  # 0: no zeros in front
-    run: list[str] = []
-    for number in sorted(numbers, key=lambda n: (widths[n], int(n))):
-        if run and (widths[number], int(number)) != (widths[run[-1]], int(run[-1]) + 1):
-            yield _range(run)
-            run = []
-        run.append(number)
-    if run:
-        yield _range(run)
-
-
-def _range(run: list[str]) -> str:
-    return run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}"
-
-
-def _names(pattern: str) -> Iterator[str]:
-    choices: list[list[str]] = []
-    at = 0
-    while at < len(pattern):
-        token = _TOKEN.match(pattern, at)
-        if token is None:
-            raise ValueError(f"not a folded name, at character {at}: {pattern[:100]!r}")
-        choices.append(_items(token["group"]) if token["group"] else [token["special"] or token[0]])
-        at = token.end()
-    return ("".join(choice) for choice in product(*choices))
-
-
-def _items(group: str) -> list[str]:
-    items: list[str] = []
-    for item in group.split(","):
-        if ends := _RANGE.fullmatch(item):
-            first, last = ends.groups()
-            width = len(first) if len(first) == len(last) else 0
-            items += [str(n).zfill(width) for n in range(int(first), int(last) + 1)]
-        else:
-            items.append(item)
-    return items
+    return "{" + ",".join([*ranges_of(numbers), *words]) + "}"

@@ -82,28 +82,6 @@ def stored_rows(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
     )
 
 
-def expected_rows(expectation: Expectation, *, depth: int | None) -> tuple[ModuleRow, ...]:
-    """Rows of what a config implies, without any weights."""
-    formulas = _on_disk(expectation, None, depth)
-    return tuple(
-        ModuleRow(
-            prefix=prefix,
-            depth=_depth(prefix),
-            tensors=0,
-            elements=None,
-            parameters=None,
-            trainable=None,
-            bytes=None,
-            share=None,
-            expected=formulas[prefix].parameters,
-            difference=None,
-            formula=formulas[prefix].formula,
-            status="unchecked",
-        )
-        for prefix in sorted(formulas, key=natural_key)
-    )
-
-
 def _row(
     prefix: str,
     tally: Tally,
@@ -116,7 +94,7 @@ def _row(
     counts: _Counts = tally[:5] if known else (tally.tensors, None, None, None, None)
     return ModuleRow(
         prefix,
-        _depth(prefix),
+        depth_of(prefix),
         *counts,
         tally.parameters / whole if whole else None,
         expected,
@@ -126,7 +104,7 @@ def _row(
     )
 
 
-def _depth(prefix: str) -> int:
+def depth_of(prefix: str) -> int:
     return prefix.count(".") + 1 if prefix else 0
 
 
@@ -137,7 +115,7 @@ def _on_disk(
     found: dict[str, ModuleFormula] = {}
     for prefix, formula in expectation.modules.items():
         name = _shifted(prefix, expectation.prefix, shift)
-        if name is not None and (depth is None or _depth(name) <= depth):
+        if name is not None and (depth is None or depth_of(name) <= depth):
             found[name] = formula
     found[""] = expectation.modules[""]
     return found
@@ -171,7 +149,7 @@ def _as_stored(
             ours, theirs = parent(ours), parent(theirs)
     found = {"": expectation.modules[""]}
     for prefix, count in counts.items():
-        if prefix and (depth is None or _depth(prefix) <= depth):
+        if prefix and (depth is None or depth_of(prefix) <= depth):
             formula = formulas.get(prefix)
             exact = formula is not None and formula.parameters == count
             found[prefix] = formula if formula and exact else ModuleFormula(count, str(count))

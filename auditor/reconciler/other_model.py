@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.analytic import Config, Expectation, Role
+from auditor.analytic import Config, Expectation
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.reconciler import index_totals
 from auditor.reconciler.findings import BadConfig, BadSize, Finding, WrongDtype
@@ -82,7 +82,7 @@ def other_model_rule(
     if 2 * len(unexpected) <= stored or other_names_note(reconciled, expectation, total):
         return
     missing = sum(item.fate == Fate.MISSING for item in reconciled.absent)
-    needed = sum(tensor.role is Role.PARAMETER for tensor in expectation.tensors)
+    needed = expectation.listed.learned
     if 2 * missing <= needed:
         return
     ends = {_end(tensor.name) for tensor in expectation.tensors}

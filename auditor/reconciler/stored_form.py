@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
+from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.analytic.in_memory import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.analytic.loading import Loading
 from auditor.reconciler.matching import places
@@ -65,7 +65,8 @@ def _in_memory(expectation: Expectation, reformed: tuple[ConvertedGroup, ...]) -
             tensors.append(tensor)
     come = [tensor for group in reformed for tensor in group.tensors]
     modules = dict(_modules(expectation.modules, tensors, gone.values(), come))
-    return replace(expectation, tensors=tuple(tensors), modules=MappingProxyType(modules))
+    listed = Written(tensors=tuple(tensors), modules=MappingProxyType(modules))
+    return replace(expectation, listed=listed)
 
 
 def _modules(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from support.running import run
 
 import auditor
-from auditor.analytic import Config, Expectation, catalogue
+from auditor.analytic import Config, Expectation, Written, catalogue
 from auditor.errors import CheckpointError
 from auditor.formats import as_json
 from auditor.oracle import client
@@ -253,7 +253,8 @@ class _Dissenter:
             tensor._replace(shape=tensor.shape[::-1]) if "word" in tensor.name else tensor
             for tensor in found.tensors
         )
-        return replace(found, by="oracle", library=self.name, tensors=tuple(changed))
+        listed = Written(tensors=tuple(changed), modules=found.modules)
+        return replace(found, by="oracle", library=self.name, listed=listed)
 
 
 class _Helpless(_Dissenter):

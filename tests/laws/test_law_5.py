@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.reconciler.fold import expand, fold
+from auditor.folded_names import expand
+from auditor.reconciler.fold import fold
 from auditor.tensors import natural_key
 
 # Words and numbers of a checkpoint, with what patterns are made of mixed in.

@@ -50,6 +50,6 @@ def stacked(count: Dim, bodies: list[Module]) -> Block:
 
 
 def modules(inner: st.SearchStrategy[Block]) -> st.SearchStrategy[Module]:
-    return st.dictionaries(st.sampled_from(("a", "b", "weight", "self")), inner, max_size=3).map(
-        lambda children: module(**children)
-    )
+    return st.dictionaries(
+        st.sampled_from(("a", "w1", "w2", "weight", "self")), inner, max_size=3
+    ).map(lambda children: module(**children))

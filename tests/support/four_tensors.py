@@ -1,6 +1,6 @@
 """A model of four tensors, and stored tensors of which only the name is known."""
 
-from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
+from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.tensors import StoredTensor
 
 FILE = "model.safetensors.index.json"
@@ -16,11 +16,10 @@ WHOLE = Expectation(
     model_type="type",
     prefix="",
     by="closed-form",
-    tensors=TENSORS,
+    listed=Written(tensors=TENSORS, modules={"": ModuleFormula(44, "44")}),
     parameters=44,
     formula="44",
     legend=(),
-    modules={"": ModuleFormula(44, "44")},
 )
 
 

@@ -35,6 +35,7 @@ from auditor.analytic.expectation import (
     ModuleFormula,
     Role,
     Symbol,
+    Written,
 )
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
@@ -131,11 +132,10 @@ def expect_adapter(settings: AdapterSettings, base: AdaptedModel) -> Expectation
         prefix="",
         by=base.expectation.by,
         library=base.expectation.library,
-        tensors=tensors,
+        listed=Written(tensors=tensors, modules=MappingProxyType(modules)),
         parameters=total,
         formula=text,
         legend=legend,
-        modules=MappingProxyType(modules),
     )
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import renamed, shaped, with_tensors
+from auditor.diagnosis.name_kinds import NameKind, name_pattern, numbers_in
 from auditor.diagnosis.roles import TensorRole, roles_of
 from auditor.tensors import StoredTensor
 
@@ -66,7 +67,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     names = _by_role(case)
     _join(names)
-    _take_along(case, names.instead)
+    _take_alike(case, names.instead)
+    _take_scales(case, names.instead)
     given = {one.name for made in names.instead.values() for one in made}
     if len(given) < _LEAST * len(case.missing):
         return
@@ -206,7 +208,26 @@ def _put_together(
             yield from ((one.name, ()) for one in rest)
 
 
-def _take_along(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
+def _take_alike(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
+    """Names that differ from renamed ones in numbers alone are renamed in the same way.
+
+    None of them is missing: the layers that predict further tokens, which no class expects.
+    """
+    for kind in case.strange_kinds:
+        rest = [name for name in kind.names if name not in instead]
+        example = next((name for name in kind.names if len(instead.get(name, ())) == 1), None)
+        if not rest or example is None:
+            continue
+        made = instead[example][0].name
+        if numbers_in(made) == numbers_in(example):
+            spelt = NameKind(name_pattern(made))
+            for name in rest:
+                other = spelt.filled(numbers_in(name))
+                if other not in case.shapes:
+                    instead[name] = (renamed(case.strange_named[name], other),)
+
+
+def _take_scales(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
     """The scales of weights go where their weights go."""
     serving = [kind for kind in case.strange_kinds if kind.parts[-1].startswith(f"{_WEIGHT}_")]
     stored = case.strange_named

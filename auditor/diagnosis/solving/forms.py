@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.analytic import Expectation
+from auditor.analytic import Expectation, Written
 from auditor.analytic.blocks import Block
 from auditor.analytic.in_memory import (
     ConvertedGroup,
@@ -142,7 +142,8 @@ def forms_of(expectation: Expectation, tree: Block | None = None) -> NameForms:
         for name, (memory, *others) in zip(names, loading.reported(names), strict=True)
         if not others
     )
-    few = replace(expectation, tensors=tuple(kinds.values()))
+    listed = Written(tensors=tuple(kinds.values()), modules={})
+    few = replace(expectation, listed=listed)
     groups = converted_groups(tensors_before_conversion(few), loading) if loading.converters else {}
     stacks = {
         name_pattern(memory): stack

@@ -7,18 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bert_configs import CLASSES, bert_values, config_of
 
-from auditor.analytic import Config, Expectation, catalogue, inventory
+from auditor.analytic import Config, Expectation, catalogue, layers, listing
 from auditor.analytic.blocks import Repeat, module
 from auditor.analytic.dims import dim
 from auditor.analytic.families import FILES
 from auditor.analytic.families.bert import BERT
 from auditor.analytic.families.gpt2 import GPT2
+from auditor.analytic.inventory import inventory
 from auditor.errors import CheckpointError, SourceError
 
 # There is no public way to forget, and no other reason for one.
 _WRITTEN = catalogue._written  # noqa: SLF001
-_REPEATED = inventory._repeated  # noqa: SLF001
-_KEPT = (_WRITTEN, inventory._pattern, inventory._text, _REPEATED)  # noqa: SLF001
+_MODULES = layers._modules  # noqa: SLF001
+_KEPT = (_WRITTEN, listing._layer_kind, listing._text, layers._tensors, _MODULES)  # noqa: SLF001
 
 _KEYS = sorted(key for key, value in BERT.defaults.items() if type(value) is int)
 _DEPTHS = st.sampled_from([None, 0, 2])
@@ -97,10 +98,10 @@ def test_a_tree_of_very_many_tensors_is_not_kept():
 @pytest.mark.parametrize(("count", "kept"), [(10, 1), (100_000, 0)])
 @pytest.mark.parametrize("body", [module(), module(a=module(), b=module())])
 def test_layers_that_list_modules_and_no_tensors_are_bounded_too(body, count, kept):
-    _REPEATED.cache_clear()
+    _MODULES.cache_clear()
     tree = module(layer=Repeat(dim(count), body))
-    assert len(inventory.inventory(tree, {}).modules) > count
-    assert _REPEATED.cache_info().currsize == kept
+    assert len(inventory(tree, {}).modules) > count
+    assert _MODULES.cache_info().currsize == kept
 
 
 @pytest.mark.parametrize(("family", "width"), [(BERT, 24), (GPT2, 768)])

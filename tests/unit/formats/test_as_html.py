@@ -15,11 +15,11 @@ from support import chromium
 from support.outcomes.examples import EXAMPLES
 from support.tensor_tables import ListedTensors, tensor
 
+from auditor.folded_names import expand
 from auditor.formats import tensor_list
 from auditor.formats.registry import FORMATS
 from auditor.formats.text import printable
 from auditor.formats.view import View
-from auditor.reconciler.fold import expand
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 

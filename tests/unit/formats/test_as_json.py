@@ -15,9 +15,9 @@ from support.outcomes.examples import EXAMPLES, HOSTILE, hostile
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Source
 from auditor.errors import Reason
+from auditor.folded_names import expand
 from auditor.formats.as_json import render, stored_text
 from auditor.reconciler.findings import Finding, Severity
-from auditor.reconciler.fold import expand
 from auditor.reconciler.status import ModuleStatus
 from auditor.report import Expected, Verdict
 

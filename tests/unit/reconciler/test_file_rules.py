@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from support.checkpoints import stored
 from support.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
 
-from auditor.analytic import ExpectedTensor, Role
+from auditor.analytic import ExpectedTensor, Role, Written
 from auditor.containers.index import Index
 from auditor.reconciler.file_rules import implied_note, implied_rules
 from auditor.reconciler.findings import (
@@ -122,7 +122,7 @@ def test_what_is_left_for_strangers_is_what_a_head_that_is_stored_twice_leaves()
 def test_buffers_of_one_kind_are_one_part_of_a_total():
     def listed(*names: str) -> list[str]:
         buffers = tuple(ExpectedTensor(name, (2,), 2, Role.BUFFER) for name in names)
-        whole = replace(WHOLE, tensors=buffers)
+        whole = replace(WHOLE, listed=Written(tensors=buffers, modules=WHOLE.modules))
         family = FamilyExpectations(declared=whole, siblings=tuple)
         result = reconcile([named(name) for name in names], whole, family, indexed={})
         return [group.what for group in holdings(result, len(names)).buffers]

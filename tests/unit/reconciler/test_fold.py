@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from auditor.reconciler.fold import expand, fold
+from auditor.folded_names import expand
+from auditor.reconciler.fold import fold
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
+from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.reconciler.findings import Severity
 from auditor.reconciler.formula_disputed import formula_disputes
 from auditor.reconciler.ignore import Ignore, split
@@ -21,11 +21,10 @@ def closed_form(*tensors: ExpectedTensor, parameters: int = 10) -> Expectation:
         model_type="type",
         prefix="",
         by="closed-form",
-        tensors=tensors,
+        listed=Written(tensors=tensors, modules={"": ModuleFormula(parameters, str(parameters))}),
         parameters=parameters,
         formula=str(parameters),
         legend=(),
-        modules={"": ModuleFormula(parameters, str(parameters))},
     )
 
 

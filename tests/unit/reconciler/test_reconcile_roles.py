@@ -3,7 +3,7 @@
 import pytest
 from support.checkpoints import stored
 
-from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
+from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.analytic.catalogue import Sibling
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.walker import walk
@@ -22,11 +22,13 @@ def expectation(*names: str, target: str = "Target") -> Expectation:
         model_type="type",
         prefix="",
         by="closed-form",
-        tensors=tuple(TENSORS[name] for name in names),
+        listed=Written(
+            tensors=tuple(TENSORS[name] for name in names),
+            modules={"": ModuleFormula(3, "3")},
+        ),
         parameters=3,
         formula="3",
         legend=(),
-        modules={"": ModuleFormula(3, "3")},
     )
 
 

@@ -1,0 +1,212 @@
+"""A tree of blocks listed, each kind of layer once, with the count and formula of each module."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+from auditor.analytic.blocks import (
+    Block,
+    Buffer,
+    Experts,
+    Extra,
+    Legacy,
+    Module,
+    Param,
+    Repeat,
+    Shape,
+    Stack,
+    Submodel,
+    Tied,
+    bounded_tensor_count,
+    distinct,
+)
+from auditor.analytic.dims import Dim, counted_dim, dim, product_of_dims, sum_of_dims
+from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role, Symbol
+from auditor.analytic.layers import (
+    LayerKind,
+    Layers,
+    ListedModule,
+    every_module,
+    every_tensor,
+    roles_in,
+)
+from auditor.errors import CheckpointError
+
+Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same value
+
+# Layers of more tensors are listed anew for each model: of 59 checkpoints' layers all have fewer
+# (31 at the most), but for those of more than a hundred experts.
+_MOST_KEPT = 256
+_LONGEST = 2**63 - 1  # an axis in torch
+_LARGEST = _LONGEST // 4  # a tensor in torch, of F32: its bytes are counted in 64 bits
+_MOST_TERMS = 64  # of a formula that is kept; SamModel's has 37, the most of all classes here
+
+
+class BlockSize(NamedTuple):
+    """The parameters of a block, and those that one token uses; the same object where all are."""
+
+    total: Dim
+    active: Dim
+
+
+def _all(total: Dim) -> BlockSize:
+    return BlockSize(total, total)
+
+
+def _each(combine: Callable[[Sequence[Dim]], Dim], sizes: Sequence[BlockSize]) -> BlockSize:
+    """Combine the totals, and once more what is active, where that is less."""
+    total = combine([size.total for size in sizes])
+    if all(size.active is size.total for size in sizes):
+        return _all(total)
+    return BlockSize(total, combine([size.active for size in sizes]))
+
+
+_NOTHING = _all(dim(0))
+
+
+class BlockListing:
+    """Collects tensors and modules, with names that begin at the block it was given."""
+
+    def __init__(self, replacements: Replacements) -> None:
+        self.replacements = replacements
+        self.tensors: list[ExpectedTensor | Layers] = []
+        self.modules: list[ListedModule | Layers] = []
+
+    def add(self, block: Block, name: str) -> BlockSize:
+        """List the block under that name."""
+        match block:
+            case Param(shape, drawn=drawn):
+                self.tensor(name, shape, Role.PARAMETER, most=_LONGEST if drawn else _LARGEST)
+                return _all(product_of_dims(shape))
+            case Buffer(shape):
+                self.tensor(name, shape, Role.BUFFER)
+            case Legacy(shape):
+                self.tensor(name, shape, Role.LEGACY)
+            case Tied(to):
+                self.tensors.append(ExpectedTensor(name, (), 0, Role.TIED, to))
+            case Extra(body):
+                self.optional(body, name)
+            case Experts(body, count, active):
+                size = self.add(body, name)
+                if active.value >= count.value:  # a router that asks for more cannot run
+                    return size
+                return BlockSize(size.total, size.total // count * active)
+            case Submodel(body):
+                return self.submodel(body, name)
+            case Module() | Repeat() | Stack():
+                return self.module(block, name)
+        return _NOTHING
+
+    def tensor(self, name: str, shape: Shape, role: Role, *, most: int = _LARGEST) -> None:
+        sizes = tuple(dim(size).value for size in shape)
+        elements = prod(sizes)
+        if min(sizes, default=0) < 0 or elements > most or max(sizes, default=0) > _LONGEST:
+            if role is Role.LEGACY:
+                return  # no version could store it
+            implied = ", ".join(dim(size).named for size in shape)
+            what = "a negative size" if min(sizes) < 0 else "more numbers than torch can address"
+            keys = {symbol.key for size in shape for symbol in dim(size).symbols}
+            raise CheckpointError(f"{name} would have {what}: ({implied})", *sorted(keys))
+        self.tensors.append(ExpectedTensor(name, sizes, elements, role))
+
+    def module(self, block: Module | Repeat | Stack, name: str) -> BlockSize:
+        """List a block of blocks, with a row of its own unless all of it is optional."""
+        first, place = len(self.tensors), len(self.modules)
+        self.modules.append(ListedModule(name, ModuleFormula(0, "")))  # before its children
+        match block:
+            case Module(children):
+                sizes = [self.add(child, _join(name, key)) for key, child in children]
+                size = _each(sum_of_dims, sizes)
+            case Repeat(count, body):
+                kind, each = self.layer_kind(body)
+                size = _each(lambda sizes: count * sizes[0], [each])
+                self.layers(name, [kind] * count.value)
+            case Stack(count, layers):
+                size = self.stack(count, layers, name)
+        roles = () if size.total.terms else roles_in(self.tensors[first:])
+        if roles and all(role.optional for role in roles):
+            del self.modules[place]
+        else:
+            self.modules[place] = ListedModule(name, self.formula(size.total))
+        return size
+
+    def stack(self, count: Dim, layers: tuple[Module, ...], name: str) -> BlockSize:
+        kinds = {id(layer): self.layer_kind(layer) for layer in distinct(layers)}
+        self.layers(name, [kinds[id(layer)][0] for layer in layers])
+        alike = Counter(map(id, layers))
+        numbers = [alike[kind] for kind in kinds]
+        sizes = [size for _, size in kinds.values()]
+        return _each(lambda each: _grouped(count, numbers, each), sizes)
+
+    def layers(self, name: str, each: Iterable[LayerKind]) -> None:
+        below = Layers(name, tuple(each))
+        self.tensors.append(below)
+        self.modules.append(below)
+
+    def submodel(self, body: Module, name: str) -> BlockSize:
+        once, size = self.once(body)
+        for tensor in every_tensor(once.tensors):
+            to = _join(name, tensor.tied_to) if tensor.tied_to else None
+            self.tensors.append(tensor._replace(name=_join(name, tensor.name), tied_to=to))
+        for below, formula in every_module(once.modules, None).items():
+            self.modules.append(ListedModule(_join(name, below), formula))
+        return size
+
+    def optional(self, body: Param | Module, name: str) -> None:
+        try:
+            once, _ = self.once(body)
+        except CheckpointError:
+            return  # it cannot be stored, and no class needs it
+        for tensor in every_tensor(once.tensors):
+            role = Role.EXTRA if tensor.role.learned else Role.LEGACY
+            self.tensors.append(tensor._replace(name=_join(name, tensor.name), role=role))
+
+    def layer_kind(self, body: Module) -> tuple[LayerKind, BlockSize]:
+        """A layer to be copied; one model after another has the same."""
+        write = _layer_kind if bounded_tensor_count(body) <= _MOST_KEPT else _layer_kind.__wrapped__
+        return write(body, self.replacements)
+
+    def once(self, body: Block) -> tuple["BlockListing", BlockSize]:
+        """The body listed on its own, to be copied: what makes deep models cheap."""
+        listing = BlockListing(self.replacements)
+        return listing, listing.add(body, "")
+
+    def formula(self, total: Dim) -> ModuleFormula:
+        text = _text if len(total.terms) <= _MOST_TERMS else _text.__wrapped__
+        return ModuleFormula(total.value, text(total, self.replacements))
+
+
+@lru_cache(maxsize=1024)
+def _text(size: Dim, replacements: Replacements) -> str:
+    return str(size.substitute(dict(replacements)))
+
+
+@lru_cache(maxsize=128)
+def _layer_kind(body: Module, replacements: Replacements) -> tuple[LayerKind, BlockSize]:
+    once, size = BlockListing(replacements).once(body)
+    return LayerKind(once.tensors, once.modules), size
+
+
+def _grouped(count: Dim, numbers: Sequence[int], sizes: Sequence[Dim]) -> Dim:
+    """The layers of each size with their number, kind by kind: `3*(...) + 58*(...)`.
+
+    A kind that is the smallest and something more counts as that: `N*(...) + H`.
+    """
+    if not sizes:
+        return dim(0)
+    least = min(sizes, key=lambda size: (len(size.terms), size.value))
+    plain, total = 0, dim(0)
+    for number, size in zip(numbers, sizes, strict=True):
+        more = size - least
+        if len(more.terms) < len(size.terms) and all(factor > 0 for _, factor in more.terms):
+            plain += number
+            total += counted_dim(number) * more
+        else:
+            total += counted_dim(number) * size
+    return total + (count if plain == count.value else counted_dim(plain)) * least
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix and name else prefix or name

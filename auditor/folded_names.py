@@ -1,0 +1,94 @@
+"""Folded names: one pattern stands for many names, as `reconciler.fold` makes them.
+
+A pattern is a name with groups in braces. A group lists items between commas and stands for each of
+them: `{bias,weight}`. An item `a-b` of two numbers stands for every number from a to b: `{0-11}`,
+`{0-5,20-25}`; with ends of one length for all numbers of that length, so that zeros in front
+survive: `{00001-00163}`. Several groups stand for every combination.
+
+What would be read as part of a pattern is escaped where a name itself contains it: a backslash
+stands before `{`, `}` and the backslash.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from itertools import product
+from math import prod
+
+_SPECIAL = re.compile(r"[{}\\]")
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{}\\]+)")
+
+
+def escaped_name(name: str) -> str:
+    """The pattern that stands for this name alone."""
+    return _SPECIAL.sub(r"\\\g<0>", name)
+
+
+def numbered(places: Iterable[int]) -> str:
+    """The group of these numbers: `{0-11}`; of one number the number itself."""
+    names = [str(place) for place in places]
+    return names[0] if len(names) == 1 else f"{{{','.join(ranges_of(names))}}}"
+
+
+def expand(folded: str) -> tuple[str, ...]:
+    """The names that a pattern of `fold` stands for; ValueError for what `fold` never makes."""
+    return tuple(_names(folded))
+
+
+def first(folded: str) -> str:
+    """The first of those names; ValueError as for `expand`."""
+    return next(_names(folded))
+
+
+def how_many(folded: str) -> int:
+    """The number of those names; ValueError as for `expand`."""
+    return prod(map(len, _choices(folded)))
+
+
+def pieces(folded: str) -> Iterator[str | tuple[str, ...]]:
+    """Text and the items of groups, in their order; ValueError as for `expand`."""
+    at = 0
+    while at < len(folded):
+        token = _TOKEN.match(folded, at)
+        if token is None:
+            raise ValueError(f"not a folded name, at character {at}: {folded[:100]!r}")
+        yield tuple(_items(token["group"])) if token["group"] else token["special"] or token[0]
+        at = token.end()
+
+
+def ranges_of(numbers: Collection[str]) -> Iterator[str]:
+    """Runs of successive numbers. "09" and "10" succeed each other, and so do "9" and "10"."""
+    padded = {len(n) for n in numbers if n[0] == "0" and len(n) > 1}
+    widths = {n: len(n) if len(n) in padded else 0 for n in numbers}  # 0: no zeros in front
+    run: list[str] = []
+    for number in sorted(numbers, key=lambda n: (widths[n], int(n))):
+        if run and (widths[number], int(number)) != (widths[run[-1]], int(run[-1]) + 1):
+            yield _range(run)
+            run = []
+        run.append(number)
+    if run:
+        yield _range(run)
+
+
+def _range(run: list[str]) -> str:
+    return run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}"
+
+
+def _names(folded: str) -> Iterator[str]:
+    return ("".join(choice) for choice in product(*_choices(folded)))
+
+
+def _choices(folded: str) -> list[tuple[str, ...]]:
+    return [(piece,) if isinstance(piece, str) else piece for piece in pieces(folded)]
+
+
+def _items(group: str) -> list[str]:
+    items: list[str] = []
+    for item in group.split(","):
+        if ends := _RANGE.fullmatch(item):
+            first, last = ends.groups()
+            width = len(first) if len(first) == len(last) else 0
+            items += [str(n).zfill(width) for n in range(int(first), int(last) + 1)]
+        else:
+            items.append(item)
+    return items
