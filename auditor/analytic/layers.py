@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
 from auditor.folded_names import escaped_name, numbered
-from auditor.tensors import natural_key
+from auditor.tensors import naturally_sorted
 
 _MOST_REPEATED = 2048  # tensors and modules of all layers that are kept; Llama-2-70B has 1,760
 
@@ -131,7 +132,8 @@ def every_tensor(listed: ListedTensors) -> list[ExpectedTensor]:
 def every_module(listed: ListedModules, depth: int | None) -> dict[str, ModuleFormula]:
     """Every module down to that depth (None: all), in natural order of their names."""
     found: dict[str, ModuleFormula] = {}
-    for one in sorted(listed, key=_place):
+    layers_last = sorted(listed, key=lambda one: isinstance(one, Layers))  # behind their module
+    for one in naturally_sorted(layers_last, attrgetter("name")):
         if isinstance(one, Layers):
             levels = None if depth is None else depth - one.name.count(".") - 2
             if levels is None or levels >= 0:
@@ -139,11 +141,6 @@ def every_module(listed: ListedModules, depth: int | None) -> dict[str, ModuleFo
         elif depth is None or _depth(one.name) <= depth:
             found[one.name] = one.formula
     return found
-
-
-def _place(one: ListedModule | Layers) -> tuple[tuple[str, str], bool]:
-    """Layers come behind the module that lists them."""
-    return natural_key(one.name), isinstance(one, Layers)
 
 
 def _depth(name: str) -> int:

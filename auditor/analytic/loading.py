@@ -72,7 +72,7 @@ class Loading(Struct, frozen=True, kw_only=True):
 
     def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:
         """Those of the renamed names that a conversion takes: other tensors are made of them."""
-        return conversions_by(self.converters, names)
+        return conversions_by(self.converters, names) if self.converters else {}
 
     def converted(self, names: Collection[str]) -> list[tuple[str, ...]]:
         """The names in memory that each renamed name stands for: itself, but for conversions."""

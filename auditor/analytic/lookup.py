@@ -39,22 +39,28 @@ class NameLookup(Struct, frozen=True):
 
     def get(self, name: str) -> ExpectedTensor | None:
         """The tensor of that name; None: the tree has none."""
-        found = _find(self.tree, name, 0, "")
-        if found is None:
-            return None
-        if found.role is Role.TIED and (source := self.get(found.tied_to or "")):
-            found = replace(found, shape=source.shape)
-        return ExpectedTensor(name, found.shape, prod(found.shape), found.role, found.tied_to)
+        return self.tensors((name,)).get(name)
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
         """Those of the names that the tree has, and their tensors."""
-        found = ((name, self.get(name)) for name in names)
-        return {name: tensor for name, tensor in found if tensor is not None}
+        found = {name: one for name in names if (one := self._found(name))}
+        shapes = [tuple(dim(size).value for size in one.shape) for one in found.values()]
+        return {
+            name: ExpectedTensor(name, shape, prod(shape), one.role, one.tied_to)
+            for (name, one), shape in zip(found.items(), shapes, strict=True)
+        }
+
+    def _found(self, name: str) -> "_Found | None":
+        """What has the name; a tied tensor has the shape of the one whose values it shares."""
+        found = _find(self.tree, name, 0, "")
+        if found and found.role is Role.TIED and (source := self._found(found.tied_to or "")):
+            return replace(found, shape=source.shape)
+        return found
 
 
 class _Found(Struct, frozen=True):
     role: Role
-    shape: tuple[int, ...] = ()
+    shape: Shape = ()
     tied_to: str | None = None
 
 
@@ -78,19 +84,15 @@ def _find(  # noqa: C901, PLR0911 - one for each kind of block
         return None
     match block:
         case Param(shape):
-            return _leaf(Role.PARAMETER, shape)
+            return _Found(Role.PARAMETER, shape)
         case Buffer(shape):
-            return _leaf(Role.BUFFER, shape)
+            return _Found(Role.BUFFER, shape)
         case Legacy(shape):
-            return _leaf(Role.LEGACY, shape)
+            return _Found(Role.LEGACY, shape)
         case Tied(to):
             return _Found(Role.TIED, tied_to=f"{within}{to}")
         case Unbuildable():
             return None
-
-
-def _leaf(role: Role, shape: Shape) -> _Found:
-    return _Found(role, tuple(dim(size).value for size in shape))
 
 
 def _optional(found: _Found | None) -> _Found | None:

@@ -96,7 +96,7 @@ def renamed_by(
 def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, Rewritten]:
     """Those of the names that a conversion takes; of several conversions the first one does."""
     taken: dict[str, Rewritten] = {}
-    for name in names if rules else ():
+    for name in names:
         for rule in rules:
             found = rewritten_name(rule, name)
             if found is not None:

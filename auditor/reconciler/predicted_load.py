@@ -104,7 +104,8 @@ def _in_memory(
     tensors: Iterable[StoredTensor], expectation: Expectation, findings: Iterable[Finding]
 ) -> Mapping[str, tuple[str, ...]]:
     """Each name of a finding about tensors -> the names under which loading looks for it."""
-    names = {name for finding in findings if is_of_tensors(finding) for name in finding.names}
+    some = [finding for finding in findings if is_of_tensors(finding)]
+    names = {name for finding in some for name in finding.names}
     if not names:
         return {}
     where = places(expectation, (tensor.name for tensor in tensors))
