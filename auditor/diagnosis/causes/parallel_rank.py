@@ -20,6 +20,7 @@ CAUSE = "parallel-rank"
 _MOST_RANKS = 256
 _PADDED = 128  # rows up to which Megatron fills each rank's part of a vocabulary
 _MATRIX = 2  # axes
+_LEAST_PART = 8  # one in so many matrices is divided at least
 _KINDS = 2  # of modules that one value of a config shapes: what goes in, what comes out
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
 _OF_HEADS = re.compile(r"[qk]_(?:layer)?norm\.weight$")
@@ -102,8 +103,12 @@ def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
 def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether some matrix is divided in each kind of module of the layers: attention and MLP.
 
-    Where only one kind is, a value of the config says other than the files; routers are whole.
+    Where only one kind is, or a small part of the model, a value of the config says other than the
+    files; routers are whole.
     """
+    matrices = sum(shape is not None and len(shape) >= _MATRIX for shape in case.shapes.values())
+    if len(divided) * _LEAST_PART < matrices:
+        return False
     lists = {inside.before for name in divided if (inside := next(members(name), None))}
     aside = {
         name for one in case.report.findings if isinstance(one, OfStored) for name in one.names

@@ -13,6 +13,7 @@ from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.solving.search import KeySearch
 
 
 def tiny(target="BertForMaskedLM", **values) -> Snapshot:
@@ -59,6 +60,51 @@ def test_labels_are_counted_by_their_names():
 
 def test_a_sound_checkpoint_has_no_cause():
     assert diagnosed() == []
+
+
+# --- what one value closes needs no second one --------------------------------------------------
+
+
+def first_names(name):
+    """As the first version of the library spelt them."""
+    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+        "LayerNorm.bias", "LayerNorm.beta"
+    )
+
+
+@pytest.fixture
+def no_pairs(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a second key was looked for")
+
+    monkeypatch.setattr(KeySearch, "_pairs", refuse)
+
+
+def named(tensors, **values):
+    config = {**TINY, "architectures": ["BertForMaskedLM"], **values}
+    [found] = examine(snapshot_of(tensors, **config), Options(requested="x")).diagnosis
+    return found.cause, found.fields
+
+
+@pytest.mark.parametrize(("key", "declared"), [("num_hidden_layers", 1), ("hidden_size", 6)])
+@pytest.mark.usefixtures("no_pairs")
+def test_names_of_older_versions_are_those_of_today(key, declared):
+    tensors = [
+        one._replace(name=first_names(one.name)) for one in stored_by(expect("BertForMaskedLM"))
+    ]
+    fields = ((key, declared, TINY[key]),)
+    assert named(tensors, **{key: declared}) == ("config-field", fields)
+
+
+@pytest.mark.usefixtures("no_pairs")
+def test_what_another_class_has_is_left_aside():
+    D = TINY["hidden_size"]
+    pooler = [
+        stored("bert.pooler.dense.weight", (D, D)),
+        stored("bert.pooler.dense.bias", (D,)),
+    ]
+    tensors = [*stored_by(expect("BertForMaskedLM")), *pooler]
+    assert named(tensors, hidden_size=6) == ("config-field", (("hidden_size", 6, D),))
 
 
 # --- as many layers as people have: files hold layer 10 before layer 9 --------------------------
