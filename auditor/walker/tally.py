@@ -1,6 +1,6 @@
 """Tally: how much lies below a module prefix, in a dtype or in a file."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -80,7 +80,7 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _kinds(self) -> Mapping[_Kind, _Totals]:
         """The sums over all prefixes: of few kinds, while there are many prefixes."""
-        return {kind: _totals(kind, [_whole(below)])[0] for kind, below in self.cells.items()}
+        return {kind: next(_totals(kind, [_whole(below)])) for kind, below in self.cells.items()}
 
     def _grouped(self, key: Callable[[_Kind], str]) -> Mapping[str, Tally]:
         sums: dict[str, _Totals] = {}
@@ -199,13 +199,12 @@ def _whole(below: Mapping[str, _Sums]) -> _Sums:
     return [sum(each) for each in zip(*below.values(), strict=True)]
 
 
-def _totals(kind: _Kind, sums: Iterable[_Sums]) -> list[_Totals]:
+def _totals(kind: _Kind, sums: Iterable[_Sums]) -> Iterator[_Totals]:
     """Each of the sums of one kind, with what follows from its dtype."""
     trained, width = is_float(kind.dtype), DTYPE_BITS.get(kind.dtype, 0)
-    return [
-        [tensors, elements, parameters, trained * parameters, elements * width + 8 * odd, kind.fate]
-        for tensors, elements, parameters, odd in sums
-    ]
+    for tensors, elements, parameters, odd in sums:
+        bits = elements * width + 8 * odd
+        yield [tensors, elements, parameters, trained * parameters, bits, kind.fate]
 
 
 def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
