@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from msgspec import Struct
+from msgspec import DecodeError, Raw, Struct
+from msgspec.json import decode
 
-from auditor.containers.bounded_json import load_object
+from auditor.containers.bounded_json import Loaded, load_object
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import names_fault
@@ -17,6 +18,7 @@ MAX_INDEX = 32 * 1024 * 1024
 MAX_SHARDS = 10_000
 MAX_NAMES = 250_000  # tensors, as many as are read of headers (`downloader/headers.py`)
 _MAX_VALUES = 300_000  # in its JSON: those, and its metadata
+_MOST_QUOTES = 4 * _MAX_VALUES  # two names a tensor
 
 _PART_BYTES = 255  # of a file's name on ext4, APFS and NTFS
 _PATH_BYTES = 4096  # PATH_MAX of Linux
@@ -47,7 +49,8 @@ def parse_index(file: str, content: bytes) -> Index:
     That is what transformers would load; `faults` says so, as it does of impossible totals. An
     error is what leaves no weight_map, or one that points out of the index's own folder.
     """
-    index, repeated = load_object(content, file, values=_MAX_VALUES)
+    found = _plainly_written(file, content)
+    index, repeated = found or load_object(content, file, values=_MAX_VALUES)
     weight_map = _weight_map(named(file), index)
     metadata = index.get("metadata")
     totals = metadata if isinstance(metadata, dict) else {}
@@ -58,6 +61,29 @@ def parse_index(file: str, content: bytes) -> Index:
         total_parameters=_count(totals.get("total_parameters")),
         faults=(*_repeated_faults(named(file), repeated), *_metadata_faults(named(file), metadata)),
     )
+
+
+def _plainly_written(file: str, content: bytes) -> Loaded | None:
+    """An index as writers write it, in a quarter of the time; None: `load_object` has to read it.
+
+    Where nothing is escaped a name and its file have four quotes: if there are more, some key was
+    written twice. They bound how many names there can be, too.
+    """
+    quotes = content.count(b'"')
+    if b"\\" in content or len(content) > MAX_INDEX or quotes > _MOST_QUOTES:
+        return None
+    try:
+        found = decode(content, type=dict[str, Raw])
+        if found.keys() != {"metadata", "weight_map"}:
+            return None
+        metadata = bytes(found["metadata"])
+        totals, repeated = load_object(metadata, file)
+        weight_map = decode(found["weight_map"], type=dict[str, str])
+    except (DecodeError, UnicodeDecodeError, CheckpointError):
+        return None
+    if quotes != 2 * len(found) + metadata.count(b'"') + 4 * len(weight_map):
+        return None
+    return Loaded({"metadata": totals, "weight_map": weight_map}, repeated)
 
 
 def shard_fault(shard: str) -> str | None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
+from math import inf
 from platform import python_version
 from threading import Event
 from typing import TypeVar
@@ -76,6 +77,7 @@ class Session:
         self._requests = 0
         self._redirects = 0
         self._bytes = 0
+        self.distance = inf  # seconds from a request to its answer, of the quickest
         self._since = time.monotonic()
 
     @property
@@ -166,12 +168,15 @@ class Session:
     ) -> Reply:
         with self._lock:
             self._requests += 1
+        since = time.monotonic()
         try:
             reply = self._client.ask(address, headers, silence)
         except BaseException:
             if turn:
                 self._governor.lost(turn)
             raise
+        with self._lock:
+            self.distance = min(self.distance, time.monotonic() - since)
         if turn:
             self._governor.note(turn, reply.status, reply.headers)
         return reply

@@ -31,7 +31,7 @@ from auditor.downloader.headers import FIRST_READ, LongReads, Received, read_hea
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel, id_fault
-from auditor.downloader.parallel import threads
+from auditor.downloader.parallel import AT_HAND, ByDistance, threads
 from auditor.downloader.published_sizes import published_in
 from auditor.downloader.reading_progress import ReadingProgress
 from auditor.downloader.response_body import Answer
@@ -71,7 +71,8 @@ def read(
     talk = Talk.of(say)
     session = Session(model, usable_token(token), talk)
     progress = ReadingProgress(talk.progress, lambda: session.fetched.bytes)
-    with threads(_AT_ONCE, session.stop) as pool:
+    with threads(_AT_ONCE, session.stop) as far, threads(AT_HAND, session.stop) as near:
+        pool = ByDistance(near, far, lambda: session.distance)
         asked = pool.submit(fetch_listing, model, session)
         early = EarlyReads.begin(pool, session, model, choose)
         return read_from_listing(

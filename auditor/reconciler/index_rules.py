@@ -5,6 +5,7 @@ expected shapes, to the byte; else the sizes of the files.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import Snapshot
@@ -82,6 +83,12 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     )
 
 
+_PLACE = itemgetter(*map(StoredTensor._fields.index, ("name", "file")))
+
+
+_PLACE = itemgetter(*map(StoredTensor._fields.index, ("name", "file")))
+
+
 def _names(index: Index, found: Contents) -> Iterator[Finding]:
     for fault in index.faults:
         yield BadIndex(file=index.file, reason=fault)
@@ -102,7 +109,7 @@ def _name_rules(
     index: Index, tensors: Sequence[StoredTensor], opened: frozenset[str]
 ) -> Iterator[Finding]:
     named = index.weight_map
-    if len(tensors) == len(named) and all(named.get(one[0]) == one[4] for one in tensors):
+    if len(tensors) == len(named) and named == dict(map(_PLACE, tensors)):
         return
     where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
     held = {(tensor.name, tensor.file) for tensor in tensors}

@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from auditor.containers import index as index_module
 from auditor.containers import parse_index
 from auditor.containers.index import shard_fault
 from auditor.errors import CheckpointError
@@ -208,3 +209,49 @@ def test_an_index_of_more_tensors_than_any_model_has_is_refused():
     weight_map = dict.fromkeys(map(str, range(250_001)), "a.safetensors")
     with pytest.raises(CheckpointError, match="names 250,001 tensors; 250,000 are the most that"):
         parse_index(F, index_bytes(weight_map))
+
+
+# --- what is read fast is read alike -----------------------------------------------------------
+
+PIECES = st.sampled_from(
+    [
+        '"a"',
+        '"b"',
+        '"b"',
+        '"\\u0061"',
+        '"é"',
+        "1",
+        "null",
+        '{"a": "b"}',
+        "NaN",
+        '"total_size"',
+        "[]",
+    ]
+)
+PAIRS = st.lists(st.tuples(PIECES, PIECES), max_size=4)
+OBJECTS = PAIRS.map(lambda pairs: "{" + ", ".join(f"{key}: {value}" for key, value in pairs) + "}")
+TEXTS = st.lists(
+    st.tuples(
+        st.sampled_from(['"weight_map"', '"metadata"', '"other"']), st.one_of(OBJECTS, PIECES)
+    ),
+    max_size=3,
+).map(lambda pairs: "{" + ",".join(f"{key}:{value}" for key, value in pairs) + "}")
+
+
+def outcome(content):
+    try:
+        return parse_index("an index", content)
+    except CheckpointError as error:
+        return str(error)
+
+
+@given(TEXTS)
+@example('{"metadata": {"total_size": 8}, "weight_map": {"a": "f", "b": "f"}}')
+@example('{"metadata": {"total_size": 8}, "weight_map": {"a": "f", "a": "g"}}')
+@example('{"metadata": {}, "metadata": {}, "weight_map": {"a": "f"}}')
+@settings(max_examples=300)
+def test_what_is_written_plainly_is_read_as_anything_is(text):
+    fast = outcome(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "_plainly_written", lambda *_: None)
+        assert fast == outcome(text.encode())
