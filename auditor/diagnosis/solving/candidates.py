@@ -1,6 +1,6 @@
 """Which other values of a config's keys could make what differs expected, likeliest first."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -116,31 +116,52 @@ def other_numbers(keys: Iterable[Key], found: TreeComparison) -> Iterator[KeyCha
                 yield KeyChange(key, type(value)(one))
 
 
-def lists(keys: Iterable[Key], found: TreeComparison) -> Iterator[KeyChange]:
-    """Lists of numbers with another item, lists of words with the word of another item."""
-    counts = {equation.wanted for equation in found.equations}
-    for key in keys:
-        items = key.value
-        if not isinstance(items, list | tuple) or not 0 < len(items) <= _MOST_ITEMS:
-            continue
-        items = list(items)
-        if all(type(item) is int for item in items):
-            yield from _numbers_of(key, items, found, counts)
-        elif all(isinstance(item, str) for item in items):
-            yield from _words_of(key, items, found)
-
-
-def _numbers_of(
-    key: Key, items: list[int], found: TreeComparison, counts: set[int]
+def items_in_proportion(
+    keys: Iterable[Key], found: TreeComparison, held: Collection[str]
 ) -> Iterator[KeyChange]:
-    for index, item in enumerate(items):
-        several = [have for due, have in found.lengths if due == item]
-        several += [item * have // due for due, have in found.lengths if due]
-        several += sorted(counts | found.numbers, key=lambda one: abs(one - item))[:6]
-        several += [item + step for step in _STEPS]
-        for one in dict.fromkeys(several):
+    """Lists of numbers with another item, as lengths that differ have it.
+
+    `held` are keys of lengths that are stored, as formulas name them: `depths[1]`.
+    """
+
+    def proportional(item: int) -> Iterator[int]:
+        yield from (have for due, have in found.lengths if due == item)
+        yield from (item * have // due for due, have in found.lengths if due)
+
+    for key in _lists_of(keys, int):
+        yield from _other_items(key, proportional, held)
+
+
+def other_items(
+    keys: Collection[Key], found: TreeComparison, held: Collection[str] = ()
+) -> Iterator[KeyChange]:
+    """Lists with another item: a number of modules or a step away, or the word of another item."""
+    counts = {equation.wanted for equation in found.equations} | found.numbers
+
+    def near(item: int) -> Iterator[int]:
+        yield from sorted(counts, key=lambda one: abs(one - item))[:6]
+        yield from (item + step for step in _STEPS)
+
+    for key in _lists_of(keys, int):
+        yield from _other_items(key, near, held)
+    for key in _lists_of(keys, str):
+        yield from _words_of(key, key.value, found)
+
+
+def _lists_of(keys: Iterable[Key], kind: type) -> Iterator[Key]:
+    for key in keys:
+        items = key.value if isinstance(key.value, list | tuple) else ()
+        if 0 < len(items) <= _MOST_ITEMS and all(type(item) is kind for item in items):
+            yield key._replace(value=list(items))
+
+
+def _other_items(
+    key: Key, others: Callable[[int], Iterable[int]], held: Collection[str]
+) -> Iterator[KeyChange]:
+    for index, item in enumerate(key.value):
+        for one in dict.fromkeys(others(item)) if f"{key.path}[{index}]" not in held else ():
             if one > 0 and one != item:
-                yield KeyChange(key, _with_item(items, index, one))
+                yield KeyChange(key, _with_item(key.value, index, one))
 
 
 def _words_of(key: Key, items: list[str], found: TreeComparison) -> Iterator[KeyChange]:

@@ -13,8 +13,9 @@ from auditor.diagnosis.solving.candidates import (
     HEADS,
     KeyChange,
     flags,
-    lists,
+    items_in_proportion,
     of_key,
+    other_items,
     other_numbers,
     solved,
 )
@@ -68,7 +69,7 @@ class KeySearch:
         self._trials = trials
         self._keys = every_key(values)
         self._shown: set[str] = set()  # paths of keys that formulas show
-        self._held: set[str] = set()  # of them those whose lengths are stored
+        self._held = frozenset[str]()  # keys of lengths that are stored, as formulas name them
         self._idle: Counter[str] = Counter()  # values by path with which nothing was otherwise
         self._tried: dict[tuple[tuple[str, str], ...], Solution | None] = {}
         self._until = time.thread_time() + _MOST_SECONDS
@@ -84,7 +85,7 @@ class KeySearch:
             return
         self._trials.excuse(as_it_is)
         self._shown = self._paths(one.key for one in symbols(as_it_is.tree))
-        self._held = self._paths(self._trials.held_keys(as_it_is))
+        self._held = self._trials.held_keys(as_it_is)
         start = self._trials.compare(as_it_is)
         if not start.differ:
             yield from self._valid_again(self._faults)
@@ -127,13 +128,15 @@ class KeySearch:
 
     def _by_trial(self, found: TreeComparison) -> Iterator[Iterable[KeyChange]]:
         yield self._unset(found)
+        yield items_in_proportion(self._keys, found, self._held)
         asked = self._paths(one.key for each in found.equations for one in each.size.symbols)
         hidden = [key for key in self._keys if key.path not in self._shown]
         shown = [key for key in self._keys if key.path in self._shown]
-        free = [key for key in shown if key.path not in self._held]
+        held = self._paths(self._held)
+        free = [key for key in shown if key.path not in held]
         yield chain(
             other_numbers(hidden, found),
-            lists(self._keys, found),
+            other_items(self._keys, found, self._held),
             other_numbers((key for key in shown if key.path in asked), found),
             (KeyChange(key, 0) for key in free if type(key.value) is int and key.value),
         )
@@ -178,7 +181,7 @@ class KeySearch:
 
     def _other_values(self, key: Key) -> Iterator[KeyChange]:
         if isinstance(key.value, list | tuple):
-            yield from lists((key,), _NOTHING)
+            yield from other_items((key,), _NOTHING)
             for other in self._keys:  # how long the list should be
                 if type(other.value) is int and other.value != len(key.value):
                     yield KeyChange(other, len(key.value))
