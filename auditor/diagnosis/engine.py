@@ -35,6 +35,7 @@ from auditor.diagnosis.causes import (
     unsharded_save,
     wrapper_prefix,
 )
+from auditor.diagnosis.name_kinds import MOST_KINDS
 from auditor.diagnosis.repository import with_repository
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.promise import promises
@@ -161,7 +162,8 @@ def _has_ordinary_names(case: Case) -> bool:
     """Whether the names are such as models have: causes take names apart, over and over."""
     if max(map(len, case.shapes), default=0) > LONGEST:
         return False
-    return all(kind.pattern.count(".") <= MOST_PARTS for kind in case.stored_kinds)
+    kinds = case.stored_kinds
+    return len(kinds) <= MOST_KINDS and all(one.pattern.count(".") <= MOST_PARTS for one in kinds)
 
 
 def _again_of(closing: _Closing, found: list[Diagnosis]) -> bool:

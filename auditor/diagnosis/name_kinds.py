@@ -11,6 +11,7 @@ from operator import itemgetter
 
 Numbers = tuple[str, ...]  # of any length, and never parsed unless they are short
 MOST_DIGITS = 6  # of the number of a module
+MOST_KINDS = 20_000  # of one model; published ones have some hundreds
 
 
 class NameKind:
@@ -51,11 +52,13 @@ class NameKind:
 
 
 def kinds_of(names: Iterable[str]) -> tuple[NameKind, ...]:
-    """The names by kind, in the order of the first name of each kind."""
+    """The names by kind, in the order of the first name of each kind; of too many kinds some."""
     found: dict[str, NameKind] = {}
     for name in names:
         pattern = name_pattern(name)
         if pattern not in found:
+            if len(found) > MOST_KINDS:
+                break
             found[pattern] = NameKind(pattern)
         found[pattern].names.append(name)
     return tuple(found.values())

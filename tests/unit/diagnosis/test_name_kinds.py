@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from support.small_snapshots import snapshot_of
 
 from auditor.checkpoint.snapshot import TextFile
+from auditor.diagnosis import name_kinds
 from auditor.diagnosis.changes import with_names
 from auditor.diagnosis.lists import members, numbers
 from auditor.diagnosis.name_kinds import kinds_of
@@ -76,3 +77,9 @@ def test_an_index_keeps_what_it_says_beside_the_names(total):
     said = json.loads(changed.index.content)
     assert str(said["metadata"]) == str(json.loads(text)["metadata"])
     assert said["weight_map"] == {"c": "x", "b": "y"}
+
+
+def test_names_that_all_differ_are_not_sorted_into_kinds_for_ever(monkeypatch):
+    monkeypatch.setattr(name_kinds, "MOST_KINDS", 3)
+    names = [f"{letter}.{at}" for letter in "abcdef" for at in range(2)]
+    assert [kind.pattern for kind in kinds_of(names)] == ["a.0", "b.0", "c.0", "d.0"]
