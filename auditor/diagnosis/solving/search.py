@@ -201,7 +201,8 @@ class KeySearch:
             seen.add(one.field)
             found = self._try((*before, one))
             if found is not None:
-                if path not in self._shown and found.found.is_like(start):
+                is_list = isinstance(one.key.value, list)  # of which any item may be the one
+                if not is_list and path not in self._shown and found.found.is_like(start):
                     self._idle[path] += 1
                 yield found
 
