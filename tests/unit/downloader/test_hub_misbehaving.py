@@ -39,7 +39,7 @@ API, ANY_CONFIG, ANY_HEAD = "/api/models/*", "*config.json", "*model.safetensors
 TOKEN = "hf_secret"  # noqa: S105 - opens nothing
 LENGTH = 100_000  # bytes of header: two ranged reads
 GIGABYTES = 5 * 10**9
-ENOUGH = 2 * 1024 * 1024  # bytes that a server may push into buffers before it is left
+ENOUGH = 64 * 1024 * 1024  # bytes: a server may fill the buffers of both ends before it is left
 
 
 def large(length: int = LENGTH) -> Sparse:
