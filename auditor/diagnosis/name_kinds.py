@@ -56,11 +56,12 @@ def kinds_of(names: Iterable[str]) -> tuple[NameKind, ...]:
     found: dict[str, NameKind] = {}
     for name in names:
         pattern = name_pattern(name)
-        if pattern not in found:
+        kind = found.get(pattern)
+        if kind is None:
             if len(found) > MOST_KINDS:
                 break
-            found[pattern] = NameKind(pattern)
-        found[pattern].names.append(name)
+            kind = found[pattern] = NameKind(pattern)
+        kind.names.append(name)
     return tuple(found.values())
 
 

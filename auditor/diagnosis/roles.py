@@ -8,16 +8,17 @@ alone; whether a name that has the role truly fits is for the audit to say.
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
-from auditor.diagnosis.name_kinds import NameKind
+from auditor.diagnosis.name_kinds import NameKind, Numbers
 
 
 class TensorRole(NamedTuple):
     """Where a tensor is in a model. Two tensors of one model never have the same."""
 
     stack: str  # encoder, decoder, vision, or "" where the name does not say
-    numbers: tuple[int, ...]  # of its layer, and of its expert
+    numbers: Numbers  # of its layer, and of its expert; no zeros in front
     part: str  # q, k, v, o, gate, up, down, first and second norm, ...
     kind: str  # weight or bias
 
@@ -178,19 +179,21 @@ def role_of(name: str) -> TensorRole | None:
 
 def roles_of(
     kind: NameKind, spelt: Callable[[str], str] = str
-) -> Mapping[TensorRole, list[tuple[tuple[int, ...], str]]]:
+) -> Mapping[TensorRole, list[tuple[Numbers, str]]]:
     """The roles of a kind's names, without numbers; for each, the numbers and names that have it.
 
     All have one role but for the numbers of their layer and expert, unless other numbers are in
     them, by which T5's layers tell attention from MLP. `spelt` is what a name is looked up as.
     """
-    found: dict[TensorRole, list[tuple[tuple[int, ...], str]]] = {}
+    found: dict[TensorRole, list[tuple[Numbers, str]]] = {}
     count = len(kind.places)
-    marks = range(1, count + 1)
-    none, each = _numbered(kind.pattern)[1], _numbered(kind.filled(tuple(map(str, marks))))[1]
-    if none == (0,) * count and each == (*marks,):  # its numbers are those of the role
+    marks = tuple(map(str, range(1, count + 1)))
+    none, each = _numbered(kind.pattern)[1], _numbered(kind.filled(marks))[1]
+    if none == ("0",) * count and each == marks:  # its numbers are those of the role
         if role := role_of(spelt(kind.pattern)):
-            numbers = [tuple(map(int, one)) for one in kind.numbers]
+            numbers = kind.numbers
+            if any(map(_has_zeros, set(chain.from_iterable(numbers)))):
+                numbers = [tuple(map(_without_zeros, one)) for one in numbers]
             found[role._replace(numbers=())] = list(zip(numbers, kind.names, strict=True))
         return found
     for name in kind.names:
@@ -199,7 +202,15 @@ def roles_of(
     return found
 
 
-def _numbered(name: str) -> tuple[str, tuple[int, ...], str]:
+def _has_zeros(number: str) -> bool:
+    return len(number) > 1 and number[0] == "0"
+
+
+def _without_zeros(number: str) -> str:
+    return number.lstrip("0") or "0"
+
+
+def _numbered(name: str) -> tuple[str, Numbers, str]:
     """The text before a layer's number, the numbers of layer and expert, and the text after."""
     plain = name.lower().replace("/", ".").removesuffix(":0")
     listed = _LIST.search(plain)
@@ -207,9 +218,9 @@ def _numbered(name: str) -> tuple[str, tuple[int, ...], str]:
         return plain, (), plain
     before, rest = plain[: listed.start()], plain[listed.end() :]
     if expert := _EXPERT.search(rest):
-        numbers = (int(listed[1]), int(expert[1]))
+        numbers = (_without_zeros(listed[1]), _without_zeros(expert[1]))
         return before, numbers, f"experts.{rest[expert.end() :]}"
-    return before, (int(listed[1]),), rest
+    return before, (_without_zeros(listed[1]),), rest
 
 
 @lru_cache(maxsize=4096)

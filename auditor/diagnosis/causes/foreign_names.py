@@ -12,7 +12,7 @@ from typing import NamedTuple
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import renamed, shaped, with_tensors
-from auditor.diagnosis.name_kinds import NameKind, name_pattern, numbers_in
+from auditor.diagnosis.name_kinds import NameKind, Numbers, name_pattern, numbers_in
 from auditor.diagnosis.roles import TensorRole, roles_of
 from auditor.tensors import StoredTensor
 
@@ -47,14 +47,11 @@ _ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, whose queries have no other no
 _LEAST = 0.5  # of the missing names that must get one
 
 
-_Numbers = tuple[int, ...]  # of a layer, and of an expert
-
-
 class _Names(NamedTuple):
     """Tensors by role and numbers, and the tensors that replace stored ones."""
 
-    stored: dict[TensorRole, dict[_Numbers, StoredTensor]]
-    missing: dict[TensorRole, dict[_Numbers, ExpectedTensor]]
+    stored: dict[TensorRole, dict[Numbers, StoredTensor]]
+    missing: dict[TensorRole, dict[Numbers, ExpectedTensor]]
     instead: dict[str, tuple[StoredTensor, ...]]
 
 
@@ -67,11 +64,11 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     names = _by_role(case)
     _join(names)
+    given = len({one.name for made in names.instead.values() for one in made})
+    if given < _LEAST * len(case.missing):
+        return
     _take_alike(case, names.instead)
     _take_scales(case, names.instead)
-    given = {one.name for made in names.instead.values() for one in made}
-    if len(given) < _LEAST * len(case.missing):
-        return
     count = len(names.instead)
     example = next((pair for pair in names.instead.items() if pair[1]), ("", ()))
     yield Undoing(
@@ -82,7 +79,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         f"transformers: {example[0]} is {' and '.join(one.name for one in example[1])} there",
         fix=f"convert the weights to transformers' names (its convert_*_to_hf script for {source}),"
         " or load them with the software that wrote them",
-        evidence=(f"by transformers' names {len(given):,} of them are expected",),
+        evidence=(f"by transformers' names {given:,} of them are expected",),
     )
 
 
@@ -112,18 +109,20 @@ def _by_role(case: Case) -> _Names:
     expected = case.lacking_named
     for roles in due:
         for role, several in roles.items():
-            lack = names.missing.setdefault(placed(role), {})
-            for numbers, name in several:
-                lack.setdefault(numbers, expected[name])
+            found = {numbers: expected[name] for numbers, name in several}
+            lack = names.missing.setdefault(placed(role), found)
+            if lack is not found:
+                lack.update({**found, **lack})
     stored = case.strange_named
     for kind in case.strange_kinds:
         if _BUFFERS.search(kind.pattern):
             names.instead.update(dict.fromkeys(kind.names, ()))
             continue
         for role, several in roles_of(kind).items():
-            held = names.stored.setdefault(placed(role), {})
-            for numbers, name in several:
-                held.setdefault(numbers, stored[name])
+            here = {numbers: stored[name] for numbers, name in several}
+            held = names.stored.setdefault(placed(role), here)
+            if held is not here:
+                held.update({**here, **held})
     return names
 
 
@@ -147,10 +146,10 @@ _Instead = Iterator[tuple[str, tuple[StoredTensor, ...]]]
 
 
 def _unstacked(
-    held: Mapping[_Numbers, StoredTensor], experts: Mapping[_Numbers, ExpectedTensor]
+    held: Mapping[Numbers, StoredTensor], experts: Mapping[Numbers, ExpectedTensor]
 ) -> _Instead:
     """Cut each tensor that holds all experts of a layer into one tensor for each expert."""
-    layers: dict[_Numbers, list[ExpectedTensor]] = {}
+    layers: dict[Numbers, list[ExpectedTensor]] = {}
     for numbers, expected in experts.items():
         if len(numbers) > 1:
             layers.setdefault(numbers[:1], []).append(expected)
@@ -161,7 +160,7 @@ def _unstacked(
 
 
 def _renamed_or_cut(
-    names: _Names, role: TensorRole, held: Mapping[_Numbers, StoredTensor]
+    names: _Names, role: TensorRole, held: Mapping[Numbers, StoredTensor]
 ) -> _Instead:
     """Rename each tensor by its role; cut it where the class has several tensors for it."""
     fused = dict(_fused(names, role, held))
@@ -176,8 +175,8 @@ def _renamed_or_cut(
 
 
 def _fused(
-    names: _Names, role: TensorRole, held: Mapping[_Numbers, StoredTensor]
-) -> Iterator[tuple[_Numbers, list[ExpectedTensor]]]:
+    names: _Names, role: TensorRole, held: Mapping[Numbers, StoredTensor]
+) -> Iterator[tuple[Numbers, list[ExpectedTensor]]]:
     """The tensors of the class that one stored tensor fuses, where none of them is stored."""
     parts = _parts(role)
     due = [names.missing[part] for part in parts if part in names.missing]
@@ -193,7 +192,7 @@ def _fused(
 
 
 def _put_together(
-    names: _Names, role: TensorRole, due: Mapping[_Numbers, ExpectedTensor]
+    names: _Names, role: TensorRole, due: Mapping[Numbers, ExpectedTensor]
 ) -> _Instead:
     """Join stored tensors into the one that the class fuses, where that one is not stored."""
     parts = [names.stored[part] for part in _parts(role) if part in names.stored]
