@@ -15,7 +15,7 @@ from .log import Entry, Log
 from .wire import Answer, Origin, Pause, Request, Step, phrase
 
 HOST = "127.0.0.1"
-SEND_BUFFER = 128 * 1024  # bytes; keeps what a client leaves unread out of the count of bytes sent
+SEND_BUFFER = 16 * 1024  # bytes; keeps what a client leaves unread out of the count of bytes sent
 FLUSH = 32 * 1024  # bytes of headers held back, so that endless headers do flow
 LINGER_0 = struct.pack("ii", 1, 0)  # closing sends RST
 
