@@ -99,9 +99,9 @@ class TextFile(Observation, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def as_index(self) -> Index:
-        """The index that the content is; parsed once, where it is first asked for.
+        """The content, parsed as an index when somebody first asks for it, and then kept.
 
-        Raises CheckpointError where it is none.
+        Raises CheckpointError if the content is not an index.
         """
         return self.known or parse_index(self.name, self.content)
 

@@ -128,7 +128,7 @@ def function_of(command: str) -> Callable[..., None]:
 
 
 def _listed() -> None:
-    """A placeholder for each command where `--help` lists them and runs none."""
+    """Stand for any command: `--help` prints its name and summary, and runs none."""
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with one positional

@@ -188,7 +188,7 @@ def is_address(requested: str) -> bool:
 
 
 def parse_address(requested: str) -> PastedAddress:
-    """What it names; raises UsageError where that is no model of the Hub."""
+    """The model that the address names; raises UsageError if it names no model of the Hub."""
     try:
         if requested.startswith(_HF):
             return _hf(requested)

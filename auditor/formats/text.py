@@ -100,7 +100,10 @@ _STEP = 1024
 
 
 def size(count: int, digits: int | None = None) -> str:
-    """`14.96 GiB`, or with so many digits that count; whole bytes below 1,024."""
+    """Write a size as people do: `14.96 GiB`, or `512 bytes` if it is below 1,024 bytes.
+
+    `digits` is the number of significant digits.
+    """
     value, unit = float(count), 0
     while value >= _STEP and unit < len(_UNITS) - 1:
         value, unit = value / _STEP, unit + 1

@@ -20,7 +20,7 @@ CAUSE = "parallel-rank"
 _MOST_RANKS = 256
 _PADDED = 128  # rows up to which Megatron fills each rank's part of a vocabulary
 _MATRIX = 2  # axes
-_LEAST_PART = 8  # one in so many matrices is divided at least
+_LEAST_PART = 8  # a rank's file divides at least one matrix in eight
 _KINDS = 2  # of modules that one value of a config shapes: what goes in, what comes out
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
 _OF_HEADS = re.compile(r"[qk]_(?:layer)?norm\.weight$")

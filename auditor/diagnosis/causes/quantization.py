@@ -19,7 +19,8 @@ from auditor.tensors import StoredTensor
 
 KEY = "quantization_config"
 _PACKED = ("F8_", "F4", "F6_")  # one byte or less a number, which have scales beside them
-SYMPTOMS = frozenset({"unexpected", "mismatched", "bad-quantization"})  # missing names are none
+# Findings that wrong settings cause; tensors that are only missing have another cause.
+SYMPTOMS = frozenset({"unexpected", "mismatched", "bad-quantization"})
 
 
 def undoings(case: Case) -> Iterator[Undoing]:

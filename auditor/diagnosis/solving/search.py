@@ -192,7 +192,7 @@ class KeySearch:
     def _judged(
         self, before: tuple[KeyChange, ...], several: Iterable[KeyChange], start: TreeComparison
     ) -> Iterator[Solution]:
-        """Each of the changes with those before it, of which `start` is the comparison."""
+        """Try each change together with those in `before`, whose comparison is `start`."""
         seen: set[tuple[str, str]] = set()
         for one in several:
             path = one.key.path
