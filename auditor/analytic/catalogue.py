@@ -13,8 +13,7 @@ from auditor.analytic import auto_classes
 from auditor.analytic.blocks import Module, bounded_tensor_count, symbols
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Blame, ConfigFault, Settled, of_model_type, settle
-from auditor.analytic.config_classes.completed import WRONG
-from auditor.analytic.config_classes.faults import FaultyConfigError, one_per_cause
+from auditor.analytic.config_classes.completed import WRONG, FaultyConfigError, one_per_cause
 from auditor.analytic.constructor_arguments import (
     WITHOUT_TENSORS,
     takes_option,
@@ -24,7 +23,7 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
 from auditor.analytic.family import Family, Inside, loading_facts, loading_of_class
-from auditor.analytic.inventory import Inventory, inventory
+from auditor.analytic.listing import Inventory, inventory
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.analytic.lookup import NameLookup
 from auditor.analytic.parts import unbuildable_faults, without_unbuildable

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from auditor.analytic.config_classes import Settled
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.dtypes import DTYPES
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
 from auditor.containers.bounded_json import FLOAT, parse_object, with_floats
@@ -44,6 +43,35 @@ LETTERS: Mapping[str, str] = MappingProxyType(
         "num_decoder_layers": "N_decoder",
     }
 )
+
+
+DTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "bool": "BOOL",
+        "uint8": "U8",
+        "int8": "I8",
+        "int16": "I16",
+        "uint16": "U16",
+        "int32": "I32",
+        "uint32": "U32",
+        "int64": "I64",
+        "uint64": "U64",
+        "float8_e4m3fn": "F8_E4M3",
+        "float8_e4m3fnuz": "F8_E4M3FNUZ",
+        "float8_e5m2": "F8_E5M2",
+        "float8_e5m2fnuz": "F8_E5M2FNUZ",
+        "float8_e8m0fnu": "F8_E8M0",
+        "float16": "F16",
+        "half": "F16",
+        "bfloat16": "BF16",
+        "float32": "F32",
+        "float": "F32",
+        "float64": "F64",
+        "double": "F64",
+        "complex64": "C64",
+    }
+)
+
 
 # Keys of configs inside a config. The settings of a packed layout are not such a config.
 _PART = re.compile(r"_config$|^(encoder|decoder|generator|question_encoder)$")

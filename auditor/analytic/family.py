@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from auditor.analytic.loading import Loading
-from auditor.analytic.renaming_rules import Rule
+from auditor.analytic.loading import Loading, Rule
 
 Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, object]
 

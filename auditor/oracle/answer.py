@@ -5,8 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
-from auditor.analytic.loading import Loading, Memory
-from auditor.analytic.renaming_rules import Operation, Rule
+from auditor.analytic.loading import Loading, Memory, Operation, Rule
 from auditor.oracle.build import summed_expectation
 
 

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import IO, NamedTuple, cast
 
 from auditor import oracle
-from auditor.analytic import Config, Expectation, expectation, loading, renaming_rules
+from auditor.analytic import Config, Expectation, expectation, loading
 from auditor.analytic.catalogue import Sibling
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle import cache
@@ -100,7 +100,7 @@ def _code() -> str:
     """What changes with the sources of an answer: the oracle's own, and what it writes down."""
     found = sha256()
     own = sorted(Path(oracle.__file__).parent.glob("*.py"))
-    written = (expectation, loading, renaming_rules)
+    written = (expectation, loading)
     for path in (*own, *(Path(one.__file__ or "") for one in written)):
         found.update(path.read_bytes())
     return found.hexdigest()

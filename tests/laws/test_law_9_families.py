@@ -19,8 +19,8 @@ from support.bert_configs import config_of
 from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
+from auditor.analytic.conversions import class_memory as memory_of
 from auditor.analytic.families import FILES
-from auditor.analytic.in_memory import class_memory as memory_of
 from auditor.oracle import build
 
 pytestmark = pytest.mark.oracle

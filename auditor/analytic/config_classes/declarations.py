@@ -9,9 +9,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, assert_never
-
-from auditor.analytic.config_classes.faults import Blame, ConfigFault
+from typing import Any, NamedTuple
 
 _FILE = Path(__file__).parents[2] / "data" / "config_classes.jsonl"
 _BASE = "PreTrainedConfig"  # whose fields all the others have
@@ -69,19 +67,6 @@ class ConfigClassLibrary(NamedTuple):
     def short(self) -> str:
         """As people call it: "transformers 5.23"."""
         return self.name.rpartition(".")[0]
-
-
-def fault_sentence(fault: ConfigFault, target: str) -> str:
-    """The fault in a sentence: which class or library refuses what."""
-    match fault.blame:
-        case Blame.LIBRARY:
-            return f"{library().short} refuses it: {fault.reason}"
-        case Blame.MODEL:
-            return f"{fault.reason}: {library().short} cannot build {target}"
-        case Blame.CONFIG:
-            return fault.reason
-        case never:
-            assert_never(never)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Experts that transformers 5 fuses when it loads them: on disk each is stored by itself."""
 
 from auditor.analytic.family import Conversions
-from auditor.analytic.renaming_rules import Operation, Rule
+from auditor.analytic.loading import Operation, Rule
 
 _STACKED = Operation("MergeModulelist")  # an axis of experts in front
 _ABOVE = Operation("Concatenate", axes=(1,))  # what gates above what is gated, in each expert

@@ -16,7 +16,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import backbones, config_rules
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import by_stage, classifier, handed_on, projection
 from auditor.analytic.parts import activation, depthwise, refused
@@ -123,4 +124,4 @@ def joined(c: Config) -> Unbuildable | None:
     return refused(c, f"{c.path}{key} is not in the config, and its default is not a list", key)
 
 
-config_rules("ConvNextConfig", first=backbones.by_depths)
+config_rules("ConvNextConfig", first=stages_by_depths)

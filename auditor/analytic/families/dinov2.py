@@ -6,12 +6,13 @@ from types import MappingProxyType
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import backbones, config_rules
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes.layers import stages_by_layers
 from auditor.analytic.families._vision import classifier, patches, projection
 from auditor.analytic.families.vit import attention
 from auditor.analytic.family import LoadingFacts, Renames, loads
+from auditor.analytic.loading import Operation, Rule
 from auditor.analytic.parts import activation, dropout
-from auditor.analytic.renaming_rules import Operation, Rule
 
 DINOV2 = Family(
     model_type="dinov2",
@@ -83,7 +84,7 @@ def for_image_classification(c: Config) -> Module:
     return module(dinov2=dinov2_model(c), classifier=head)
 
 
-config_rules("Dinov2Config", first=backbones.by_layers)
+config_rules("Dinov2Config", first=stages_by_layers)
 
 _RENAMES: Renames = (
     ("attention.attention.query", "attention.q_proj"),

@@ -16,7 +16,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, backbones, config_rules
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._vision import by_stage, classifier
 from auditor.analytic.parts import activation
@@ -103,4 +104,4 @@ def known_layers(config: Settled, others: dict[str, Any]) -> None:
         config.refuse(f'{what}, expected "basic" or "bottleneck"', "layer_type")
 
 
-config_rules("ResNetConfig", first=backbones.by_depths, layer_types=known_layers)
+config_rules("ResNetConfig", first=stages_by_depths, layer_types=known_layers)

@@ -16,7 +16,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, backbones, config_rules
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import (
     by_stage,
@@ -184,7 +185,7 @@ def first(config: Settled, others: dict[str, Any]) -> None:
         count = len(config["depths"])
         config.values["num_layers"] = count
         config.set("hidden_size", int(config["embed_dim"] * 2 ** (count - 1)))
-    backbones.by_depths(config, others)
+    stages_by_depths(config, others)
 
 
 config_rules("SwinConfig", first=first)

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, catalogue
-from auditor.analytic.loading import Loading, Memory
-from auditor.analytic.renaming_rules import Operation, Rule
+from auditor.analytic.loading import Loading, Memory, Operation, Rule
 from auditor.oracle.answer import from_json, to_json
 from auditor.oracle.build import summed_expectation
 

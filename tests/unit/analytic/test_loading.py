@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.analytic.renaming_rules import ChangedName, Rule, renamed_by, rewritten_name
+from auditor.analytic.loading import ChangedName, Rule, renamed_by, rewritten_name
 
 LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), prefixes=("vit.", ""))
 EXPERTS = Rule(("experts.*.gate.weight", "experts.*.up.weight"), ("experts.gate_up",))
