@@ -59,7 +59,7 @@ from auditor.checkpoint.snapshot_fields import (
 )
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import Loaded, load_object
-from auditor.containers.partial_file import FilePart
+from auditor.containers.weight_formats import FilePart
 from auditor.errors import CheckpointError, Reason, UsageError
 from auditor.messages import described, named, quoted
 

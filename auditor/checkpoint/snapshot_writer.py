@@ -22,7 +22,7 @@ from auditor.checkpoint.snapshot_reader import (
     VERSION,
 )
 from auditor.companions.companion_files import CompanionFile
-from auditor.containers.partial_file import FilePart
+from auditor.containers.weight_formats import FilePart
 
 # Bytes of a text that stands as such: nearly every config.json, and no index of a large model.
 _LONGEST_TEXT = 16 * 1024

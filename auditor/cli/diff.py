@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from auditor.audit.diffing import diff as compared
+from auditor.audit.pipeline import diff as compared
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,

@@ -9,8 +9,13 @@ from typing import Literal, get_args
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.named_place import select_place
-from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, select_config, select_tagged
+from auditor.checkpoint.selecting import (
+    ADAPTER_CONFIG,
+    select,
+    select_config,
+    select_place,
+    select_tagged,
+)
 from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
 from auditor.containers.bounded_json import parse_object

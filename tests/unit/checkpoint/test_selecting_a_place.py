@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.checkpoint.named_place import select_place
+from auditor.checkpoint.selecting import select_place
 from auditor.checkpoint.selection import FileSelection
 from auditor.errors import SourceError
 

@@ -7,8 +7,7 @@ import pytest
 from support.builders import safetensors_bytes
 
 import auditor
-from auditor.comparing.differences import Comparison, compare
-from auditor.comparing.sides import side_of
+from auditor.comparing import Comparison, compare, side_of
 from auditor.downloader import fetch
 from auditor.errors import Reason, SourceError
 
