@@ -93,7 +93,7 @@ _FAMILY = Family(
     model_type=_MODEL_TYPE,
     prefix="",
     base="Dense",
-    defaults=MappingProxyType({"bias": True}),
+    own=MappingProxyType({"bias": True}),
     letters=MappingProxyType({"in_features": "I", "out_features": "O", "dimension": "D"}),
 )
 

@@ -93,6 +93,15 @@ def of_model_type(model_type: str) -> ConfigClass | None:
     return None if name is None else of_name(name)
 
 
+def of_family(model_type: str) -> ConfigClass | None:
+    """The same, also of a type that stands only inside other configs: blip_text_model."""
+    stated = f'"model_type": "{model_type}"'
+    inside = (line for line in _lines()[1:] if model_type and line.split(", ", 2)[1] == stated)
+    return of_model_type(model_type) or next(
+        (of_name(line.split('"', 4)[3]) for line in inside), None
+    )
+
+
 @cache
 def of_name(name: str) -> ConfigClass | None:
     """The config class of that name; None: the file has none."""

@@ -35,31 +35,14 @@ TEXT = Family(
     model_type="gemma4_text",
     prefix="model",
     base="Gemma4TextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 262144,
-            "hidden_size": 2304,
-            "intermediate_size": 9216,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "num_global_key_value_heads": None,
-            "head_dim": 256,
-            "global_head_dim": 512,
-            "attention_bias": False,
-            "attention_k_eq_v": False,
-            "layer_types": None,
-            "num_kv_shared_layers": 0,
-            "use_double_wide_mlp": False,
-            "vocab_size_per_layer_input": 262144,
-            "hidden_size_per_layer_input": 256,
-            "enable_moe_block": False,
-            "num_experts": None,
-            "top_k_experts": None,
-            "moe_intermediate_size": None,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads head_dim attention_bias attention_k_eq_v layer_types "
+        "num_kv_shared_layers use_double_wide_mlp vocab_size_per_layer_input "
+        "hidden_size_per_layer_input enable_moe_block num_experts top_k_experts "
+        "moe_intermediate_size tie_word_embeddings"
     ),
+    own=MappingProxyType({"num_global_key_value_heads": None, "global_head_dim": 512}),
     letters=MappingProxyType(
         {
             "top_k_experts": "k",

@@ -16,16 +16,7 @@ BLOOM = Family(
     model_type="bloom",
     prefix="transformer",
     base="BloomModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 250880,
-            "hidden_size": 64,
-            "n_layer": 2,
-            "n_head": 8,
-            "tie_word_embeddings": True,
-        }
-    ),
-    synonyms=MappingProxyType({"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}),
+    keys="vocab_size hidden_size n_layer n_head tie_word_embeddings",
     older=MappingProxyType({"n_embed": "hidden_size"}),
 )
 

@@ -28,23 +28,19 @@ COHERE = Family(
     model_type="cohere",
     prefix="model",
     base="CohereModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 256000,
-            "hidden_size": 8192,
-            "intermediate_size": 22528,
-            "num_hidden_layers": 40,
-            "num_attention_heads": 64,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "attention_bias": False,
-            "use_qk_norm": False,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads attention_bias use_qk_norm tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
 )
 
-COHERE2 = replace(COHERE, model_type="cohere2", base="Cohere2Model")
+COHERE2 = replace(
+    COHERE,
+    model_type="cohere2",
+    base="Cohere2Model",
+    own=MappingProxyType({"head_dim": None, "use_qk_norm": False}),
+)
 
 
 def cohere_attention(c: Config, *, qk_norm: bool) -> Module:

@@ -26,19 +26,8 @@ CONVNEXT = Family(
     model_type="convnext",
     prefix="convnext",
     base="ConvNextModel",
-    defaults=MappingProxyType(
-        {
-            "num_channels": 3,
-            "patch_size": 4,
-            "num_stages": 4,
-            "hidden_sizes": (96, 192, 384, 768),
-            "depths": (3, 3, 9, 3),
-            "layer_scale_init_value": 1e-6,
-            "out_features": None,
-            "out_indices": None,
-        }
-    ),
-    synonyms=MappingProxyType({"num_hidden_layers": "num_stages"}),
+    keys="num_channels patch_size num_stages hidden_sizes depths layer_scale_init_value",
+    own=MappingProxyType({"out_features": None, "out_indices": None}),
     letters=MappingProxyType({"hidden_sizes": "D", "depths": "N"}),
 )
 

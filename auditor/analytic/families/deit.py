@@ -7,7 +7,12 @@ from auditor.analytic.families._vision import classifier, pixels
 from auditor.analytic.families.vit import VIT, VIT_RENAMES, vit_model
 from auditor.analytic.family import LoadingFacts, loads
 
-DEIT = Family(model_type="deit", prefix="deit", base="DeiTModel", defaults=VIT.defaults)
+DEIT = Family(
+    model_type="deit",
+    prefix="deit",
+    base="DeiTModel",
+    keys=VIT.keys,
+)
 
 
 @architecture("DeiTModel", DEIT)

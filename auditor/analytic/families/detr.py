@@ -22,7 +22,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._seq2seq import SYNONYMS, Side, Style, layer, learned_positions
+from auditor.analytic.families._seq2seq import Side, Style, layer, learned_positions
 from auditor.analytic.families._timm import frozen_resnet
 from auditor.analytic.families._vision import by_stage, handed_on
 from auditor.analytic.families.resnet import RESNET, resnet_model
@@ -35,31 +35,19 @@ DETR = Family(
     model_type="detr",
     prefix="model",
     base="DetrModel",
-    defaults=MappingProxyType(
-        {
-            "backbone_config": None,
-            "use_timm_backbone": True,
-            "backbone": "resnet50",
-            "num_channels": 3,
-            "num_queries": 100,
-            "encoder_layers": 6,
-            "encoder_ffn_dim": 2048,
-            "encoder_attention_heads": 8,
-            "decoder_layers": 6,
-            "decoder_ffn_dim": 2048,
-            "decoder_attention_heads": 8,
-            "d_model": 256,
-            "position_embedding_type": "sine",
-        }
+    keys=(
+        "backbone_config num_channels num_queries encoder_layers encoder_ffn_dim "
+        "encoder_attention_heads decoder_layers decoder_ffn_dim decoder_attention_heads "
+        "d_model position_embedding_type"
     ),
-    synonyms=SYNONYMS,
+    own=MappingProxyType({"use_timm_backbone": True, "backbone": "resnet50"}),
     letters=MappingProxyType({"num_queries": "Q"}),
 )
 TIMM = Family(
     model_type="timm_backbone",
     prefix="",
     base="",
-    defaults=MappingProxyType({"backbone": "resnet50", "num_channels": 3}),
+    own=MappingProxyType({"backbone": "resnet50", "num_channels": 3}),
 )
 
 _STYLE = Style(positions=learned_positions, even=False)  # a layer has no positions

@@ -1,7 +1,6 @@
 """DINOv2, https://arxiv.org/abs/2304.07193: a ViT whose layers are scaled, learned unsupervised."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
@@ -18,19 +17,9 @@ DINOV2 = Family(
     model_type="dinov2",
     prefix="dinov2",
     base="Dinov2Model",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "mlp_ratio": 4,
-            "image_size": 224,
-            "patch_size": 14,
-            "num_channels": 3,
-            "qkv_bias": True,
-            "use_swiglu_ffn": False,
-            "use_mask_token": True,
-        }
+    keys=(
+        "hidden_size num_hidden_layers num_attention_heads mlp_ratio image_size patch_size "
+        "num_channels qkv_bias use_swiglu_ffn use_mask_token"
     ),
 )
 

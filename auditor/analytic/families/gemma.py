@@ -1,7 +1,6 @@
 """Gemma, https://arxiv.org/abs/2403.08295: a Llama whose heads have a width of their own."""
 
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import Module, Unbuildable
@@ -24,18 +23,9 @@ GEMMA = Family(
     model_type="gemma",
     prefix="model",
     base="GemmaModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 256000,
-            "hidden_size": 3072,
-            "intermediate_size": 24576,
-            "num_hidden_layers": 28,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 16,
-            "head_dim": 256,
-            "attention_bias": False,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads head_dim attention_bias tie_word_embeddings"
     ),
 )
 

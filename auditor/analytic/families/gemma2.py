@@ -1,7 +1,6 @@
 """Gemma 2, https://arxiv.org/abs/2408.00118: norms before and after both halves of a layer."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
@@ -17,16 +16,7 @@ GEMMA2 = Family(
     model_type="gemma2",
     prefix="model",
     base="Gemma2Model",
-    defaults=MappingProxyType(
-        {
-            **GEMMA.defaults,
-            "hidden_size": 2304,
-            "intermediate_size": 9216,
-            "num_hidden_layers": 26,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-        }
-    ),
+    keys=GEMMA.keys,
 )
 
 NORMS = (

@@ -1,7 +1,5 @@
 """Gemma 4, which may see, and may hear."""
 
-from types import MappingProxyType
-
 from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
@@ -17,9 +15,7 @@ GEMMA4 = Family(
     model_type="gemma4",
     prefix="model",
     base="Gemma4Model",
-    defaults=MappingProxyType(
-        {"vision_config": None, "audio_config": None, "tie_word_embeddings": True}
-    ),
+    keys="vision_config audio_config tie_word_embeddings",
 )
 
 

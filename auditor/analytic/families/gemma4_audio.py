@@ -1,7 +1,6 @@
 """What Gemma 4 hears with: https://arxiv.org/abs/2303.01037, with clipped linear layers."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import (
     Conv,
@@ -23,16 +22,9 @@ AUDIO = Family(
     model_type="gemma4_audio",
     prefix="model.audio_tower",
     base="Gemma4AudioModel",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 1024,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 8,
-            "subsampling_conv_channels": (128, 32),
-            "conv_kernel_size": 5,
-            "use_clipped_linears": True,
-            "output_proj_dims": 1536,
-        }
+    keys=(
+        "hidden_size num_hidden_layers num_attention_heads subsampling_conv_channels "
+        "conv_kernel_size use_clipped_linears output_proj_dims"
     ),
 )
 

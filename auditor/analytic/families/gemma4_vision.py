@@ -17,19 +17,10 @@ VISION = Family(
     model_type="gemma4_vision",
     prefix="model",
     base="Gemma4VisionModel",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 16,
-            "num_attention_heads": 12,
-            "num_key_value_heads": 12,
-            "head_dim": 64,
-            "patch_size": 16,
-            "position_embedding_size": 10240,
-            "use_clipped_linears": False,
-            "standardize": False,
-        }
+    keys=(
+        "hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads head_dim patch_size position_embedding_size use_clipped_linears "
+        "standardize"
     ),
     letters=MappingProxyType({"position_embedding_size": "L"}),
 )

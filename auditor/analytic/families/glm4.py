@@ -1,7 +1,6 @@
 """GLM 4 of 2025: a Llama of rotated half heads, with norms around both halves of a layer."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
@@ -25,18 +24,9 @@ GLM4 = Family(
     model_type="glm4",
     prefix="model",
     base="Glm4Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 151552,
-            "hidden_size": 4096,
-            "intermediate_size": 13696,
-            "num_hidden_layers": 40,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 2,
-            "head_dim": 128,
-            "attention_bias": True,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads head_dim attention_bias tie_word_embeddings"
     ),
 )
 

@@ -28,29 +28,13 @@ GLM4_MOE = Family(
     model_type="glm4_moe",
     prefix="model",
     base="Glm4MoeModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 151552,
-            "hidden_size": 4096,
-            "intermediate_size": 10944,
-            "num_hidden_layers": 46,
-            "num_attention_heads": 96,
-            "num_key_value_heads": 8,
-            "moe_intermediate_size": 1408,
-            "head_dim": None,
-            "attention_bias": False,
-            "use_qk_norm": False,
-            "n_shared_experts": 1,
-            "n_routed_experts": 128,
-            "num_experts_per_tok": 8,
-            "first_k_dense_replace": 1,
-            "num_nextn_predict_layers": 1,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads moe_intermediate_size attention_bias use_qk_norm "
+        "n_shared_experts n_routed_experts num_experts_per_tok first_k_dense_replace "
+        "tie_word_embeddings"
     ),
-    synonyms=MappingProxyType(
-        {"num_local_experts": "n_routed_experts", "num_mtp_layers": "num_nextn_predict_layers"}
-    ),
+    own=MappingProxyType({"head_dim": None, "num_nextn_predict_layers": 1}),
 )
 
 

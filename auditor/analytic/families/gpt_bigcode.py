@@ -22,26 +22,9 @@ GPT_BIGCODE = Family(
     model_type="gpt_bigcode",
     prefix="transformer",
     base="GPTBigCodeModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50257,
-            "n_positions": 1024,
-            "n_embd": 768,
-            "n_layer": 12,
-            "n_head": 12,
-            "n_inner": None,
-            "multi_query": True,
-            "add_cross_attention": False,
-            "tie_word_embeddings": True,
-        }
-    ),
-    synonyms=MappingProxyType(
-        {
-            "hidden_size": "n_embd",
-            "max_position_embeddings": "n_positions",
-            "num_attention_heads": "n_head",
-            "num_hidden_layers": "n_layer",
-        }
+    keys=(
+        "vocab_size n_positions n_embd n_layer n_head n_inner multi_query add_cross_attention "
+        "tie_word_embeddings"
     ),
     letters=MappingProxyType({"n_inner": "F"}),
 )

@@ -4,7 +4,6 @@ These are the names and shapes of its weights unpacked; published files hold the
 """
 
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import Experts, Linear, Module, Param, module
@@ -20,22 +19,11 @@ GPT_OSS = Family(
     model_type="gpt_oss",
     prefix="model",
     base="GptOssModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 201088,
-            "hidden_size": 2880,
-            "intermediate_size": 2880,
-            "num_hidden_layers": 36,
-            "num_attention_heads": 64,
-            "num_key_value_heads": 8,
-            "head_dim": 64,
-            "num_local_experts": 128,
-            "num_experts_per_tok": 4,
-            "attention_bias": True,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads head_dim num_local_experts num_experts_per_tok attention_bias "
+        "tie_word_embeddings"
     ),
-    synonyms=MappingProxyType({"num_experts": "num_local_experts"}),
 )
 
 

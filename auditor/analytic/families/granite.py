@@ -23,20 +23,11 @@ GRANITE = Family(
     model_type="granite",
     prefix="model",
     base="GraniteModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32000,
-            "hidden_size": 4096,
-            "intermediate_size": 11008,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads attention_bias mlp_bias tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
 )
 
 

@@ -15,21 +15,12 @@ GRANITEMOE = Family(
     model_type="granitemoe",
     prefix="model",
     base="GraniteMoeModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32000,
-            "hidden_size": 4096,
-            "intermediate_size": 11008,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "attention_bias": False,
-            "num_local_experts": 8,
-            "num_experts_per_tok": 2,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads attention_bias num_local_experts num_experts_per_tok "
+        "tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
 )
 
 

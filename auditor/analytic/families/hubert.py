@@ -7,15 +7,14 @@ from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import heads
-from auditor.analytic.families._speech import DEFAULTS, ctc, layer, model, sequence
+from auditor.analytic.families._speech import KEYS, ctc, layer, model, sequence
 
 HUBERT = Family(
     model_type="hubert",
     prefix="hubert",
     base="HubertModel",
-    defaults=MappingProxyType(
-        {**DEFAULTS, "feat_proj_layer_norm": True, "conv_pos_batch_norm": False}
-    ),
+    keys=f"{KEYS} feat_proj_layer_norm conv_pos_batch_norm",
+    own=MappingProxyType({"adapter_attn_dim": None}),
 )
 
 

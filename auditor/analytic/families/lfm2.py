@@ -35,25 +35,13 @@ LFM2 = Family(
     model_type="lfm2",
     prefix="model",
     base="Lfm2Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 65536,
-            "hidden_size": 2560,
-            "intermediate_size": 12288,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "head_dim": None,
-            "conv_bias": False,
-            "conv_L_cache": 3,
-            "block_multiple_of": 256,
-            "block_ffn_dim_multiplier": 1.0,
-            "block_auto_adjust_ff_dim": True,
-            "full_attn_idxs": None,
-            "layer_types": None,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads conv_bias conv_L_cache block_multiple_of "
+        "block_ffn_dim_multiplier block_auto_adjust_ff_dim full_attn_idxs layer_types "
+        "tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
     older=MappingProxyType(
         {"tie_embedding": "tie_word_embeddings", "block_ff_dim": "intermediate_size"}
     ),

@@ -16,25 +16,12 @@ LFM2_MOE = Family(
     model_type="lfm2_moe",
     prefix="model",
     base="Lfm2MoeModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 65536,
-            "hidden_size": 2048,
-            "intermediate_size": 7168,
-            "moe_intermediate_size": 1792,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "head_dim": None,
-            "conv_bias": False,
-            "conv_L_cache": 3,
-            "num_dense_layers": 2,
-            "num_experts": 32,
-            "num_experts_per_tok": 4,
-            "use_expert_bias": True,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size moe_intermediate_size num_hidden_layers "
+        "num_attention_heads num_key_value_heads conv_bias conv_L_cache num_dense_layers "
+        "num_experts num_experts_per_tok use_expert_bias tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
     older=MappingProxyType({"tie_embedding": "tie_word_embeddings"}),
 )
 

@@ -1,7 +1,6 @@
 """Llama 1 to 3, https://arxiv.org/abs/2302.13971, and those that keep its tensors."""
 
 from functools import partial
-from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -25,19 +24,9 @@ LLAMA = Family(
     model_type="llama",
     prefix="model",
     base="LlamaModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32000,
-            "hidden_size": 4096,
-            "intermediate_size": 11008,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads head_dim attention_bias mlp_bias tie_word_embeddings"
     ),
 )
 

@@ -7,7 +7,7 @@ from auditor.analytic.dims import Dim
 from auditor.analytic.families._seq2seq import Style, encoder_decoder, family, generation
 from auditor.analytic.parts import padding, refused, unstored
 
-M2M100 = family("m2m_100", "M2M100Model", vocab_size=128112)
+M2M100 = family("m2m_100", "M2M100Model")
 
 
 def positions(c: Config) -> Module:

@@ -26,9 +26,7 @@ from auditor.analytic.parts import unstored
 MARIAN = family(
     "marian",
     "MarianModel",
-    vocab_size=58101,
-    decoder_vocab_size=None,
-    share_encoder_decoder_embeddings=True,
+    "decoder_vocab_size share_encoder_decoder_embeddings",
 )
 
 STYLE = Style(positions=sinusoids)

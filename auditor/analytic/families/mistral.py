@@ -1,7 +1,6 @@
 """Mistral 7B, https://arxiv.org/abs/2310.06825."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
@@ -23,17 +22,9 @@ MISTRAL = Family(
     model_type="mistral",
     prefix="model",
     base="MistralModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32000,
-            "hidden_size": 4096,
-            "intermediate_size": 14336,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "head_dim": None,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads head_dim tie_word_embeddings"
     ),
 )
 

@@ -1,7 +1,6 @@
 """Mixtral 8x7B, https://arxiv.org/abs/2401.04088: a Mistral of experts, two of eight a token."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family
@@ -25,10 +24,7 @@ MIXTRAL = Family(
     model_type="mixtral",
     prefix="model",
     base="MixtralModel",
-    defaults=MappingProxyType(
-        {**MISTRAL.defaults, "num_local_experts": 8, "num_experts_per_tok": 2}
-    ),
-    synonyms=MappingProxyType({"num_experts": "num_local_experts"}),
+    keys=f"{MISTRAL.keys} num_local_experts num_experts_per_tok",
 )
 
 

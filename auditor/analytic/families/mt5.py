@@ -1,27 +1,11 @@
 """mT5, https://arxiv.org/abs/2010.11934: T5 with other sizes, gated by default."""
 
-from types import MappingProxyType
-
 from msgspec.structs import replace
 
 from auditor.analytic.families.t5 import CROSS_BIAS, T5, register
 from auditor.analytic.family import LoadingFacts, loads
 
-MT5 = replace(
-    T5,
-    model_type="mt5",
-    base="MT5Model",
-    defaults=MappingProxyType(
-        {
-            **T5.defaults,
-            "vocab_size": 250112,
-            "d_ff": 1024,
-            "num_layers": 8,
-            "num_heads": 6,
-            "feed_forward_proj": "gated-gelu",
-        }
-    ),
-)
+MT5 = replace(T5, model_type="mt5", base="MT5Model")
 
 register(MT5, "MT5")
 

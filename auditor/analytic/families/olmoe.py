@@ -26,22 +26,12 @@ OLMOE = Family(
     model_type="olmoe",
     prefix="model",
     base="OlmoeModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50304,
-            "hidden_size": 2048,
-            "intermediate_size": 2048,
-            "num_hidden_layers": 16,
-            "num_attention_heads": 16,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "attention_bias": False,
-            "num_experts": 64,
-            "num_experts_per_tok": 8,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads attention_bias num_experts num_experts_per_tok "
+        "tie_word_embeddings"
     ),
-    synonyms=MappingProxyType({"num_local_experts": "num_experts"}),
+    own=MappingProxyType({"head_dim": None}),
 )
 
 

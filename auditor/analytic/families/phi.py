@@ -28,19 +28,11 @@ PHI = Family(
     taken_over=True,
     prefix="model",
     base="PhiModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 51200,
-            "hidden_size": 2048,
-            "intermediate_size": 8192,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "qk_layernorm": False,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads qk_layernorm tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
 )
 
 

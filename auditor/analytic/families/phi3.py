@@ -28,18 +28,11 @@ PHI3 = Family(
     taken_over=True,
     prefix="model",
     base="Phi3Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32064,
-            "hidden_size": 3072,
-            "intermediate_size": 8192,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
 )
 
 

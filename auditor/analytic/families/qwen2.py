@@ -28,18 +28,11 @@ QWEN2 = Family(
     model_type="qwen2",
     prefix="model",
     base="Qwen2Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 151936,
-            "hidden_size": 4096,
-            "intermediate_size": 22016,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 32,
-            "head_dim": None,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
 )
 
 

@@ -25,19 +25,10 @@ VISION = Family(
     model_type="qwen2_5_vl_vision",
     prefix="model",
     base="Qwen2_5_VisionTransformerPretrainedModel",
-    defaults=MappingProxyType(
-        {
-            "depth": 32,
-            "hidden_size": 3584,
-            "intermediate_size": 3420,
-            "in_channels": 3,
-            "patch_size": 14,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
-            "out_hidden_size": 3584,
-        }
+    keys=(
+        "depth hidden_size intermediate_size in_channels patch_size spatial_merge_size "
+        "temporal_patch_size out_hidden_size"
     ),
-    synonyms=qwen2_vl.VISION.synonyms,
     letters=MappingProxyType({"out_hidden_size": "O", "spatial_merge_size": "m"}),
 )
 QWEN2_5_VL = replace(qwen2_vl.QWEN2_VL, model_type="qwen2_5_vl", base="Qwen2_5_VLModel")

@@ -27,25 +27,13 @@ QWEN2_MOE = Family(
     model_type="qwen2_moe",
     prefix="model",
     base="Qwen2MoeModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 151936,
-            "hidden_size": 2048,
-            "intermediate_size": 5632,
-            "moe_intermediate_size": 1408,
-            "shared_expert_intermediate_size": 5632,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 16,
-            "head_dim": None,
-            "qkv_bias": True,
-            "num_experts": 60,
-            "num_experts_per_tok": 4,
-            "decoder_sparse_step": 1,
-            "mlp_only_layers": None,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size moe_intermediate_size "
+        "shared_expert_intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads qkv_bias num_experts num_experts_per_tok decoder_sparse_step "
+        "mlp_only_layers tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
     letters=MappingProxyType({"shared_expert_intermediate_size": "F_shared"}),
 )
 

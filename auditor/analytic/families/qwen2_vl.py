@@ -39,42 +39,27 @@ TEXT = Family(
     model_type="qwen2_vl_text",
     prefix="model",
     base="Qwen2VLTextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 152064,
-            "hidden_size": 8192,
-            "intermediate_size": 29568,
-            "num_hidden_layers": 80,
-            "num_attention_heads": 64,
-            "num_key_value_heads": 8,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads"
     ),
+    own=MappingProxyType({"tie_word_embeddings": False}),
 )
 VISION = Family(
     model_type="qwen2_vl_vision",
     prefix="model",
     base="Qwen2VisionTransformerPretrainedModel",
-    defaults=MappingProxyType(
-        {
-            "depth": 32,
-            "embed_dim": 1280,
-            "hidden_size": 3584,
-            "mlp_ratio": 4,
-            "in_channels": 3,
-            "patch_size": 14,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
-        }
+    keys=(
+        "depth embed_dim hidden_size mlp_ratio in_channels patch_size spatial_merge_size "
+        "temporal_patch_size"
     ),
-    synonyms=MappingProxyType({"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}),
     letters=MappingProxyType({"embed_dim": "D", "hidden_size": "O", "spatial_merge_size": "m"}),
 )
 QWEN2_VL = Family(
     model_type="qwen2_vl",
     prefix="model",
     base="Qwen2VLModel",
-    defaults=MappingProxyType({"tie_word_embeddings": False}),
+    keys="tie_word_embeddings",
 )
 
 

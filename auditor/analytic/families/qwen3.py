@@ -1,7 +1,6 @@
 """Qwen 3, https://arxiv.org/abs/2505.09388: heads of their own width, queries and keys normed."""
 
 from functools import partial
-from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -26,7 +25,7 @@ QWEN3 = Family(
     model_type="qwen3",
     prefix="model",
     base="Qwen3Model",
-    defaults=MappingProxyType({**QWEN2.defaults, "head_dim": 128, "attention_bias": False}),
+    keys=f"{QWEN2.keys} head_dim attention_bias",
 )
 
 

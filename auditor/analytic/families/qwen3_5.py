@@ -20,29 +20,20 @@ TEXT = Family(
     model_type="qwen3_5_text",
     prefix="model",
     base="Qwen3_5TextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 248320,
-            "hidden_size": 4096,
-            "intermediate_size": 12288,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 4,
-            "head_dim": 256,
-            "attention_bias": False,
-            "linear_conv_kernel_dim": 4,
-            "linear_key_head_dim": 128,
-            "linear_value_head_dim": 128,
-            "linear_num_key_heads": 16,
-            "linear_num_value_heads": 32,
-            "layer_types": None,
-            "full_attention_interval": 4,
-            "mtp_num_hidden_layers": 0,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads head_dim attention_bias linear_conv_kernel_dim "
+        "linear_key_head_dim linear_value_head_dim linear_num_key_heads "
+        "linear_num_value_heads layer_types tie_word_embeddings"
     ),
+    own=MappingProxyType({"full_attention_interval": 4, "mtp_num_hidden_layers": 0}),
 )
-VISION = replace(qwen3_vl.VISION, model_type="qwen3_5_vision", base="Qwen3_5VisionModel")
+VISION = replace(
+    qwen3_vl.VISION,
+    model_type="qwen3_5_vision",
+    base="Qwen3_5VisionModel",
+    own=MappingProxyType({"deepstack_visual_indexes": (8, 16, 24)}),
+)
 QWEN3_5 = replace(qwen3_vl.QWEN3_VL, model_type="qwen3_5", base="Qwen3_5Model")
 
 

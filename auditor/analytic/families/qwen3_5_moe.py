@@ -15,17 +15,15 @@ TEXT = Family(
     model_type="qwen3_5_moe_text",
     prefix="model",
     base="Qwen3_5MoeTextModel",
-    defaults=MappingProxyType(
-        {
-            **qwen3_5.TEXT.defaults,
-            "hidden_size": 2048,
-            "num_hidden_layers": 40,
-            "num_key_value_heads": 2,
-            "moe_intermediate_size": 512,
-            "shared_expert_intermediate_size": 512,
-            "num_experts": 256,
-            "num_experts_per_tok": 8,
-        }
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
+        "head_dim attention_bias linear_conv_kernel_dim linear_key_head_dim "
+        "linear_value_head_dim linear_num_key_heads linear_num_value_heads layer_types "
+        "tie_word_embeddings moe_intermediate_size shared_expert_intermediate_size "
+        "num_experts num_experts_per_tok"
+    ),
+    own=MappingProxyType(
+        {"intermediate_size": 12288, "full_attention_interval": 4, "mtp_num_hidden_layers": 0}
     ),
     letters=QWEN2_MOE.letters,
 )

@@ -25,25 +25,12 @@ QWEN3_MOE = Family(
     model_type="qwen3_moe",
     prefix="model",
     base="Qwen3MoeModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 151936,
-            "hidden_size": 2048,
-            "intermediate_size": 6144,
-            "moe_intermediate_size": 768,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 4,
-            "head_dim": None,
-            "attention_bias": False,
-            "num_local_experts": 128,
-            "num_experts_per_tok": 8,
-            "decoder_sparse_step": 1,
-            "mlp_only_layers": None,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size moe_intermediate_size num_hidden_layers "
+        "num_attention_heads num_key_value_heads attention_bias num_experts_per_tok "
+        "decoder_sparse_step mlp_only_layers tie_word_embeddings"
     ),
-    synonyms=MappingProxyType({"num_experts": "num_local_experts"}),
+    own=MappingProxyType({"head_dim": None, "num_local_experts": 128}),
 )
 
 

@@ -27,18 +27,8 @@ RESNET = Family(
     model_type="resnet",
     prefix="resnet",
     base="ResNetModel",
-    defaults=MappingProxyType(
-        {
-            "num_channels": 3,
-            "embedding_size": 64,
-            "hidden_sizes": (256, 512, 1024, 2048),
-            "depths": (3, 4, 6, 3),
-            "layer_type": "bottleneck",
-            "downsample_in_first_stage": False,
-            "out_features": None,
-            "out_indices": None,
-        }
-    ),
+    keys="num_channels embedding_size hidden_sizes depths layer_type downsample_in_first_stage",
+    own=MappingProxyType({"out_features": None, "out_indices": None}),
     letters=MappingProxyType({"embedding_size": "D_stem", "hidden_sizes": "D", "depths": "N"}),
 )
 

@@ -28,31 +28,21 @@ SAM = Family(
     model_type="sam",
     prefix="sam",
     base="SamModel",
-    defaults=MappingProxyType({"tie_word_embeddings": True}),
+    keys="tie_word_embeddings",
 )
 PROMPT_ENCODER = Family(
     model_type="sam_prompt_encoder",
     prefix="",
     base="",
-    defaults=MappingProxyType(
-        {"hidden_size": 256, "mask_input_channels": 16, "num_point_embeddings": 4}
-    ),
+    keys="hidden_size mask_input_channels num_point_embeddings",
 )
 MASK_DECODER = Family(
     model_type="sam_mask_decoder",
     prefix="",
     base="",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 256,
-            "mlp_dim": 2048,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 8,
-            "attention_downsample_rate": 2,
-            "num_multimask_outputs": 3,
-            "iou_head_depth": 3,
-            "iou_head_hidden_dim": 256,
-        }
+    keys=(
+        "hidden_size mlp_dim num_hidden_layers num_attention_heads attention_downsample_rate "
+        "num_multimask_outputs iou_head_depth iou_head_hidden_dim"
     ),
     letters=MappingProxyType({"mlp_dim": "F"}),
 )

@@ -16,24 +16,10 @@ SAM_VISION = Family(
     model_type="sam_vision_model",
     prefix="sam",
     base="SamVisionModel",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "output_channels": 256,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "num_channels": 3,
-            "image_size": 1024,
-            "patch_size": 16,
-            "qkv_bias": True,
-            "mlp_ratio": 4.0,
-            "use_abs_pos": True,
-            "use_rel_pos": True,
-            "window_size": 14,
-            "global_attn_indexes": (2, 5, 8, 11),
-            "num_pos_feats": 128,
-            "mlp_dim": None,
-        }
+    keys=(
+        "hidden_size output_channels num_hidden_layers num_attention_heads num_channels "
+        "image_size patch_size qkv_bias mlp_ratio use_abs_pos use_rel_pos window_size "
+        "global_attn_indexes num_pos_feats mlp_dim"
     ),
     letters=MappingProxyType({"mlp_dim": "F"}),
 )

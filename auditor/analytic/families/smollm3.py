@@ -20,20 +20,11 @@ SMOLLM3 = Family(
     model_type="smollm3",
     prefix="model",
     base="SmolLM3Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 128256,
-            "hidden_size": 2048,
-            "intermediate_size": 11008,
-            "num_hidden_layers": 36,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 4,
-            "head_dim": None,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads attention_bias mlp_bias tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
 )
 
 

@@ -1,7 +1,6 @@
 """StableLM 3B and 2, https://arxiv.org/abs/2402.17834: layer norms, and one for each head."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import LayerNorm, Module, module, repeat
 from auditor.analytic.catalogue import Family
@@ -26,19 +25,10 @@ STABLELM = Family(
     taken_over=True,
     prefix="model",
     base="StableLmModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50304,
-            "hidden_size": 2560,
-            "intermediate_size": 6912,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 32,
-            "use_qkv_bias": False,
-            "qk_layernorm": False,
-            "use_parallel_residual": False,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads use_qkv_bias qk_layernorm use_parallel_residual "
+        "tie_word_embeddings"
     ),
 )
 

@@ -21,19 +21,11 @@ STARCODER2 = Family(
     model_type="starcoder2",
     prefix="model",
     base="Starcoder2Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 49152,
-            "hidden_size": 3072,
-            "intermediate_size": 12288,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 24,
-            "num_key_value_heads": 2,
-            "head_dim": None,
-            "use_bias": True,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads use_bias tie_word_embeddings"
     ),
+    own=MappingProxyType({"head_dim": None}),
 )
 
 

@@ -37,26 +37,11 @@ SWIN = Family(
     model_type="swin",
     prefix="swin",
     base="SwinModel",
-    defaults=MappingProxyType(
-        {
-            "image_size": 224,
-            "patch_size": 4,
-            "num_channels": 3,
-            "embed_dim": 96,
-            "depths": (2, 2, 6, 2),
-            "num_heads": (3, 6, 12, 24),
-            "window_size": 7,
-            "mlp_ratio": 4.0,
-            "qkv_bias": True,
-            "use_absolute_embeddings": False,
-            "encoder_stride": 32,
-            "out_features": None,
-            "out_indices": None,
-        }
+    keys=(
+        "image_size patch_size num_channels embed_dim depths num_heads window_size mlp_ratio "
+        "qkv_bias use_absolute_embeddings encoder_stride"
     ),
-    synonyms=MappingProxyType(
-        {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}
-    ),
+    own=MappingProxyType({"out_features": None, "out_indices": None}),
     letters=MappingProxyType(
         {"embed_dim": "D", "depths": "N", "num_heads": "H", "window_size": "W"}
     ),

@@ -1,6 +1,5 @@
 """T5, https://arxiv.org/abs/1910.10683: an encoder and a decoder that share one embedding."""
 
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import (
@@ -32,26 +31,9 @@ T5 = Family(
     model_type="t5",
     prefix="transformer",
     base="T5Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32128,
-            "d_model": 512,
-            "d_kv": 64,
-            "d_ff": 2048,
-            "num_layers": 6,
-            "num_decoder_layers": None,
-            "num_heads": 8,
-            "relative_attention_num_buckets": 32,
-            "feed_forward_proj": "relu",
-        }
-    ),
-    synonyms=MappingProxyType(
-        {
-            "hidden_size": "d_model",
-            "num_attention_heads": "num_heads",
-            "num_hidden_layers": "num_layers",
-            "head_dim": "d_kv",
-        }
+    keys=(
+        "vocab_size d_model d_kv d_ff num_layers num_decoder_layers num_heads "
+        "relative_attention_num_buckets feed_forward_proj"
     ),
 )
 

@@ -16,9 +16,9 @@ TRANSFORMER_2017 = Family(
     model_type="transformer-2017",
     prefix="",
     base="Transformer2017",
-    defaults=MappingProxyType(
+    own=MappingProxyType(
         {
-            "vocab_size": 37000,  # "about 37000 tokens", section 5.1
+            "vocab_size": 37000,
             "d_model": 512,
             "d_ff": 2048,
             "num_layers": 6,
@@ -27,7 +27,7 @@ TRANSFORMER_2017 = Family(
             "d_v": None,
         }
     ),
-    synonyms=MappingProxyType(
+    older=MappingProxyType(
         {
             "hidden_size": "d_model",
             "num_attention_heads": "num_heads",

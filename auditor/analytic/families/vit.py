@@ -1,7 +1,6 @@
 """ViT, https://arxiv.org/abs/2010.11929: an image as a row of patches behind a class token."""
 
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import (
@@ -24,19 +23,9 @@ VIT = Family(
     model_type="vit",
     prefix="vit",
     base="ViTModel",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "intermediate_size": 3072,
-            "image_size": 224,
-            "patch_size": 16,
-            "num_channels": 3,
-            "qkv_bias": True,
-            "encoder_stride": 16,
-            "pooler_output_size": None,
-        }
+    keys=(
+        "hidden_size num_hidden_layers num_attention_heads intermediate_size image_size "
+        "patch_size num_channels qkv_bias encoder_stride pooler_output_size"
     ),
 )
 

@@ -1,7 +1,6 @@
 """wav2vec 2.0, https://arxiv.org/abs/2006.11477, XLS-R and MMS, with adapters of two kinds."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import (
     Conv,
@@ -17,34 +16,21 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import heads, labelled
-from auditor.analytic.families._speech import DEFAULTS, features, layer, model, sequence, weights
-from auditor.analytic.family import Default
+from auditor.analytic.families._speech import KEYS, features, layer, model, sequence, weights
 from auditor.analytic.parts import dropout, refused
 from auditor.errors import CheckpointError
 
-ADAPTED: dict[str, Default] = {
-    **DEFAULTS,
-    "add_adapter": False,
-    "adapter_kernel_size": 3,
-    "num_adapter_layers": 3,
-    "output_hidden_size": None,
-    "tdnn_dim": (512, 512, 512, 512, 1500),
-    "tdnn_kernel": (5, 3, 3, 1, 1),
-    "xvector_output_dim": 512,
-}
-
+ADAPTED_KEYS = (
+    f"{KEYS} add_adapter adapter_kernel_size num_adapter_layers output_hidden_size tdnn_dim "
+    "tdnn_kernel xvector_output_dim"
+)
 WAV2VEC2 = Family(
     model_type="wav2vec2",
     prefix="wav2vec2",
     base="Wav2Vec2Model",
-    defaults=MappingProxyType(
-        {
-            **ADAPTED,
-            "num_codevectors_per_group": 320,
-            "num_codevector_groups": 2,
-            "codevector_dim": 256,
-            "proj_codevector_dim": 256,
-        }
+    keys=(
+        f"{ADAPTED_KEYS} num_codevectors_per_group num_codevector_groups codevector_dim "
+        "proj_codevector_dim"
     ),
 )
 

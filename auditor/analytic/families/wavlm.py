@@ -7,13 +7,14 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import heads
 from auditor.analytic.families._speech import layer, model
-from auditor.analytic.families.wav2vec2 import ADAPTED, LABELLING, adapter
+from auditor.analytic.families.wav2vec2 import ADAPTED_KEYS, LABELLING, adapter
 
 WAVLM = Family(
     model_type="wavlm",
     prefix="wavlm",
     base="WavLMModel",
-    defaults=MappingProxyType({**ADAPTED, "num_buckets": 320}),
+    keys=f"{ADAPTED_KEYS} num_buckets",
+    own=MappingProxyType({"adapter_attn_dim": None}),
 )
 
 
