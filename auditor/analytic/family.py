@@ -27,7 +27,7 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
     base: str  # the class that the prefix stands for, e.g. "BertModel"
     # The keys that shape tensors. Their defaults are those that transformers' config class of the
-    # model type declares, but for its `own`: keys that it has otherwise, or does not declare.
+    # model type declares, null if it declares none, but for its `own`, which are others.
     keys: str = ""
     own: Mapping[str, Default] = field(default_factory=lambda: MappingProxyType({}))
     # Older names of its keys, which the config class still takes: older name -> its own key.
@@ -43,8 +43,8 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def defaults(self) -> Mapping[str, Default]:
         """Of the keys that shape tensors."""
-        declared = self._declared.fields if self._declared else {}
-        named = {key: declared[key].default for key in self.keys.split() if key not in self.own}
+        fields = self._declared.fields if self._declared else {}
+        named = {key: fields[key].default if key in fields else None for key in self.keys.split()}
         return MappingProxyType({**named, **self.own})
 
     @cached_property

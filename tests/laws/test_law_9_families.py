@@ -144,7 +144,8 @@ def test_the_defaults_are_those_of_the_config_class(model_type):
             own = theirs.to_dict()[key] if isinstance(value, Mapping) else getattr(theirs, key)
             if isinstance(value, Mapping):
                 own = {inner: own[inner] for inner in value}
-            assert own == (list(value) if isinstance(value, tuple) else value)
+            listed = list(own) if isinstance(own, tuple) else own
+            assert listed == (list(value) if isinstance(value, tuple) else value)
 
 
 @given(st.sampled_from(["LlamaForCausalLM", "T5Model"]))

@@ -32,6 +32,11 @@ from auditor.analytic.parts import activation, groups, padding
 from auditor.analytic.rotation import Frequencies, plain_frequencies, rotation
 from auditor.errors import CheckpointError
 
+# The keys that shape the tensors of most decoders.
+KEYS = (
+    "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+    "num_key_value_heads tie_word_embeddings"
+)
 # The heads of most decoders, in the order in which the others leave them out from the end.
 HEADS = ("CausalLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")
 
@@ -60,6 +65,17 @@ def decoder(
         norm=norm(D),
         rotary_emb=rotation(c, turns, kinds=kinds) if turns else None,
     )
+
+
+def decoder_of(
+    block: Builder, *, norm: Norm = RMSNorm, turns: Frequencies | None = plain_frequencies
+) -> Builder:
+    """What builds a decoder of such layers, as many as the config says."""
+
+    def build(c: Config, /) -> Module:
+        return decoder(c, partial(block, c), norm=norm, turns=turns)
+
+    return build
 
 
 def layer(

@@ -25,7 +25,7 @@ from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.config_classes.completed import WRONG, error_text
 from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.families import _configs
-from auditor.analytic.families._decoder import decoder, gated_mlp, headed
+from auditor.analytic.families._decoder import KEYS, decoder, gated_mlp, headed
 from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread_patterns
 from auditor.analytic.families.gemma2 import NORMS
 from auditor.analytic.parts import activation, padding, refused, scaled
@@ -36,13 +36,12 @@ TEXT = Family(
     prefix="model",
     base="Gemma4TextModel",
     keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads head_dim attention_bias attention_k_eq_v layer_types "
-        "num_kv_shared_layers use_double_wide_mlp vocab_size_per_layer_input "
-        "hidden_size_per_layer_input enable_moe_block num_experts top_k_experts "
-        "moe_intermediate_size tie_word_embeddings"
+        f"{KEYS} head_dim attention_bias attention_k_eq_v layer_types num_kv_shared_layers "
+        "use_double_wide_mlp vocab_size_per_layer_input hidden_size_per_layer_input "
+        "enable_moe_block num_experts top_k_experts moe_intermediate_size "
+        "num_global_key_value_heads"
     ),
-    own=MappingProxyType({"num_global_key_value_heads": None, "global_head_dim": 512}),
+    own=MappingProxyType({"global_head_dim": 512}),
     letters=MappingProxyType(
         {
             "top_k_experts": "k",

@@ -13,6 +13,7 @@ from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
     decoder,
     gated_mlp,
@@ -28,18 +29,14 @@ COHERE = Family(
     model_type="cohere",
     prefix="model",
     base="CohereModel",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads attention_bias use_qk_norm tie_word_embeddings"
-    ),
-    own=MappingProxyType({"head_dim": None}),
+    keys=f"{KEYS} attention_bias use_qk_norm head_dim",
 )
 
 COHERE2 = replace(
     COHERE,
     model_type="cohere2",
     base="Cohere2Model",
-    own=MappingProxyType({"head_dim": None, "use_qk_norm": False}),
+    own=MappingProxyType({"use_qk_norm": False}),
 )
 
 

@@ -26,8 +26,10 @@ CONVNEXT = Family(
     model_type="convnext",
     prefix="convnext",
     base="ConvNextModel",
-    keys="num_channels patch_size num_stages hidden_sizes depths layer_scale_init_value",
-    own=MappingProxyType({"out_features": None, "out_indices": None}),
+    keys=(
+        "num_channels patch_size num_stages hidden_sizes depths layer_scale_init_value "
+        "out_features out_indices"
+    ),
     letters=MappingProxyType({"hidden_sizes": "D", "depths": "N"}),
 )
 

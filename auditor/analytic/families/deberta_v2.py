@@ -32,18 +32,16 @@ DEBERTA_V2 = Family(
     keys=(
         "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
         "max_position_embeddings type_vocab_size position_biased_input relative_attention "
-        "pos_att_type max_relative_positions legacy tie_word_embeddings"
+        "pos_att_type max_relative_positions legacy tie_word_embeddings embedding_size "
+        "attention_head_size pooler_hidden_size"
     ),
     own=MappingProxyType(
         {
-            "embedding_size": None,
-            "attention_head_size": None,
             "share_att_key": False,
             "position_buckets": -1,
             "norm_rel_ebd": "none",
             "conv_kernel_size": 0,
             "conv_groups": 1,
-            "pooler_hidden_size": None,
         }
     ),
     letters=MappingProxyType({"embedding_size": "D_embedding", "pooler_hidden_size": "D_pooler"}),

@@ -1,6 +1,5 @@
 """Gemma, https://arxiv.org/abs/2403.08295: a Llama whose heads have a width of their own."""
 
-from functools import partial
 from typing import Any
 
 from auditor.analytic.blocks import Module, Unbuildable
@@ -9,8 +8,9 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     head_dim,
     layer,
@@ -23,20 +23,13 @@ GEMMA = Family(
     model_type="gemma",
     prefix="model",
     base="GemmaModel",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads head_dim attention_bias tie_word_embeddings"
-    ),
+    keys=f"{KEYS} head_dim attention_bias",
 )
 
 
 def gemma_attention(c: Config, scale: Unbuildable | None) -> Module:
     bias = c.flag("attention_bias")
     return attention(c, head_dim(c), qkv_bias=bias, out_bias=bias, scale=scale)
-
-
-def gemma_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -53,6 +46,6 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 config_rules("GemmaConfig", first=first)
 
 
-register(GEMMA, "Gemma", gemma_model, heads=HEADS[:3])
+register(GEMMA, "Gemma", decoder_of(block), heads=HEADS[:3])
 
 loads("gemma", LoadingFacts(rotary=True))

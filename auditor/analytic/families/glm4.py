@@ -1,7 +1,5 @@
 """GLM 4 of 2025: a Llama of rotated half heads, with norms around both halves of a layer."""
 
-from functools import partial
-
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
@@ -9,8 +7,9 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     fused_mlp,
     head_dim,
     layer,
@@ -24,10 +23,7 @@ GLM4 = Family(
     model_type="glm4",
     prefix="model",
     base="Glm4Model",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads head_dim attention_bias tie_word_embeddings"
-    ),
+    keys=f"{KEYS} head_dim attention_bias",
 )
 
 
@@ -39,10 +35,6 @@ NORMS = (
 )
 
 
-def glm4_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), turns=partial_frequencies)
-
-
 def block(c: Config) -> Module:
     bias, width = c.flag("attention_bias"), head_dim(c)
     self_attn = attention(c, width, qkv_bias=bias, scale=scaled(c, width))
@@ -52,6 +44,6 @@ def block(c: Config) -> Module:
 config_rules("Glm4Config", first=_configs.partly_turned(0.5))
 
 
-register(GLM4, "Glm4", glm4_model, heads=HEADS[:3])
+register(GLM4, "Glm4", decoder_of(block, turns=partial_frequencies), heads=HEADS[:3])
 
 loads("glm4", LoadingFacts(rotary=True))

@@ -10,6 +10,7 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
     decoder,
     gated_mlp,
@@ -29,12 +30,10 @@ GLM4_MOE = Family(
     prefix="model",
     base="Glm4MoeModel",
     keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads moe_intermediate_size attention_bias use_qk_norm "
-        "n_shared_experts n_routed_experts num_experts_per_tok first_k_dense_replace "
-        "tie_word_embeddings"
+        f"{KEYS} moe_intermediate_size attention_bias use_qk_norm n_shared_experts "
+        "n_routed_experts num_experts_per_tok first_k_dense_replace head_dim"
     ),
-    own=MappingProxyType({"head_dim": None, "num_nextn_predict_layers": 1}),
+    own=MappingProxyType({"num_nextn_predict_layers": 1}),
 )
 
 

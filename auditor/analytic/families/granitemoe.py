@@ -1,12 +1,9 @@
 """Granite 3 with experts, whose matrices are stored as one."""
 
-from functools import partial
-from types import MappingProxyType
-
 from auditor.analytic.blocks import Experts, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.families._decoder import HEADS, decoder, layer, register
+from auditor.analytic.families._decoder import HEADS, KEYS, decoder_of, layer, register
 from auditor.analytic.families.granite import granite_attention
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import known_activation
@@ -15,12 +12,7 @@ GRANITEMOE = Family(
     model_type="granitemoe",
     prefix="model",
     base="GraniteMoeModel",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads attention_bias num_local_experts num_experts_per_tok "
-        "tie_word_embeddings"
-    ),
-    own=MappingProxyType({"head_dim": None}),
+    keys=f"{KEYS} attention_bias num_local_experts num_experts_per_tok head_dim",
 )
 
 
@@ -36,15 +28,11 @@ def sparse_mlp(c: Config) -> Module:
     )
 
 
-def granitemoe_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
-
-
 def block(c: Config) -> Module:
     return layer(c, self_attn=granite_attention(c), block_sparse_moe=sparse_mlp(c))
 
 
-register(GRANITEMOE, "GraniteMoe", granitemoe_model, heads=HEADS[:1])
+register(GRANITEMOE, "GraniteMoe", decoder_of(block), heads=HEADS[:1])
 
 loads(
     "granitemoe",

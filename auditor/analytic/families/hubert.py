@@ -1,7 +1,6 @@
 """HuBERT, https://arxiv.org/abs/2106.07447: the model of wav2vec 2.0, taught differently."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family, architecture
@@ -14,7 +13,6 @@ HUBERT = Family(
     prefix="hubert",
     base="HubertModel",
     keys=f"{KEYS} feat_proj_layer_norm conv_pos_batch_norm",
-    own=MappingProxyType({"adapter_attn_dim": None}),
 )
 
 

@@ -23,6 +23,7 @@ from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     head_dim,
     layer_types,
     register,
@@ -36,12 +37,9 @@ LFM2 = Family(
     prefix="model",
     base="Lfm2Model",
     keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads conv_bias conv_L_cache block_multiple_of "
-        "block_ffn_dim_multiplier block_auto_adjust_ff_dim full_attn_idxs layer_types "
-        "tie_word_embeddings"
+        f"{KEYS} conv_bias conv_L_cache block_multiple_of block_ffn_dim_multiplier "
+        "block_auto_adjust_ff_dim full_attn_idxs layer_types head_dim"
     ),
-    own=MappingProxyType({"head_dim": None}),
     older=MappingProxyType(
         {"tie_embedding": "tie_word_embeddings", "block_ff_dim": "intermediate_size"}
     ),

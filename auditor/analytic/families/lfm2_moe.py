@@ -7,7 +7,7 @@ from auditor.analytic.blocks import Buffer, Linear, Module, module, stack
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
-from auditor.analytic.families._decoder import HEADS, experts, register, types_of_layers
+from auditor.analytic.families._decoder import HEADS, KEYS, experts, register, types_of_layers
 from auditor.analytic.families._fused_experts import fused_experts
 from auditor.analytic.families.lfm2 import decoder, gated_mlp, layer, older_keys
 from auditor.analytic.family import LoadingFacts, loads
@@ -17,11 +17,9 @@ LFM2_MOE = Family(
     prefix="model",
     base="Lfm2MoeModel",
     keys=(
-        "vocab_size hidden_size intermediate_size moe_intermediate_size num_hidden_layers "
-        "num_attention_heads num_key_value_heads conv_bias conv_L_cache num_dense_layers "
-        "num_experts num_experts_per_tok use_expert_bias tie_word_embeddings"
+        f"{KEYS} moe_intermediate_size conv_bias conv_L_cache num_dense_layers num_experts "
+        "num_experts_per_tok use_expert_bias head_dim"
     ),
-    own=MappingProxyType({"head_dim": None}),
     older=MappingProxyType({"tie_embedding": "tie_word_embeddings"}),
 )
 

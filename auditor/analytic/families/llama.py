@@ -1,7 +1,5 @@
 """Llama 1 to 3, https://arxiv.org/abs/2302.13971, and those that keep its tensors."""
 
-from functools import partial
-
 from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module
@@ -10,8 +8,9 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     head_dim,
     layer,
@@ -24,15 +23,8 @@ LLAMA = Family(
     model_type="llama",
     prefix="model",
     base="LlamaModel",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads head_dim attention_bias mlp_bias tie_word_embeddings"
-    ),
+    keys=f"{KEYS} head_dim attention_bias mlp_bias",
 )
-
-
-def llama_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -52,6 +44,6 @@ config_rules(
     architecture=_configs.even_heads,
 )
 
-register(LLAMA, "Llama", llama_model, qa=replace(LLAMA, prefix="transformer"))
+register(LLAMA, "Llama", decoder_of(block), qa=replace(LLAMA, prefix="transformer"))
 
 loads("llama", LoadingFacts(rotary=True))

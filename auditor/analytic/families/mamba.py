@@ -30,9 +30,9 @@ MAMBA = Family(
     base="MambaModel",
     keys=(
         "vocab_size hidden_size state_size num_hidden_layers expand conv_kernel use_bias "
-        "use_conv_bias tie_word_embeddings"
+        "use_conv_bias tie_word_embeddings intermediate_size"
     ),
-    own=MappingProxyType({"intermediate_size": None, "time_step_rank": None}),
+    own=MappingProxyType({"time_step_rank": None}),
     letters=MappingProxyType({"state_size": "S", "time_step_rank": "R"}),
 )
 MAMBA2 = Family(

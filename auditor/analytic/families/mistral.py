@@ -1,15 +1,14 @@
 """Mistral 7B, https://arxiv.org/abs/2310.06825."""
 
-from functools import partial
-
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     either_head_dim,
     gated_mlp,
     layer,
@@ -22,15 +21,8 @@ MISTRAL = Family(
     model_type="mistral",
     prefix="model",
     base="MistralModel",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads head_dim tie_word_embeddings"
-    ),
+    keys=f"{KEYS} head_dim",
 )
-
-
-def mistral_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -41,6 +33,6 @@ def block(c: Config) -> Module:
 config_rules("MistralConfig", first=_configs.each(_configs.head_dim, _configs.key_value_heads))
 
 
-register(MISTRAL, "Mistral", mistral_model)
+register(MISTRAL, "Mistral", decoder_of(block))
 
 loads("mistral", LoadingFacts(rotary=True))

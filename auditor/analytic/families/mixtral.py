@@ -9,7 +9,7 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,
-    decoder,
+    decoder_of,
     either_head_dim,
     experts,
     layer,
@@ -44,10 +44,6 @@ def expert(c: Config) -> Module:
     )
 
 
-def mixtral_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
-
-
 def block(c: Config) -> Module:
     width = either_head_dim(c)
     self_attn = attention(c, width, scale=scaled(c, width))
@@ -57,7 +53,7 @@ def block(c: Config) -> Module:
 config_rules("MixtralConfig", first=_configs.key_value_heads)
 
 
-register(MIXTRAL, "Mixtral", mixtral_model)
+register(MIXTRAL, "Mixtral", decoder_of(block))
 
 loads(
     "mixtral",

@@ -1,8 +1,5 @@
 """OLMo 2, https://arxiv.org/abs/2501.00656: norms behind each half of a layer, not before."""
 
-from functools import partial
-from types import MappingProxyType
-
 from auditor.analytic.blocks import Module, RMSNorm
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
@@ -10,8 +7,9 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     head_dim,
     key_value_heads,
@@ -25,11 +23,7 @@ OLMO2 = Family(
     model_type="olmo2",
     prefix="model",
     base="Olmo2Model",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads attention_bias tie_word_embeddings"
-    ),
-    own=MappingProxyType({"head_dim": None}),
+    keys=f"{KEYS} attention_bias head_dim",
 )
 
 
@@ -52,10 +46,6 @@ def olmo2_attention(c: Config) -> Module:
     )
 
 
-def olmo2_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
-
-
 def block(c: Config) -> Module:
     return layer(c, norms=NORMS, self_attn=olmo2_attention(c), mlp=gated_mlp(c))
 
@@ -63,6 +53,6 @@ def block(c: Config) -> Module:
 config_rules("Olmo2Config", first=_configs.key_value_heads)
 
 
-register(OLMO2, "Olmo2", olmo2_model, heads=HEADS[:2])
+register(OLMO2, "Olmo2", decoder_of(block), heads=HEADS[:2])
 
 loads("olmo2", LoadingFacts(rotary=True))

@@ -1,8 +1,5 @@
 """OLMoE, https://arxiv.org/abs/2409.02060: 64 narrow experts, and eight of them a token."""
 
-from functools import partial
-from types import MappingProxyType
-
 from auditor.analytic.blocks import Linear, Module, RMSNorm, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
@@ -10,8 +7,9 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_experts,
     head_dim,
     key_value_heads,
@@ -26,12 +24,7 @@ OLMOE = Family(
     model_type="olmoe",
     prefix="model",
     base="OlmoeModel",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads attention_bias num_experts num_experts_per_tok "
-        "tie_word_embeddings"
-    ),
-    own=MappingProxyType({"head_dim": None}),
+    keys=f"{KEYS} attention_bias num_experts num_experts_per_tok head_dim",
 )
 
 
@@ -49,10 +42,6 @@ def olmoe_attention(c: Config) -> Module:
     )
 
 
-def olmoe_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
-
-
 def block(c: Config) -> Module:
     E = c.dim("num_experts")
     mlp = module(
@@ -66,6 +55,6 @@ def block(c: Config) -> Module:
 config_rules("OlmoeConfig", first=_configs.key_value_heads)
 
 
-register(OLMOE, "Olmoe", olmoe_model, heads=HEADS[:1])
+register(OLMOE, "Olmoe", decoder_of(block), heads=HEADS[:1])
 
 loads("olmoe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))

@@ -4,7 +4,6 @@ The first is https://arxiv.org/abs/2306.11644.
 """
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
@@ -13,6 +12,7 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     head_dim,
     key_value_heads,
     layer,
@@ -28,11 +28,7 @@ PHI = Family(
     taken_over=True,
     prefix="model",
     base="PhiModel",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads qk_layernorm tie_word_embeddings"
-    ),
-    own=MappingProxyType({"head_dim": None}),
+    keys=f"{KEYS} qk_layernorm head_dim",
 )
 
 

@@ -3,9 +3,6 @@
 JevForDecision, which transformers lists for this type, is built from a config of its own type.
 """
 
-from functools import partial
-from types import MappingProxyType
-
 from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module
@@ -14,8 +11,9 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     head_dim,
     layer,
@@ -28,16 +26,8 @@ QWEN2 = Family(
     model_type="qwen2",
     prefix="model",
     base="Qwen2Model",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads tie_word_embeddings"
-    ),
-    own=MappingProxyType({"head_dim": None}),
+    keys=f"{KEYS} head_dim",
 )
-
-
-def qwen2_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -52,6 +42,6 @@ config_rules(
 )
 
 
-register(QWEN2, "Qwen2", qwen2_model, qa=replace(QWEN2, prefix="transformer"))
+register(QWEN2, "Qwen2", decoder_of(block), qa=replace(QWEN2, prefix="transformer"))
 
 loads("qwen2", LoadingFacts(rotary=True))

@@ -10,6 +10,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    KEYS,
     attention,
     decoder,
     gated_experts,
@@ -28,12 +29,9 @@ QWEN2_MOE = Family(
     prefix="model",
     base="Qwen2MoeModel",
     keys=(
-        "vocab_size hidden_size intermediate_size moe_intermediate_size "
-        "shared_expert_intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads qkv_bias num_experts num_experts_per_tok decoder_sparse_step "
-        "mlp_only_layers tie_word_embeddings"
+        f"{KEYS} moe_intermediate_size shared_expert_intermediate_size qkv_bias num_experts "
+        "num_experts_per_tok decoder_sparse_step mlp_only_layers head_dim"
     ),
-    own=MappingProxyType({"head_dim": None}),
     letters=MappingProxyType({"shared_expert_intermediate_size": "F_shared"}),
 )
 

@@ -1,7 +1,5 @@
 """Qwen 3, https://arxiv.org/abs/2505.09388: heads of their own width, queries and keys normed."""
 
-from functools import partial
-
 from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module
@@ -11,7 +9,7 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     head_dim,
     layer,
@@ -27,10 +25,6 @@ QWEN3 = Family(
     base="Qwen3Model",
     keys=f"{QWEN2.keys} head_dim attention_bias",
 )
-
-
-def qwen3_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -49,6 +43,8 @@ config_rules(
     first=_configs.each(_configs.key_value_heads, _configs.windows_from_above),
 )
 
+
+qwen3_model = decoder_of(block)
 
 register(QWEN3, "Qwen3", qwen3_model, qa=replace(QWEN3, prefix="transformer"))
 

@@ -12,7 +12,7 @@ from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families import qwen3_vl
-from auditor.analytic.families._decoder import gated_mlp
+from auditor.analytic.families._decoder import KEYS, gated_mlp
 from auditor.analytic.families._qwen3_5 import TEXT_RENAMES, register, text_model
 from auditor.analytic.family import LoadingFacts, loads
 
@@ -21,10 +21,8 @@ TEXT = Family(
     prefix="model",
     base="Qwen3_5TextModel",
     keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads head_dim attention_bias linear_conv_kernel_dim "
-        "linear_key_head_dim linear_value_head_dim linear_num_key_heads "
-        "linear_num_value_heads layer_types tie_word_embeddings"
+        f"{KEYS} head_dim attention_bias linear_conv_kernel_dim linear_key_head_dim "
+        "linear_value_head_dim linear_num_key_heads linear_num_value_heads layer_types"
     ),
     own=MappingProxyType({"full_attention_interval": 4, "mtp_num_hidden_layers": 0}),
 )

@@ -10,6 +10,7 @@ from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._decoder import (
+    KEYS,
     attention,
     decoder,
     gated_experts,
@@ -26,11 +27,10 @@ QWEN3_MOE = Family(
     prefix="model",
     base="Qwen3MoeModel",
     keys=(
-        "vocab_size hidden_size intermediate_size moe_intermediate_size num_hidden_layers "
-        "num_attention_heads num_key_value_heads attention_bias num_experts_per_tok "
-        "decoder_sparse_step mlp_only_layers tie_word_embeddings"
+        f"{KEYS} moe_intermediate_size attention_bias num_experts_per_tok decoder_sparse_step "
+        "mlp_only_layers head_dim"
     ),
-    own=MappingProxyType({"head_dim": None, "num_local_experts": 128}),
+    own=MappingProxyType({"num_local_experts": 128}),
 )
 
 

@@ -25,7 +25,7 @@ TEXT = replace(
     QWEN3,
     model_type="qwen3_vl_text",
     base="Qwen3VLTextModel",
-    own=MappingProxyType({**QWEN3.own, "tie_word_embeddings": False}),
+    own=MappingProxyType({"tie_word_embeddings": False}),
 )
 VISION = replace(
     OLDER,

@@ -27,8 +27,10 @@ RESNET = Family(
     model_type="resnet",
     prefix="resnet",
     base="ResNetModel",
-    keys="num_channels embedding_size hidden_sizes depths layer_type downsample_in_first_stage",
-    own=MappingProxyType({"out_features": None, "out_indices": None}),
+    keys=(
+        "num_channels embedding_size hidden_sizes depths layer_type downsample_in_first_stage "
+        "out_features out_indices"
+    ),
     letters=MappingProxyType({"embedding_size": "D_stem", "hidden_sizes": "D", "depths": "N"}),
 )
 

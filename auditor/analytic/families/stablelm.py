@@ -9,8 +9,9 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     key_value_heads,
     layer,
@@ -25,11 +26,7 @@ STABLELM = Family(
     taken_over=True,
     prefix="model",
     base="StableLmModel",
-    keys=(
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads use_qkv_bias qk_layernorm use_parallel_residual "
-        "tie_word_embeddings"
-    ),
+    keys=f"{KEYS} use_qkv_bias qk_layernorm use_parallel_residual",
 )
 
 
@@ -47,10 +44,6 @@ def stablelm_attention(c: Config) -> Module:
     return attention(c, width, qkv_bias=c.flag("use_qkv_bias"), norms=norms, scale=shared)
 
 
-def stablelm_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), norm=LayerNorm, turns=partial_frequencies)
-
-
 def block(c: Config) -> Module:
     parallel = c.flag("use_parallel_residual")
     return layer(
@@ -66,6 +59,11 @@ def block(c: Config) -> Module:
 config_rules("StableLmConfig", first=_configs.partly_turned(0.25))
 
 
-register(STABLELM, "StableLm", stablelm_model, heads=HEADS[:3])
+register(
+    STABLELM,
+    "StableLm",
+    decoder_of(block, norm=LayerNorm, turns=partial_frequencies),
+    heads=HEADS[:3],
+)
 
 loads("stablelm", LoadingFacts(rotary=True))

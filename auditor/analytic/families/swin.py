@@ -39,9 +39,8 @@ SWIN = Family(
     base="SwinModel",
     keys=(
         "image_size patch_size num_channels embed_dim depths num_heads window_size mlp_ratio "
-        "qkv_bias use_absolute_embeddings encoder_stride"
+        "qkv_bias use_absolute_embeddings encoder_stride out_features out_indices"
     ),
-    own=MappingProxyType({"out_features": None, "out_indices": None}),
     letters=MappingProxyType(
         {"embed_dim": "D", "depths": "N", "num_heads": "H", "window_size": "W"}
     ),

@@ -16,16 +16,9 @@ TRANSFORMER_2017 = Family(
     model_type="transformer-2017",
     prefix="",
     base="Transformer2017",
+    keys="d_k d_v",
     own=MappingProxyType(
-        {
-            "vocab_size": 37000,
-            "d_model": 512,
-            "d_ff": 2048,
-            "num_layers": 6,
-            "num_heads": 8,
-            "d_k": None,
-            "d_v": None,
-        }
+        {"vocab_size": 37000, "d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8}
     ),
     older=MappingProxyType(
         {

@@ -1,7 +1,5 @@
 """WavLM, https://arxiv.org/abs/2110.13900: wav2vec 2.0 with gated positions in the attention."""
 
-from types import MappingProxyType
-
 from auditor.analytic.blocks import Embedding, Linear, Module, Param, stack
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
@@ -14,7 +12,6 @@ WAVLM = Family(
     prefix="wavlm",
     base="WavLMModel",
     keys=f"{ADAPTED_KEYS} num_buckets",
-    own=MappingProxyType({"adapter_attn_dim": None}),
 )
 
 
