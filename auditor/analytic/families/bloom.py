@@ -8,8 +8,14 @@ from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.families._gpt import language_model, score, span
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import (
+    behind_any,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.parts import dropout, shares
 
 BLOOM = Family(

@@ -25,9 +25,15 @@ from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.config_classes.completed import WRONG, error_text
 from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.families import _configs
-from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
+from auditor.analytic.families._decoder import (
+    FUSED_EXPERTS,
+    HEADS,
+    decoder,
+    gated_mlp,
+    layer,
+    register,
+)
 from auditor.analytic.families._drafting import drafting
-from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import groups, known_activation, refused, scaled
 from auditor.analytic.rotation import mscale

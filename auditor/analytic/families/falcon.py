@@ -11,8 +11,14 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._gpt import language_model, score, span
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import (
+    behind_any,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 from auditor.analytic.rotation import plain_frequencies, rotation

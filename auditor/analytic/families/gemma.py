@@ -1,4 +1,4 @@
-"""Gemma, https://arxiv.org/abs/2403.08295: a Llama whose heads have a width of their own."""
+"""Gemma 1, https://arxiv.org/abs/2403.08295, a Llama with heads of their own width; Gemma 2."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from auditor.analytic.blocks import Module, Unbuildable
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
     KEYS,
@@ -49,3 +50,35 @@ config_rules("GemmaConfig", first=first)
 register(GEMMA, "Gemma", decoder_of(block), heads=HEADS[:3])
 
 loads("gemma", LoadingFacts(rotary=True))
+
+
+# --- Gemma 2 --------------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2408.00118: norms before and after both halves of a layer.
+
+GEMMA2 = Family(
+    model_type="gemma2",
+    prefix="model",
+    base="Gemma2Model",
+    keys=GEMMA.keys,
+)
+
+NORMS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
+
+
+def gemma2_block(c: Config) -> Module:
+    self_attn = gemma_attention(c, scaled(c, c.dim("query_pre_attn_scalar")))
+    return layer(c, self_attn=self_attn, norms=NORMS, mlp=gated_mlp(c, act="hidden_activation"))
+
+
+config_rules("Gemma2Config", first=_configs.every(2), architecture=_configs.even_heads)
+
+
+register(GEMMA2, "Gemma2", decoder_of(gemma2_block), heads=HEADS[:3])
+
+loads("gemma2", LoadingFacts(rotary=True))

@@ -19,7 +19,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.families._vlm import LLAVA_MODEL_RENAMES, LLAVA_RENAMES, llava, llava_head
-from auditor.analytic.families.gemma2 import GEMMA2, NORMS
+from auditor.analytic.families.gemma import GEMMA2, NORMS
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import generates, refused, scaled
 from auditor.analytic.rotation import kinds_of_layers

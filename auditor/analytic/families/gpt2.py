@@ -13,8 +13,15 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._gpt import causal_mask, language_model, score, span
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import (
+    behind_any,
+    causal_mask,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 

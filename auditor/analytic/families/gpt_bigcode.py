@@ -14,8 +14,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._gpt import language_model, score
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import behind_any, heads, labelled, language_model, score
 from auditor.analytic.parts import activation, dropout, refused, shares, unstored
 
 GPT_BIGCODE = Family(

@@ -16,8 +16,15 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
-from auditor.analytic.families._gpt import causal_mask, language_model, score, span
-from auditor.analytic.families._heads import dropped, heads, labelled
+from auditor.analytic.families._heads import (
+    causal_mask,
+    dropped,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 from auditor.analytic.rotation import rotation, turning

@@ -6,8 +6,7 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._gpt import causal_mask, language_model, score
-from auditor.analytic.families._heads import answers, heads
+from auditor.analytic.families._heads import answers, causal_mask, heads, language_model, score
 from auditor.analytic.parts import activation, dropout, shares, unstored
 
 GPTJ = Family(

@@ -1,6 +1,6 @@
-"""Granite 3, a Llama with constant factors that no checkpoint stores."""
+"""Granite 3, a Llama with constant factors that no checkpoint stores; dense and of experts."""
 
-from auditor.analytic.blocks import Module, Unbuildable
+from auditor.analytic.blocks import Experts, Linear, Module, Param, Unbuildable, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
@@ -16,6 +16,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
+from auditor.analytic.parts import known_activation
 
 GRANITE = Family(
     model_type="granite",
@@ -41,3 +42,46 @@ config_rules("GraniteConfig", "GraniteMoeConfig", first=_configs.key_value_heads
 register(GRANITE, "Granite", decoder_of(block), heads=HEADS[:1])
 
 loads("granite", LoadingFacts(rotary=True))
+
+
+# --- Granite 3 with experts -----------------------------------------------------------------------
+
+# The matrices of all experts of a layer are stored as one.
+
+GRANITEMOE = Family(
+    model_type="granitemoe",
+    prefix="model",
+    base="GraniteMoeModel",
+    keys=f"{KEYS} attention_bias num_local_experts num_experts_per_tok head_dim",
+)
+
+
+def sparse_mlp(c: Config) -> Module:
+    D, F, E = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_local_experts")
+    k = c.dim("num_experts_per_tok")
+    gate_and_up, down = Param((E, 2 * F, D)), Param((E, D, F))
+    return module(
+        input_linear=module(weight=Experts(gate_and_up, count=E, active=k)),
+        output_linear=module(weight=Experts(down, count=E, active=k)),
+        router=module(layer=Linear(D, E, bias=False)),
+        activation=known_activation(c),
+    )
+
+
+def granitemoe_block(c: Config) -> Module:
+    return layer(c, self_attn=granite_attention(c), block_sparse_moe=sparse_mlp(c))
+
+
+register(GRANITEMOE, "GraniteMoe", decoder_of(granitemoe_block), heads=HEADS[:1])
+
+loads(
+    "granitemoe",
+    LoadingFacts(
+        rules=(
+            (r"block_sparse_moe\.input_linear\.weight", "block_sparse_moe.experts.gate_up_proj"),
+            (r"block_sparse_moe\.output_linear\.weight", "block_sparse_moe.experts.down_proj"),
+            (r"block_sparse_moe\.router\.layer\.weight", "block_sparse_moe.router.weight"),
+        ),
+        rotary=True,
+    ),
+)

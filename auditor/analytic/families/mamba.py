@@ -18,8 +18,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.families._gpt import language_model
-from auditor.analytic.families._heads import heads
+from auditor.analytic.families._heads import heads, language_model
 from auditor.analytic.parts import activation, depthwise, refused
 from auditor.errors import CheckpointError
 from auditor.messages import described

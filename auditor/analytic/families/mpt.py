@@ -18,8 +18,14 @@ from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.config_classes.base import settled_part
 from auditor.analytic.config_classes.declarations import SubConfig
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._gpt import language_model, score, span
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import (
+    behind_any,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.parts import dropout, refused, shares
 
 MPT = Family(

@@ -14,8 +14,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._gpt import language_model, score
-from auditor.analytic.families._heads import heads
+from auditor.analytic.families._heads import heads, language_model, score
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import dropout, refused, shares, unstored
 from auditor.messages import described

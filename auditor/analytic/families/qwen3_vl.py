@@ -15,9 +15,9 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families import _configs
 from auditor.analytic.families._vlm import lm_head
-from auditor.analytic.families.qwen2_5_vl import VISION as OLDER
+from auditor.analytic.families.qwen import QWEN3, qwen3_model
+from auditor.analytic.families.qwen2_vl import QWEN2_5_VL_VISION as OLDER
 from auditor.analytic.families.qwen2_vl import merged, tower
-from auditor.analytic.families.qwen3 import QWEN3, qwen3_model
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, generates
 

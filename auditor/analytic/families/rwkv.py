@@ -7,8 +7,7 @@ from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Param,
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.families._gpt import language_model
-from auditor.analytic.families._heads import heads
+from auditor.analytic.families._heads import heads, language_model
 from auditor.analytic.parts import generates
 
 RWKV = Family(

@@ -1,6 +1,8 @@
-"""T5, https://arxiv.org/abs/1910.10683: an encoder and a decoder that share one embedding."""
+"""T5 and mT5, https://arxiv.org/abs/1910.10683: an encoder and a decoder share one embedding."""
 
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import (
     Embedding,
@@ -180,3 +182,17 @@ loads("T5ForQuestionAnswering", LoadingFacts(silent=CROSS_BIAS))
 loads("T5ForSequenceClassification", LoadingFacts(silent=CROSS_BIAS))
 loads("T5ForTokenClassification", LoadingFacts(silent=("decoder",)))
 loads("T5Model", LoadingFacts(silent=CROSS_BIAS))
+
+
+# --- mT5 ------------------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2010.11934: T5 with other sizes, gated by default.
+
+MT5 = replace(T5, model_type="mt5", base="MT5Model")
+
+register(MT5, "MT5")
+
+loads("MT5ForConditionalGeneration", LoadingFacts(silent=CROSS_BIAS))
+loads("MT5ForQuestionAnswering", LoadingFacts(silent=CROSS_BIAS))
+loads("MT5ForSequenceClassification", LoadingFacts(silent=CROSS_BIAS))
+loads("MT5Model", LoadingFacts(silent=CROSS_BIAS))

@@ -16,10 +16,15 @@ def sparse_options(experts: str) -> dict[str, st.SearchStrategy[Any]]:
     }
 
 
+_BIAS = {"attention_bias": st.booleans()}
+
+
 VALUES = {
     "qwen2_moe": decoder_values(
         **sparse_options("num_experts"),
         shared_expert_intermediate_size=sizes(9),
         qkv_bias=st.booleans(),
-    )
+    ),
+    "qwen3_moe": decoder_values(**sparse_options("num_experts"), **_BIAS)
+    | decoder_values(**sparse_options("num_local_experts"), **_BIAS),
 }

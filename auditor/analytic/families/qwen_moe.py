@@ -1,8 +1,10 @@
-"""Qwen 1.5 and 2 with experts, https://arxiv.org/abs/2407.10671: one more serves every token."""
+"""Qwen 1.5, 2 and 3 with experts, https://arxiv.org/abs/2407.10671."""
 
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import Linear, Module, Repeat, Stack, module, stack
 from auditor.analytic.catalogue import Family
@@ -10,6 +12,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    FUSED_EXPERTS,
     KEYS,
     attention,
     decoder,
@@ -19,7 +22,6 @@ from auditor.analytic.families._decoder import (
     layer,
     register,
 )
-from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
 from auditor.errors import CheckpointError
@@ -59,6 +61,7 @@ def sparse_layers(
 
 
 def shared_and_sparse_mlp(c: Config) -> Module:
+    """Of Qwen 1.5 and 2: one expert more serves every token."""
     D, E = c.dim("hidden_size"), c.dim("num_experts")
     return module(
         gate=Linear(D, E, bias=False),
@@ -98,3 +101,53 @@ config_rules("Qwen2MoeConfig", first=first)
 register(QWEN2_MOE, "Qwen2Moe", qwen2_moe_model)
 
 loads("qwen2_moe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))
+
+
+# --- Qwen 3 with experts --------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2505.09388: 128, and eight of them a token.
+
+QWEN3_MOE = Family(
+    model_type="qwen3_moe",
+    prefix="model",
+    base="Qwen3MoeModel",
+    keys=(
+        f"{KEYS} moe_intermediate_size attention_bias num_experts_per_tok decoder_sparse_step "
+        "mlp_only_layers head_dim"
+    ),
+    own=MappingProxyType({"num_local_experts": 128}),
+)
+
+
+def sparse_mlp(c: Config) -> Module:
+    E = c.dim("num_experts")
+    return module(
+        gate=Linear(c.dim("hidden_size"), E, bias=False),
+        experts=gated_experts(c, E, width=c.dim("moe_intermediate_size")),
+        act_fn=known_activation(c),
+    )
+
+
+def qwen3_moe_model(c: Config) -> Module:
+    return decoder(c, sparse_layers(c, normed_attention, sparse_mlp))
+
+
+def normed_attention(c: Config) -> Module:
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    return attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scaled(c, width))
+
+
+def qwen3_moe_first(config: Settled, others: dict[str, Any]) -> None:
+    del others
+    if not config["use_sliding_window"]:
+        config.set("sliding_window", None)
+    if config["mlp_only_layers"] is None:
+        config.set("mlp_only_layers", [])
+
+
+config_rules("Qwen3MoeConfig", first=qwen3_moe_first)
+
+
+register(QWEN3_MOE, "Qwen3Moe", qwen3_moe_model, qa=replace(QWEN3_MOE, prefix="transformer"))
+
+loads("qwen3_moe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))

@@ -1,4 +1,4 @@
-"""OLMoE, https://arxiv.org/abs/2409.02060: 64 narrow experts, and eight of them a token."""
+"""OLMo 2, https://arxiv.org/abs/2501.00656: norms behind each half of a layer; and OLMoE."""
 
 from auditor.analytic.blocks import Linear, Module, RMSNorm, module
 from auditor.analytic.catalogue import Family
@@ -6,19 +6,63 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    FUSED_EXPERTS,
     HEADS,
     KEYS,
     attention,
     decoder_of,
     gated_experts,
+    gated_mlp,
     head_dim,
     key_value_heads,
     layer,
     register,
 )
-from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import known_activation, scaled
+
+OLMO2 = Family(
+    model_type="olmo2",
+    prefix="model",
+    base="Olmo2Model",
+    keys=f"{KEYS} attention_bias head_dim",
+)
+
+
+NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
+
+
+def olmo2_attention(c: Config) -> Module:
+    """Queries are normed over all heads at once, and so are keys."""
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    return attention(
+        c,
+        width,
+        qkv_bias=bias,
+        out_bias=bias,
+        scale=scaled(c, width),
+        norms={
+            "q_norm": RMSNorm(c.dim("num_attention_heads") * width),
+            "k_norm": RMSNorm(key_value_heads(c) * width),
+        },
+    )
+
+
+def block(c: Config) -> Module:
+    return layer(c, norms=NORMS, self_attn=olmo2_attention(c), mlp=gated_mlp(c))
+
+
+config_rules("Olmo2Config", first=_configs.key_value_heads)
+
+
+register(OLMO2, "Olmo2", decoder_of(block), heads=HEADS[:2])
+
+loads("olmo2", LoadingFacts(rotary=True))
+
+
+# --- OLMoE ----------------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2409.02060: 64 narrow experts, and eight of them a token.
 
 OLMOE = Family(
     model_type="olmoe",
@@ -42,7 +86,7 @@ def olmoe_attention(c: Config) -> Module:
     )
 
 
-def block(c: Config) -> Module:
+def olmoe_block(c: Config) -> Module:
     E = c.dim("num_experts")
     mlp = module(
         gate=Linear(c.dim("hidden_size"), E, bias=False),
@@ -55,6 +99,6 @@ def block(c: Config) -> Module:
 config_rules("OlmoeConfig", first=_configs.key_value_heads)
 
 
-register(OLMOE, "Olmoe", decoder_of(block), heads=HEADS[:1])
+register(OLMOE, "Olmoe", decoder_of(olmoe_block), heads=HEADS[:1])
 
 loads("olmoe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))

@@ -1,4 +1,4 @@
-"""Qwen 2 and 2.5, https://arxiv.org/abs/2407.10671: Llama with biases on query, key and value.
+"""Qwen 2, 2.5, https://arxiv.org/abs/2407.10671, and 3: Llama with biases on query, key and value.
 
 JevForDecision, which transformers lists for this type, is built from a config of its own type.
 """
@@ -38,6 +38,7 @@ def block(c: Config) -> Module:
 
 config_rules(
     "Qwen2Config",
+    "Qwen3Config",
     first=_configs.each(_configs.key_value_heads, _configs.windows_from_above),
 )
 
@@ -45,3 +46,33 @@ config_rules(
 register(QWEN2, "Qwen2", decoder_of(block), qa=replace(QWEN2, prefix="transformer"))
 
 loads("qwen2", LoadingFacts(rotary=True))
+
+
+# --- Qwen 3 ---------------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2505.09388: heads of their own width, queries and keys normed.
+
+QWEN3 = Family(
+    model_type="qwen3",
+    prefix="model",
+    base="Qwen3Model",
+    keys=f"{QWEN2.keys} attention_bias",
+)
+
+
+def qwen3_block(c: Config) -> Module:
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    return layer(
+        c,
+        self_attn=attention(
+            c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scaled(c, width)
+        ),
+        mlp=gated_mlp(c),
+    )
+
+
+qwen3_model = decoder_of(qwen3_block)
+
+register(QWEN3, "Qwen3", qwen3_model, qa=replace(QWEN3, prefix="transformer"))
+
+loads("qwen3", LoadingFacts(rotary=True))
