@@ -1,4 +1,4 @@
-"""One file for each model family, or for a few that are kin; the catalogue imports one when its classes are needed.
+"""One file for each model family or kin; the catalogue imports one when its classes are needed.
 
 The functions of a file are builders, named after the parts of the model that they build: attention,
 layer, mlp. Several files have an `attention`, each that of its own model; a model that has the part

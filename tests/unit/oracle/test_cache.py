@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from auditor.oracle import cache
+from auditor.oracle import client as cache
 
 
 def test_what_is_kept_is_read_again(tmp_path) -> None:

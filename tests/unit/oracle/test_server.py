@@ -8,8 +8,8 @@ from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, catalogue
 from auditor.analytic.loading import Loading, Memory, Operation, Rule
-from auditor.oracle.answer import from_json, to_json
 from auditor.oracle.build import summed_expectation
+from auditor.oracle.server import from_json, to_json
 
 CUT = Operation("Chunk", (0,), 3, ("q_proj",))
 RULES = (
@@ -51,10 +51,26 @@ def test_an_answer_through_json_is_the_same_expectation():
 @pytest.mark.parametrize("broken", [None, 3, "text", [3], [[3]], {"a": 3}, {}])
 def test_a_broken_part_makes_no_answer(key, broken):
     answer = json.loads(json.dumps(to_json(made())))
-    if key == "reports" or (key == "tensors" and broken in ([], {})):
-        return  # whatever is not true is false, and there may be no tensors
+    if key == "tensors" and broken == []:
+        return  # there may be none
     text = key in {"model_type", "prefix"} and isinstance(broken, str)
     assert (from_json({**answer, key: broken}, "Model", "x") is None) is not text
+
+
+@pytest.mark.parametrize("key", to_json(made())["loading"])
+@pytest.mark.parametrize("broken", [None, 3, "text", [3], [[3]], {"a": 3}, {}])
+def test_a_broken_rule_makes_no_answer(key, broken):
+    answer = json.loads(json.dumps(to_json(made())))
+    if key == "memory" and broken is None:
+        return  # it follows from the tensors
+    answer["loading"][key] = broken
+    assert from_json(answer, "Model", "x") is None
+
+
+def test_an_answer_that_leaves_a_rule_out_is_none():
+    answer = json.loads(json.dumps(to_json(made())))
+    del answer["loading"]["kept"]
+    assert from_json(answer, "Model", "x") is None
 
 
 @pytest.mark.oracle
