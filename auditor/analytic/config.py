@@ -96,7 +96,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     assumed: bool = False  # the whole object is a default of the config around it
     apart: bool = False  # a head that the config says is not tied is a tensor of its own
     # What the class is given beside it, add_pooling_layer and its like: `constructor_arguments`.
-    arguments: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    arguments: Mapping[str, bool] = MappingProxyType({})
     checked: bool = True  # whether it is a fault what its class in transformers refuses of it
     # The same as its config class in transformers completes it, where that is known.
     settled: Settled | None = None

@@ -12,7 +12,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from auditor.analytic.config_classes.declarations import ConfigClass, of_family
 from auditor.analytic.loading import Loading, Rule
@@ -29,13 +29,13 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     # The keys that shape tensors. Their defaults are those that transformers' config class of the
     # model type declares, null if it declares none, but for its `own`, which are others.
     keys: str = ""
-    own: Mapping[str, Default] = field(default_factory=lambda: MappingProxyType({}))
+    own: Mapping[str, Default] = MappingProxyType({})
     # Older names of its keys, which the config class still takes: older name -> its own key.
-    older: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    older: Mapping[str, str] = MappingProxyType({})
     # Whether transformers took its classes over, with their names, from code of repositories.
     taken_over: bool = False
     # Letters for formulas, by key, where config.LETTERS has none or two keys would share one.
-    letters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    letters: Mapping[str, str] = MappingProxyType({})
     # Patterns of names that loading leaves out without a word, where the config decides on them;
     # what all models of the type leave out, `loads(...)` in their file says.
     unread: Callable[[Any], tuple[str, ...]] = lambda _config: ()

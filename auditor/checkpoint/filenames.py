@@ -92,6 +92,25 @@ def _varied(name: str, variant: str | None) -> str:
     return f"{stem}.{variant}.{ending}"
 
 
+# Compiled where it is first used: few repositories hold shards of torch.
+_TORCH = ("pytorch_model.bin", "diffusion_pytorch_model.bin")
+_TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
+
+
+def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
+    """The torch files of a folder that hold a whole model: the one, or else all its shards."""
+    found = set(names)
+    for one in _TORCH:
+        if one in found:
+            return (one,)
+    return tuple(sorted(name for name in found if re.fullmatch(_TORCH_SHARD, name)))
+
+
+def is_in_folder(name: str, folder: str) -> bool:
+    """Whether a file is in a folder, however deep; all are in ""."""
+    return not folder or name.startswith(f"{folder}/")
+
+
 _NAMED = "transformers_weights"
 _SAFE = (".safetensors", ".safetensors.index.json")  # what transformers takes there
 _BASENAMES = ("model_file_base_name", "model_basename")

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from auditor.errors import CheckpointError
 from auditor.tensors import Span, StoredTensor
@@ -96,7 +96,7 @@ class Table(Struct, frozen=True, kw_only=True):
     faults: tuple[TensorFault, ...] = ()
     notes: tuple[str, ...] = ()  # what a reader should know of how it was read, one line each
     # A tensor -> the one that is stored as the very same bytes, first in natural order.
-    shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    shared: Mapping[str, str] = MappingProxyType({})
     imports: tuple[str, ...] = ()  # what loading would import and call beyond its own, a line each
     broken: str | None = None  # why its tensors cannot be known, and yet it has `imports`
 
