@@ -17,70 +17,15 @@ from auditor.folded_names import escaped_name, expand
 from auditor.tensors import natural_key
 
 # Encoders attend as well, and keep nothing. Families that decode, by model type.
-_DECODERS = frozenset(
-    {
-        "bart",
-        "bloom",
-        "cohere",
-        "cohere2",
-        "deepseek_v2",
-        "deepseek_v3",
-        "falcon",
-        "gemma",
-        "gemma2",
-        "gemma3",
-        "gemma3_text",
-        "gemma4",
-        "gemma4_text",
-        "glm4",
-        "glm4_moe",
-        "gpt2",
-        "gpt_bigcode",
-        "gpt_neo",
-        "gpt_neox",
-        "gpt_oss",
-        "gptj",
-        "granite",
-        "granitemoe",
-        "lfm2",
-        "lfm2_moe",
-        "llama",
-        "llava",
-        "m2m_100",
-        "marian",
-        "mbart",
-        "mistral",
-        "mixtral",
-        "mpt",
-        "mt5",
-        "olmo2",
-        "olmoe",
-        "opt",
-        "paligemma",
-        "pegasus",
-        "phi",
-        "phi3",
-        "qwen2",
-        "qwen2_5_vl",
-        "qwen2_5_vl_text",
-        "qwen2_moe",
-        "qwen2_vl",
-        "qwen2_vl_text",
-        "qwen3",
-        "qwen3_5",
-        "qwen3_5_moe",
-        "qwen3_5_moe_text",
-        "qwen3_5_text",
-        "qwen3_moe",
-        "qwen3_vl",
-        "qwen3_vl_text",
-        "smollm3",
-        "stablelm",
-        "starcoder2",
-        "t5",
-        "whisper",
-    }
+_DECODING = (
+    "bart bloom cohere cohere2 deepseek_v2 deepseek_v3 falcon gemma gemma2 gemma3 gemma3_text "
+    "gemma4 gemma4_text glm4 glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite "
+    "granitemoe lfm2 lfm2_moe llama llava m2m_100 marian mbart mistral mixtral mpt mt5 olmo2 "
+    "olmoe opt paligemma pegasus phi phi3 qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_moe qwen2_vl "
+    "qwen2_vl_text qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_vl "
+    "qwen3_vl_text smollm3 stablelm starcoder2 t5 whisper"
 )
+_DECODERS = frozenset(_DECODING.split())
 
 _KEYS = ("k_proj", "k", "kv_a_proj_with_mqa")
 _FUSED = ("c_attn", "query_key_value", "Wqkv", "qkv_proj")  # queries, keys and values in one
