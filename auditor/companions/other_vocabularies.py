@@ -28,7 +28,6 @@ _SPECIAL = re.compile(
 )
 _LOOKED_AT = 4 * 1024 * 1024
 _MOST_SPECIAL = 1000
-_PIECES = 0x0A  # field 1, of bytes: a piece of the vocabulary
 _FIRST_PIECES = 16  # among which the special ones are
 # The longest known, Gemma 3's, has 262,144; half a million take half a second.
 _MOST_PIECES = 500_000
