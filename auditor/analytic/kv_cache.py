@@ -126,7 +126,8 @@ def _blocks(tensors: Iterable[ExpectedTensor]) -> Mapping[str, dict[str, tuple[i
             continue
         out, into = tensor.shape
         found.setdefault(path, {})[last] = (into, out)
-    return {path: widths for path, widths in found.items() if _attends(widths)}
+    attend = {*_KEYS, *_FUSED}
+    return {path: widths for path, widths in found.items() if attend & widths.keys()}
 
 
 @lru_cache(maxsize=4096)  # a block has four projections, and the next model the same blocks
@@ -134,10 +135,6 @@ def _layer(path: str) -> int | None:
     """The number of the layer that a path leads to; None: to none, or to one of another tower."""
     match = _ATTENTION.fullmatch(path)
     return None if match is None or _TOWER.search(f"{path}.") else int(match["layer"])
-
-
-def _attends(widths: Mapping[str, tuple[int, int]]) -> bool:
-    return not {*_KEYS, *_FUSED}.isdisjoint(widths)
 
 
 def _kept(widths: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:

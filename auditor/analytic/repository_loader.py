@@ -103,12 +103,8 @@ def _dense(c: Config) -> Module:
     return module(linear=Linear(inputs, outputs, bias=c.flag("bias")))
 
 
-def _layer_norm(c: Config) -> Module:
-    return module(norm=LayerNorm(c.dim("dimension")))
-
-
 _BUILDERS: Mapping[str, Callable[[Config], Module]] = MappingProxyType(
-    {"Dense": _dense, "LayerNorm": _layer_norm}
+    {"Dense": _dense, "LayerNorm": lambda c: module(norm=LayerNorm(c.dim("dimension")))}
 )
 MODULES = tuple(_BUILDERS)
 

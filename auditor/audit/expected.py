@@ -212,10 +212,6 @@ def require_oracle() -> None:
         raise UsageError(f"a second opinion needs torch and transformers: {_EXTRA}")
 
 
-def _parameters(expectation: Expectation) -> frozenset[str]:
-    return frozenset(one.name for one in expectation.tensors if one.role is Role.PARAMETER)
-
-
 class Opinion(NamedTuple):
     """What a second opinion came to."""
 
@@ -232,7 +228,8 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
         second = oracle.expect(config, expectation.target)
     except (CheckpointError, SourceError) as error:
         return Opinion(unchecked=(f"a second opinion: {error}",))
-    second = with_untied(second, untied_heads(config, second, lambda: _parameters(expectation)))
+    learned = {one.name for one in expectation.tensors if one.role is Role.PARAMETER}
+    second = with_untied(second, untied_heads(config, second, lambda: learned))
     return Opinion(findings=tuple(formula_disputes(expectation, second)))
 
 

@@ -133,12 +133,8 @@ def added_object(data: bytes) -> Vocabulary:
     found = highest_of_object(data, 0)
     if found.entries > MOST_ADDED:
         return token_object(data)
-    each = (Token(*_pair(match)) for match in _ENTRY.finditer(data))
+    each = (token_of(int(match[2]), text_of(match[1])) for match in _ENTRY.finditer(data))
     return Vocabulary("added", None, found.entries, tuple(sorted(each)))
-
-
-def _pair(found: re.Match[bytes]) -> Token:
-    return token_of(int(found[2]), text_of(found[1]))
 
 
 def token_lines(data: bytes) -> Vocabulary:

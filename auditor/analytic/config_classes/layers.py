@@ -113,14 +113,14 @@ def _differing(config: Settled, single: dict[int, dict[str, Any]]) -> dict[int, 
         if key not in config and not (everywhere and all(key in own for own in single.values())):
             raise ValueError(f"{key} is not said of every layer")
     differing = {
-        number: {key: value for key, value in own.items() if _differs(config, key, value)}
+        number: {
+            key: value
+            for key, value in own.items()
+            if key == "skip" or key not in config or config[key] != value
+        }
         for number, own in single.items()
     }
     return {number: own for number, own in differing.items() if own}
-
-
-def _differs(config: Settled, key: str, value: Any) -> bool:
-    return key == "skip" or key not in config or config[key] != value
 
 
 # --- stages of a backbone -------------------------------------------------------------------------
