@@ -13,7 +13,7 @@ from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import LookAtValues, Options
-from auditor.checkpoint.filenames import checked_variant
+from auditor.checkpoint.filenames import CONFIG, Chooser, checked_variant
 from auditor.checkpoint.selecting import (
     select,
     select_config,
@@ -21,7 +21,6 @@ from auditor.checkpoint.selecting import (
     with_companions,
     with_torch_copies,
 )
-from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.default_configs import (
     is_key_of_config,

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from auditor.checkpoint.filenames import (
+    CONFIG,
+    FileSelection,
     FoundWeights,
+    SelectedComponent,
     standard_weights,
     torch_model_files,
     variants,
 )
-from auditor.checkpoint.selection import CONFIG, FileSelection, SelectedComponent
 from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
 
 # Compiled where they are first used: most repositories hold one model.

@@ -5,7 +5,16 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import asdict, replace
 
-from auditor.checkpoint.filenames import FoundWeights, standard_weights, variant_of, variants
+from auditor.checkpoint.filenames import (
+    CONFIG,
+    Chooser,
+    FileSelection,
+    FoundWeights,
+    SelectedComponent,
+    standard_weights,
+    variant_of,
+    variants,
+)
 from auditor.checkpoint.gguf_sets import ENDING, only_gguf_set, shards_of, tagged_gguf_set
 from auditor.checkpoint.model_folders import (
     components,
@@ -14,7 +23,6 @@ from auditor.checkpoint.model_folders import (
     torch_copies_in,
     with_part_torch_copies,
 )
-from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import companions_of
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS

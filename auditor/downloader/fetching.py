@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     select,
@@ -16,7 +17,6 @@ from auditor.checkpoint.selecting import (
     select_place,
     select_tagged,
 )
-from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
 from auditor.containers.bounded_json import parse_object
 from auditor.downloader import bundled, huggingface_cache, local_folder

@@ -7,9 +7,9 @@ from functools import reduce
 
 from msgspec.structs import astuple, replace
 
+from auditor.checkpoint.filenames import Chooser
+from auditor.checkpoint.filenames import FileSelection as Files
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, with_companions
-from auditor.checkpoint.selection import Chooser
-from auditor.checkpoint.selection import FileSelection as Files
 from auditor.companions.companion_files import OF_HUB, TOKENIZER
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE

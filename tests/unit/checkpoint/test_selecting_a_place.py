@@ -2,8 +2,8 @@
 
 import pytest
 
+from auditor.checkpoint.filenames import FileSelection
 from auditor.checkpoint.selecting import select_place
-from auditor.checkpoint.selection import FileSelection
 from auditor.errors import SourceError
 
 NAMES = (
