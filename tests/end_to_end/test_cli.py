@@ -195,8 +195,8 @@ def test_help_says_which_extra_an_option_needs(command: str, extra: str) -> None
     assert f"needs hf-audit[{extra}]." in shown
 
 
-COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "rich", "msgspec", "typing_extensions"}
-RICH_HELP = {"markdown_it", "mdurl", "pygments", "attr", "attrs"}  # what rich takes for its panels
+COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "msgspec", "typing_extensions"}
+RICH_HELP = {"rich", "markdown_it", "mdurl", "pygments", "attr", "attrs"}  # the panels of --help
 HUB = {"huggingface_hub", "pyreqwest"}
 
 
