@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from importlib import import_module
 from typing import NamedTuple, Protocol, TypeVar, cast
 
@@ -85,7 +85,11 @@ def _once(build: _Builder) -> _Builder:
 
     @wraps(build)
     def shared(c: Config, /, **options: Hashable) -> Module:
-        return c.once((build, *options.items()), partial(build, c, **options))
+        key = (build, *options.items())
+        if key not in c.known:
+            c.known[key] = build(c, **options)
+        found: Module = c.known[key]
+        return found
 
     return cast("_Builder", shared)
 

@@ -105,15 +105,15 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     _defaulted: set[str] = field(default_factory=set)
 
     @cached_property
-    def _known(self) -> dict[Hashable, Any]:
+    def known(self) -> dict[Hashable, Any]:
         """What was worked out of this very object: a builder asks for hidden_size a dozen times."""
         return {}
 
     def once(self, key: Hashable, work_out: Callable[[], _V]) -> _V:
         """What is worked out of this config under that key, the first time that it is asked for."""
-        if key not in self._known:
-            self._known[key] = work_out()
-        value: _V = self._known[key]
+        if key not in self.known:
+            self.known[key] = work_out()
+        value: _V = self.known[key]
         return value
 
     def of(self, family: Family) -> Self:

@@ -33,6 +33,8 @@ from auditor.analytic.parts import activation, groups, padding, refused, scaled
 from auditor.analytic.rotation import plain_frequencies, work_out
 from auditor.errors import CheckpointError
 
+# --- how the layers differ: in their heads, and in having keys and values of their own ------------
+
 _MOST_DIGITS = 8  # of the number of a layer, as it may be padded
 
 
@@ -116,6 +118,8 @@ def unread_patterns(c: Config) -> tuple[str, ...]:
         f"layers.{number}.self_attn.{name}" for number in shared[:_MOST_UNREAD] for name in names
     )
 
+
+# --- the model ------------------------------------------------------------------------------------
 
 TEXT = Family(
     model_type="gemma4_text",

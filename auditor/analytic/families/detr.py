@@ -32,6 +32,8 @@ from auditor.analytic.parts import activation, refused, shares
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
+# --- the ResNets of timm: torchvision's names, frozen norms --------------------------------------
+
 _DEPTHS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
         "resnet18": (2, 2, 2, 2),
@@ -95,6 +97,8 @@ def _layer(before: int, width: int, *, basic: bool, changes: bool) -> Module:
 def _conv(inputs: Dim | int, outputs: int, kernel: int) -> Module:
     return Conv(inputs, outputs, kernel=(kernel, kernel), bias=False)
 
+
+# --- the model ----------------------------------------------------------------------------------
 
 DETR = Family(
     model_type="detr",
