@@ -25,6 +25,7 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, padding, shares
 
 Side = Literal["encoder", "decoder"]
@@ -171,6 +172,9 @@ def register(family: Family, stem: str, style: Style) -> None:
     @architecture(f"{stem}ForCausalLM", family)
     def for_causal_lm(c: Config) -> Module:
         return causal(c, tower(c, "decoder", style, embed_tokens=words(c, c.dim("vocab_size"))))
+
+    zeros = LoadingFacts(taken=("^final_logits_bias$",), unmissed=("final_logits_bias",))
+    loads(f"{stem}ForConditionalGeneration", zeros)
 
 
 def register_classifiers(family: Family, stem: str, style: Style) -> None:

@@ -43,10 +43,6 @@ register(BART, "Bart", STYLE)
 register_classifiers(BART, "Bart", STYLE)
 
 loads("bart", LoadingFacts(silent=("encoder.version", "decoder.version")))
-loads(
-    "BartForConditionalGeneration",
-    LoadingFacts(taken=("^final_logits_bias$",), unmissed=("final_logits_bias",)),
-)
 
 
 # --- mBART ----------------------------------------------------------------------------------------
@@ -60,25 +56,12 @@ MBART_STYLE = Style(positions=learned_positions, embedding_norm=True, final_norm
 register(MBART, "MBart", MBART_STYLE)
 register_classifiers(MBART, "MBart", MBART_STYLE)
 
-loads(
-    "MBartForConditionalGeneration",
-    LoadingFacts(taken=("^final_logits_bias$",), unmissed=("final_logits_bias",)),
-)
-
 
 # --- PEGASUS --------------------------------------------------------------------------------------
 
 # https://arxiv.org/abs/1912.08777: positions that are computed, and stored.
 
 register(family("pegasus", "PegasusModel"), "Pegasus", Style(positions=sinusoids, final_norm=True))
-
-loads(
-    "PegasusForConditionalGeneration",
-    LoadingFacts(
-        taken=("^final_logits_bias$",),
-        unmissed=("final_logits_bias",),
-    ),
-)
 
 
 # --- M2M-100 --------------------------------------------------------------------------------------

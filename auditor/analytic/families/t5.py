@@ -142,6 +142,9 @@ def activated(config: Settled, others: dict[str, Any]) -> None:
 config_rules("T5Config", "MT5Config", first=first, architecture=activated)
 
 
+CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
+
+
 def register(family: Family, stem: str) -> None:
     """The six classes of T5 and of those that keep its tensors."""
     architecture(f"{stem}Model", family)(t5_model)
@@ -172,27 +175,20 @@ def register(family: Family, stem: str) -> None:
     def for_token_classification(c: Config) -> Module:
         return module(transformer=Submodel(t5_encoder(c)), **dict(classified(c).children))
 
+    crossed = LoadingFacts(silent=CROSS_BIAS)
+    loads(family.base, crossed)
+    for head in ("ConditionalGeneration", "QuestionAnswering", "SequenceClassification"):
+        loads(f"{stem}For{head}", crossed)
+
 
 register(T5, "T5")
 
-CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
 loads("T5EncoderModel", LoadingFacts(silent=("decoder",)))
-loads("T5ForConditionalGeneration", LoadingFacts(silent=CROSS_BIAS))
-loads("T5ForQuestionAnswering", LoadingFacts(silent=CROSS_BIAS))
-loads("T5ForSequenceClassification", LoadingFacts(silent=CROSS_BIAS))
 loads("T5ForTokenClassification", LoadingFacts(silent=("decoder",)))
-loads("T5Model", LoadingFacts(silent=CROSS_BIAS))
 
 
 # --- mT5 ------------------------------------------------------------------------------------------
 
 # https://arxiv.org/abs/2010.11934: T5 with other sizes, gated by default.
 
-MT5 = replace(T5, model_type="mt5", base="MT5Model")
-
-register(MT5, "MT5")
-
-loads("MT5ForConditionalGeneration", LoadingFacts(silent=CROSS_BIAS))
-loads("MT5ForQuestionAnswering", LoadingFacts(silent=CROSS_BIAS))
-loads("MT5ForSequenceClassification", LoadingFacts(silent=CROSS_BIAS))
-loads("MT5Model", LoadingFacts(silent=CROSS_BIAS))
+register(replace(T5, model_type="mt5", base="MT5Model"), "MT5")
