@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from auditor.downloader.headers import FIRST_READ
-from auditor.sweep.workers.budget import WINDOW, spared
+from auditor.downloader.rate_limits import WINDOW
+from auditor.sweep.workers.budget import spared
 
 
 class Quota(Struct, frozen=True, kw_only=True):

@@ -18,9 +18,7 @@ from auditor.sweep.progress import Progress, duration
 from auditor.sweep.selection import SelectedPage, Selector
 from auditor.sweep.settings import SweepSettings
 from auditor.sweep.store.ledger import StoreWriter, Waiting
-from auditor.sweep.store.pruning import prune
-from auditor.sweep.store.reading import Night
-from auditor.sweep.store.tallies import Alarms
+from auditor.sweep.store.reading import Alarms, Night
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done
@@ -76,6 +74,7 @@ def sweep(
             first = ledger.somewhere(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, shown, waits)
             ledger.finish(current)
+            keep = settings.output.keep
         return Swept(
             night=current,
             models=ledger.count(current),
@@ -83,14 +82,8 @@ def sweep(
             seconds=time.monotonic() - since,
             tally=ledger.tally(current.night),
             alarms=ledger.alarms(current.night),
-            dropped=_dropped(settings, current),
+            dropped=ledger.prune(current.night, keep) if keep else 0,
         )
-
-
-def _dropped(settings: SweepSettings, night: Night) -> int:
-    """Drop the nights that a finished one makes too many; how many that were."""
-    output = settings.output
-    return prune(output.store, night=night.night, keep=output.keep) if output.keep else 0
 
 
 def _auditors(

@@ -22,8 +22,7 @@ from auditor.sweep.reporting.summary import NightSummary
 from auditor.sweep.reporting.tables import Row
 from auditor.sweep.settings import REPORTS
 from auditor.sweep.store.nights import Nights
-from auditor.sweep.store.reading import Night
-from auditor.sweep.store.tallies import Alarms
+from auditor.sweep.store.reading import Alarms, Night
 from auditor.writing import replacing
 
 

@@ -45,11 +45,6 @@ class Nights(Store):
         known = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
         raise UsageError(f"this store has no night {quoted(name)}; its last: {known}")
 
-    def count(self, night: Night) -> int:
-        """How many models the night's plan has."""
-        query = "SELECT count(*) FROM planned WHERE plan = ?"
-        return int(self._database.execute(query, (night.plan,)).fetchone()[0])
-
     def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
         """Every model of the night and of the one before, in the order of ids.
 

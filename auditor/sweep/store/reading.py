@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
-from auditor.sweep.store.faults import FAULTS, store_errors
-from auditor.sweep.store.opening import begin, open_store_to_read, roll_back
+from auditor.sweep.store.opening import FAULTS, begin, open_store_to_read, roll_back, store_errors
 from auditor.sweep.store.packing import Kept, merged_object
-from auditor.sweep.store.schema import SUMMARY
+from auditor.sweep.store.schema import StoredNight
 
 Blob = bytes  # of which a result has a number and a value
 
@@ -37,27 +36,6 @@ class Night(Struct, frozen=True, kw_only=True):
     catalogue: str
     started: str  # ISO 8601, UTC
     finished: str | None  # None: it goes on, or was stopped
-
-
-class StoredNight(NamedTuple):
-    """An outcome in numbers: its columns, in the order of schema.SUMMARY."""
-
-    verdict: str
-    reason: str | None
-    target: str | None
-    model_type: str | None
-    errors: int
-    warnings: int
-    infos: int
-    blind: int
-    residual: int | None
-    tensors: int | None
-    elements: int | None
-    parameters: int | None
-    expected: int | None
-    requests: int
-    bytes: int
-    seconds: float
 
 
 class Recorded(NamedTuple):
@@ -112,6 +90,19 @@ class Planned(NamedTuple):
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Alarms(NamedTuple):
+    """How many models of a night have what an exit code is made of."""
+
+    errors: int  # a finding of that severity, or a residual
+    warnings: int  # none of those, but a warning
+    unaudited: int  # it, or a component, could not be audited, and it is not counted above
+    bad_requests: int
+    # Of those with errors, and with warnings: it, or a component, could not be audited. What is
+    # found comes before that, unless --fail-on lets it pass.
+    blind_errors: int = 0
+    blind_warnings: int = 0
 
 
 class Store:
@@ -187,20 +178,55 @@ class Store:
         before = [night for night in self.nights() if night.night < name and night.finished]
         return before[-1] if before else None
 
+    def count(self, night: Night) -> int:
+        """How many models the night's plan has."""
+        query = "SELECT count(*) FROM planned WHERE plan = ?"
+        return int(self._database.execute(query, (night.plan,)).fetchone()[0])
+
     def results(self, night: str) -> Iterator[Result]:
         """One Result for each planned model, in the order of ids; read while they are asked for."""
-        query = f"SELECT {_RESULT} FROM results WHERE night = ? ORDER BY model"  # noqa: S608 - our own columns
-        for row in self._database.execute(query, (night,)):
-            yield Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
+        return self._results("night = ? ORDER BY model", night)
 
     def result(self, night: str, model: str) -> Result | None:
-        query = f"SELECT {_RESULT} FROM results WHERE night = ? AND model = ?"  # noqa: S608 - our own columns
-        row = self._database.execute(query, (night, model)).fetchone()
-        return None if row is None else Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
+        return next(self._results("night = ? AND model = ?", night, model), None)
+
+    def _results(self, where: str, *given: str) -> Iterator[Result]:
+        query = f"SELECT {_RESULT} FROM results WHERE {where}"  # noqa: S608 - our own columns
+        for row in self._database.execute(query, given):
+            yield Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
+
+    def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
+        """(verdict, reason, models) of a night, the reason of those that are unaudited."""
+        rows = self._database.execute(
+            "SELECT verdict, reason, count(*) FROM results WHERE night = ?"
+            " GROUP BY verdict, reason ORDER BY verdict, reason",
+            (night,),
+        )
+        return tuple(rows)
+
+    def alarms(self, night: str) -> Alarms:
+        """What there is to be alarmed about."""
+        row = self._database.execute(_ALARMS, {"night": night}).fetchone()
+        return Alarms(*(count or 0 for count in row))
 
 
 _NIGHT_FIELDS = Night.__struct_fields__
 _NIGHT = ", ".join(_NIGHT_FIELDS)
 _RESULT_FIELDS = Result.__struct_fields__
 _RESULT = ", ".join(_RESULT_FIELDS)
-assert StoredNight._fields == SUMMARY  # noqa: S101 - two lists of the same columns, side by side
+_ALARMS = """
+SELECT sum(error), sum(warning), sum(unseen AND NOT error AND NOT warning), sum(bad_request),
+    sum(unseen AND error), sum(unseen AND warning)
+FROM (
+    SELECT error, NOT error AND warnings AS warning, bad_request,
+        (verdict = 'unaudited' OR verdict = 'findings' AND blind) AND NOT bad_request AS unseen
+    FROM (
+        SELECT coalesce(errors, 0) > 0 OR coalesce(residual, 0) != 0 AS error,
+            coalesce(warnings, 0) > 0 AS warnings,
+            coalesce(verdict, 'unaudited') AS verdict,
+            coalesce(blind, 0) > 0 AS blind,
+            coalesce(reason, '') = 'bad-request' AS bad_request
+        FROM results WHERE night = :night
+    )
+)
+"""

@@ -14,8 +14,8 @@ from auditor.errors import StoreError, UsageError
 from auditor.sweep.store import opening
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
-from auditor.sweep.store.reading import Planned, Recorded, Store, StoredNight, Versions
-from auditor.sweep.store.schema import SUMMARY, VERSION
+from auditor.sweep.store.reading import Planned, Recorded, Store, Versions
+from auditor.sweep.store.schema import SUMMARY, VERSION, StoredNight
 
 NOW = Versions(auditor="1", catalogue="a")
 LATER = Versions(auditor="1", catalogue="b")
