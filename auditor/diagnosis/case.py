@@ -1,8 +1,9 @@
 """What a cause looks at, and what it proposes: a change that would undo it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, field
@@ -283,3 +284,18 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         except CheckpointError:
             return HeldTensors({})
         return HeldTensors(dict.fromkeys(names)).renamed(self.on_disk)
+
+
+AlarmKey = tuple[str, str]  # the kind of a finding, and one of its names
+UNCHANGED: Mapping[str, str] = MappingProxyType({})
+
+
+def alarm_keys(finding: Finding, renames: Mapping[str, str] = UNCHANGED) -> Iterator[AlarmKey]:
+    """A key for each name, as it is after the change; one for a model as a whole."""
+    for name in finding.names or ("",):
+        yield finding.kind, renames.get(name, name)
+
+
+def composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str, str]:
+    """Renames of the original names, by one change and another one after it."""
+    return {**then, **{name: then.get(other, other) for name, other in first.items()}}

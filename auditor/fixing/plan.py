@@ -15,10 +15,9 @@ from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
-from auditor.diagnosis.alarms import UNCHANGED, alarm_keys, composed
-from auditor.diagnosis.case import Undoing
+from auditor.diagnosis.case import UNCHANGED, Undoing, alarm_keys, composed
 from auditor.fixing.json_edits import Edit, json_edits
-from auditor.fixing.new_indexes import json_values, rebuilt_index
+from auditor.fixing.new_files import json_values, rebuilt_index
 from auditor.fixing.steps import FixStep, Unfixable, changed_by, step_of, taken
 from auditor.reconciler.findings import BadIndex, Finding, Severity, WrongTotal
 from auditor.report import Report, Unaudited

@@ -16,8 +16,7 @@ from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.diagnosis.case import Undoing
 from auditor.errors import CheckpointError
 from auditor.fixing.json_edits import ABSENT, Edit, edited_json, json_edits
-from auditor.fixing.new_headers import renamed_header
-from auditor.fixing.new_indexes import index_with_names
+from auditor.fixing.new_files import index_with_names, renamed_header
 
 _WEIGHTS = "it needs other weights than are stored"
 # Meta's files and llama.cpp's have the rows of q and k in another order than transformers rotates

@@ -54,6 +54,10 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
     headers: int = 0  # weight files to open, likewise
     notes: tuple[str, ...] = ()  # how it was counted
 
+    def __add__(self, other: "SweepLoad") -> "SweepLoad":
+        fields = self.__struct_fields__
+        return SweepLoad(**{name: getattr(self, name) + getattr(other, name) for name in fields})
+
     @property
     def resolvers(self) -> int:
         """Resolver requests."""
@@ -111,7 +115,7 @@ def _table(load: SweepLoad, most: int | None) -> Iterator[str]:
 
 def _notes(load: SweepLoad) -> Iterator[str]:
     yield f"Rate limits as of {RATES_OF}, of which up to a twentieth is left to others."
-    yield from load.notes
+    yield from dict.fromkeys(load.notes)
 
 
 def _hours(hours: float) -> str:

@@ -108,17 +108,16 @@ def _described(settings: SweepSettings) -> str:
 def _planned(
     ledger: StoreWriter, night: Night, settings: SweepSettings, selector: Selector, shown: Progress
 ) -> Night:
-    """The night with its plan, which is frozen unless an earlier run has done that."""
-    if night.plan is None:
-        return _frozen(ledger, night, settings, selector, shown)
-    _resolve(ledger, night, selector)
-    return night
+    """The night with its plan, which is frozen unless an earlier run has done that.
 
-
-def _frozen(
-    ledger: StoreWriter, night: Night, settings: SweepSettings, selector: Selector, shown: Progress
-) -> Night:
-    """Select, and freeze what was found."""
+    Of a frozen plan those models are asked for again of which the Hub told nothing, in passing.
+    """
+    if night.plan is not None:
+        for page in selector.named(ledger.unresolved(night)):
+            for one in page.found:
+                ledger.resolve(night, night.plan, one)
+            _keep(ledger, night, night.plan, SelectedPage((), page.refused))
+        return night
     plan, found = ledger.new_plan(night.night), 0
     for selection in settings.selections:
         for page in selector.pages(selection):
@@ -127,14 +126,6 @@ def _frozen(
             shown.selected(found)
     ledger.freeze(night.night, plan)
     return ledger.known(night.night)
-
-
-def _resolve(ledger: StoreWriter, night: Night, selector: Selector) -> None:
-    """Ask again for the models of a frozen plan of which the Hub told nothing, in passing."""
-    for page in selector.named(ledger.unresolved(night)):
-        for one in page.found:
-            ledger.resolve(night, night.plan or 0, one)
-        _keep(ledger, night, night.plan or 0, SelectedPage((), page.refused))
 
 
 def _keep(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> None:

@@ -13,11 +13,11 @@ from auditor.reconciler.findings import Duplicate, Finding, Unexpected
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
+from auditor.values.adding import without_headers_alone
 from auditor.values.placing import place_tensors
 from auditor.values.plan import PlannedSpan, SampleBudget, plan_spans
 from auditor.values.telling import Interest, telling_slices
 from auditor.values.tokens import Tokens, known_tokens
-from auditor.values.unread import without_headers_alone
 
 if TYPE_CHECKING:
     from auditor.values.evidence import Evidence
@@ -104,9 +104,12 @@ class Sampler:
         *,
         cost: int,
     ) -> Report | Unaudited:
-        from auditor.values.evidence import Evidence  # noqa: PLC0415 - needs numpy
+        from auditor.values.evidence import (  # noqa: PLC0415 - ...
+            Evidence,
+            SampledBytes,
+            sampled_values,
+        )
         from auditor.values.findings import with_findings  # noqa: PLC0415 - likewise
-        from auditor.values.sampled_bytes import SampledBytes, sampled_values  # noqa: PLC0415 - ...
 
         placed, left_out = place_tensors(snapshot, Path())
         tokens = known_tokens(snapshot.companions or ())

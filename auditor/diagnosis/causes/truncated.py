@@ -11,7 +11,7 @@ from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header
 from auditor.containers.weight_formats import Table, parser
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.stand_ins import restored
+from auditor.diagnosis.weight_files import restored
 from auditor.errors import CheckpointError
 from auditor.messages import listed, named
 from auditor.reconciler.findings.evidence import OfFile

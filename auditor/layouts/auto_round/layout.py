@@ -17,32 +17,30 @@ mlx) are not read here. From auto_round/export and auto_round_extension/torch of
 
 from collections.abc import Iterator, Mapping
 
-from auditor.layouts._kv_scales import require_one_element
 from auditor.layouts._qweight import (
     CONV1D,
     GEMM,
     GPTQ,
     Parts,
     Reading,
+    awq_tensors,
     best_reading,
     columns_packed,
+    gptq_tensors,
     lacks_headers,
     note_left_plain,
     note_orphans,
     note_reading,
+    packed_linear,
     parts_of,
     qweight_form,
     rows_packed,
     settings_text,
     telling_modules,
     transposed_conv1d,
-)
-from auditor.layouts._qweight_sizes import (
-    awq_tensors,
-    gptq_tensors,
-    packed_linear,
     under_full_names,
 )
+from auditor.layouts._scales import require_one_element
 from auditor.layouts.auto_round.settings import (
     BITS,
     PLAIN,

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from auditor.layouts._declared_settings import block_sides, string_list
 from auditor.layouts._experts import AXES
-from auditor.layouts._kv_scales import note_kv_scales
 from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts._scales import (
     CHANNEL,
@@ -26,6 +25,7 @@ from auditor.layouts._scales import (
     Grain,
     grain_of_shapes,
     group_grain,
+    note_kv_scales,
     scales_misfit,
 )
 from auditor.layouts.fp8.written import FOUR_GROUP, of_activations, weight_and_scale

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.reading import Night, Result, Store
+
+_model = attrgetter("model")
 
 
 class Compared(NamedTuple):
@@ -66,17 +71,11 @@ class Nights(Store):
     def _merged(
         self, night: Night, previous: Night | None
     ) -> Iterator[tuple[str, Result | None, Result | None]]:
-        ours = self.results(night.night)
-        theirs = self.results(previous.night) if previous else iter(())
-        one, other = next(ours, None), next(theirs, None)
-        while one or other:
-            # SQLite orders UTF-8 by its bytes, which is how Python orders code points.
-            model = min(each.model for each in (one, other) if each)
-            tonight = one if one and one.model == model else None
-            last = other if other and other.model == model else None
-            yield model, tonight, last
-            one = next(ours, None) if tonight else one
-            other = next(theirs, None) if last else other
+        both = [self.results(one.night) for one in (night, previous) if one]
+        # SQLite orders UTF-8 by its bytes, which is how Python orders code points.
+        for model, found in groupby(merge(*both, key=_model), _model):
+            by_night = {one.night: one for one in found}
+            yield model, by_night.get(night.night), by_night.get(previous.night if previous else "")
 
     def _last_audited(self, model: str, until: Night, *, files: bool) -> Result | None:
         """What the last finished night up to `until` found that could audit the model.
