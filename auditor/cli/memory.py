@@ -92,8 +92,6 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             except UsageError as error:
                 found = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
             outcomes.append(found)
-        if not outcomes:
-            raise UsageError("standard input holds no model")
         from auditor.formats import memory as shown  # noqa: PLC0415 - rich takes 15 ms
 
         dtypes_shown = tuple(dict.fromkeys(chosen)) or COMMON_DTYPES

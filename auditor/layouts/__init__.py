@@ -1,7 +1,7 @@
 """Stored tensors -> parameters, one file for each layout, or a folder where it takes several.
 
 What layouts share begins with an underscore, and no layout reads another. `packing` is what a
-layout is, `declared` what a config says; `fused` comes after all.
+layout is, `declared` what a config says; `fused` is about stacked experts, and comes after all.
 
 `unpack_tensors` looks for a layout where a checkpoint declares one, or holds dtypes that one uses.
 All other checkpoints are plain, and cost nothing here.

@@ -17,7 +17,6 @@ From awq/modules of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer_setting, string_list
 from auditor.layouts._left_plain import unlisted
 from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts._qweight import (
@@ -45,6 +44,7 @@ from auditor.layouts._qweight import (
     telling_modules,
     under_full_names,
 )
+from auditor.layouts.declared import integer_setting, string_list
 from auditor.layouts.packing import (
     FLOATS,
     Declared,

@@ -20,7 +20,6 @@ GPTQModel 7.7.0 and qlinear_marlin.py of AutoGPTQ 0.7.1.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer_setting
 from auditor.layouts._qweight import (
     CONV1D,
     GPTQ,
@@ -45,6 +44,7 @@ from auditor.layouts._qweight import (
     transposed_conv1d,
     under_full_names,
 )
+from auditor.layouts.declared import integer_setting
 from auditor.layouts.packing import (
     FLOATS,
     Declared,

@@ -20,11 +20,11 @@ architecture does. A Conv1D of GPT-2, (in, out) on disk, is stored as (out, in) 
 from collections.abc import Mapping
 from math import prod
 
-from auditor.layouts._declared_settings import string_list
 from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import at_or_below
 from auditor.layouts._qweight import CONV1D
 from auditor.layouts.bitsandbytes import int8, nf4
+from auditor.layouts.declared import string_list
 from auditor.layouts.packing import (
     Declared,
     Implied,

@@ -16,8 +16,6 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import block_sides, string_list
-from auditor.layouts._experts import AXES
 from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts._scales import (
     CHANNEL,
@@ -28,7 +26,9 @@ from auditor.layouts._scales import (
     note_kv_scales,
     scales_misfit,
 )
+from auditor.layouts.declared import block_sides, string_list
 from auditor.layouts.fp8.written import FOUR_GROUP, of_activations, weight_and_scale
+from auditor.layouts.fused import AXES
 from auditor.layouts.packing import (
     Declared,
     Implied,

@@ -1,7 +1,7 @@
 """What fp8 stores under each name: see layout.py."""
 
-from auditor.layouts._experts import AXES, stacked_experts
 from auditor.layouts._scales import TENSOR, Grain, scales_shape
+from auditor.layouts.fused import AXES, stacked_experts
 from auditor.layouts.packing import Implied, Shape, WrittenTensor
 from auditor.tensors import StoredTensor
 

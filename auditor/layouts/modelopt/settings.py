@@ -9,9 +9,9 @@ What is stored beside a weight follows from that.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from auditor.layouts._declared_settings import integer_setting, object_or_empty, string_list
-from auditor.layouts._experts import AXES
 from auditor.layouts._scales import CHANNEL, Grain, group_grain, scales_shape
+from auditor.layouts.declared import integer_setting, object_or_empty, string_list
+from auditor.layouts.fused import AXES
 from auditor.layouts.packing import FLOATS, Declared, PackingLedger, Shape, WrittenTensor
 from auditor.messages import described
 
