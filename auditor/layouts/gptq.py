@@ -24,7 +24,6 @@ from typing import NamedTuple
 from auditor.layouts._qweight import (
     GPTQ,
     MARLIN,
-    PackedLinear,
     Parts,
     Reading,
     gptq_tensors,
@@ -131,14 +130,11 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
         elif settings.format == MARLIN:
             found |= under_full_names(module, members, marlin_tensors(one, "qweight", "scales"))
         else:
-            zeros = {} if implied(tensor_name(module, "bias")) else {"bias": _bias(one)}
+            # Some writers store a bias of zeros where the architecture has none.
+            has_own = implied(tensor_name(module, "bias"))
+            zeros = {} if has_own else {"bias": WrittenTensor((one.outputs,), FLOATS)}
             found |= under_full_names(module, members, gptq_tensors(one) | zeros)
     return found
-
-
-def _bias(one: PackedLinear) -> WrittenTensor:
-    """The zeros that some writers store where the architecture has no bias."""
-    return WrittenTensor((one.outputs,), FLOATS)
 
 
 def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:

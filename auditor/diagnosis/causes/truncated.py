@@ -36,16 +36,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
         fix=f"upload {listed(files)} again, and compare the sizes with those of the originals",
         evidence=tuple(f"{named(name)} {how}" for name, how in heads.items())[:3],
     )
-    unread = {head.name for head in case.snapshot.headers if _unread(head)} & heads.keys()
+    cut = (one for one in case.snapshot.headers if isinstance(one.parsed, CheckpointError))
+    unread = {head.name for head in cut} & heads.keys()
     whole = restored(case, tuple(unread)) if unread else case.snapshot
     known = tuple(_of_any_size(one) if one.name in heads else one for one in whole.headers)
     yield proven.on(replace(whole, headers=known))
     if proven.proven:
         yield proven
-
-
-def _unread(head: WeightHeader) -> bool:
-    return isinstance(head.parsed, CheckpointError)
 
 
 def _of_any_size(head: WeightHeader) -> WeightHeader:

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +19,7 @@ from auditor.sweep.store.opening import FAULTS, begin, open_store_to_read, roll_
 from auditor.sweep.store.packing import Kept, merged_object
 from auditor.sweep.store.schema import StoredNight
 
+_MODEL = attrgetter("model")
 Blob = bytes  # of which a result has a number and a value
 
 
@@ -74,6 +78,16 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
     content: Blob | None
     shared_content: Blob | None
 
+    @property
+    def was_audited(self) -> bool:
+        """Whether the night could see the model's tensors."""
+        return self.verdict in {"clean", "findings"}
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the night could read the model's files, audited or not."""
+        return self.tensors is not None
+
     @cached_property
     def outcome(self) -> dict[str, Any] | None:
         """The JSON object of the audit (schema 1); None: not audited yet."""
@@ -103,6 +117,14 @@ class Alarms(NamedTuple):
     # found comes before that, unless --fail-on lets it pass.
     blind_errors: int = 0
     blind_warnings: int = 0
+
+
+class Compared(NamedTuple):
+    """One model tonight and before; at least one of the two is there."""
+
+    model: str
+    tonight: Result | None  # None: no longer selected
+    before: Result | None  # None: selected for the first time, or the first night of the store
 
 
 class Store:
@@ -195,6 +217,66 @@ class Store:
         for row in self._database.execute(query, given):
             yield Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read within is of one moment, whatever a sweep writes meanwhile."""
+        self._database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._database.rollback()
+
+    def chosen(self, name: str | None) -> Night:
+        """The night of that name, or the latest; raises UsageError if it cannot be shown."""
+        nights = [night for night in self.nights() if name in {None, night.night}]
+        shown = [night for night in nights if night.plan is not None]
+        if shown:
+            return shown[-1]
+        if nights:
+            detail = "its selection goes on, or was stopped: sweep once more"
+            raise UsageError(
+                f"there is nothing to report of the night {quoted(nights[-1].night)}, {detail}"
+            )
+        if name is None:
+            raise UsageError("this store has no night: `audit sweep` makes one")
+        known = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
+        raise UsageError(f"this store has no night {quoted(name)}; its last: {known}")
+
+    def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
+        """Every model of the night and of the one before, in the order of ids.
+
+        What was known before is the outcome of the last night that could audit the model. If this
+        night cannot audit it either, it is the outcome of the last night that could read its files;
+        else that of the night before. So a night without network makes nothing new the night after.
+        """
+        for model, tonight, last in self._merged(night, previous):
+            if previous is None or tonight is None:
+                yield Compared(model, tonight, last)
+                continue
+            files = tonight.verdict == "unaudited"
+            if last is not None and (last.was_audited or (files and last.was_read)):
+                yield Compared(model, tonight, last)
+            else:
+                known = self._last_audited(model, previous, files=files)
+                yield Compared(model, tonight, known or last)
+
+    def _merged(
+        self, night: Night, previous: Night | None
+    ) -> Iterator[tuple[str, Result | None, Result | None]]:
+        both = [self.results(one.night) for one in (night, previous) if one]
+        # SQLite orders UTF-8 by its bytes, which is how Python orders code points.
+        for model, found in groupby(merge(*both, key=_MODEL), _MODEL):
+            by_night = {one.night: one for one in found}
+            yield model, by_night.get(night.night), by_night.get(previous.night if previous else "")
+
+    def _last_audited(self, model: str, until: Night, *, files: bool) -> Result | None:
+        """What the last finished night up to `until` found that could audit the model.
+
+        One that could read its `files` will do, where none could audit it or that is asked for.
+        """
+        row = self._database.execute(_LAST_AUDITED, (model, until.night, files)).fetchone()
+        return None if row is None else self.result(row[0], model)
+
     def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
         """(verdict, reason, models) of a night, the reason of those that are unaudited."""
         rows = self._database.execute(
@@ -229,4 +311,13 @@ FROM (
         FROM results WHERE night = :night
     )
 )
+"""
+_LAST_AUDITED = """
+SELECT nights.night FROM nights
+JOIN planned ON planned.plan = nights.plan AND planned.model = ?1
+JOIN outcomes o ON o.model = planned.model AND o.commit_sha = planned.commit_sha
+    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue
+WHERE nights.night <= ?2 AND nights.finished IS NOT NULL
+    AND (o.verdict != 'unaudited' OR o.tensors IS NOT NULL)
+ORDER BY NOT ?3 AND o.verdict = 'unaudited', nights.night DESC LIMIT 1
 """
