@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
+from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.downloader import fetch
 from auditor.downloader.local_blocks import open_block_file
 from auditor.errors import Reason, SourceError
@@ -23,6 +23,7 @@ from auditor.values.evidence import Evidence, LocalBytes, SampledBytes, TensorBy
 from auditor.values.name_patterns import NUMBER
 from auditor.values.placing import Placed, place_tensors
 from auditor.values.plan import PlannedSpan, SampleBudget, merged_spans, plan_spans
+from auditor.values.sampling import read_planned
 from auditor.values.telling import Interest, telling_slices
 
 
@@ -123,11 +124,7 @@ class BaseNumbersReader:
         if snapshot.commit is None:
             detail = f"the weights of {quoted(self._base)} are neither here nor on the Hub"
             raise SourceError(Reason.NO_WEIGHTS, detail)
-        from auditor.downloader.hub_spans import read_spans  # noqa: PLC0415 - 0.1 s
-
-        files = {Path(one.name): RepoFile(name=one.name, size=one.size) for one in snapshot.headers}
-        spans = [(files[path], span) for path, span in planned]
-        return read_spans(snapshot.model, snapshot.commit, spans, token=self._token, say=self._say)
+        return read_planned(snapshot, planned, self._token, self._say)
 
 
 def _same_places(evidence: Evidence, known: Mapping[str, Placed]) -> Iterator[PlannedSpan]:
