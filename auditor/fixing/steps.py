@@ -38,16 +38,9 @@ class FixStep(Struct, frozen=True, kw_only=True):
     packing: tuple[Edit, ...] = ()  # of quantize_config.json
 
 
-def changed_by(undoing: Undoing) -> Snapshot | None:
-    """The checkpoint without the cause; None where bytes are lacking that nothing gives back."""
-    return undoing.snapshot
-
-
 def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
     """The step that makes `before` the undoing's snapshot. Raises Unfixable."""
-    after = changed_by(undoing)
-    if after is None:
-        raise Unfixable("nothing here can stand in its place")
+    after = undoing.snapshot
     as_before = replace(
         after,
         headers=before.headers,

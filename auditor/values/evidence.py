@@ -12,7 +12,7 @@ from msgspec import Struct
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.local_blocks import BLOCK, BlockFile
-from auditor.reconciler.findings import QuantizationData, StoredBuffer, Unexpected
+from auditor.reconciler.findings import Finding, QuantizationData, StoredBuffer, Unexpected
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
@@ -81,17 +81,18 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def buffers(self) -> frozenset[str]:
-        found = (one for one in self.outcome.findings if isinstance(one, StoredBuffer))
-        return frozenset(name for one in found for name in one.names)
+        return self._named_by(StoredBuffer)
 
     @cached_property
     def unexpected(self) -> frozenset[str]:
-        found = (one for one in self.outcome.findings if isinstance(one, Unexpected))
-        return frozenset(name for one in found for name in one.names)
+        return self._named_by(Unexpected)
 
     @cached_property
     def quantization_data(self) -> frozenset[str]:
-        found = (one for one in self.outcome.findings if isinstance(one, QuantizationData))
+        return self._named_by(QuantizationData)
+
+    def _named_by(self, kind: type[Finding]) -> frozenset[str]:
+        found = (one for one in self.outcome.findings if isinstance(one, kind))
         return frozenset(name for one in found for name in one.names)
 
     def tensor(self, name: str) -> StoredTensor:

@@ -20,7 +20,6 @@ from auditor.sweep.store.packing import Kept, merged_object
 from auditor.sweep.store.schema import StoredNight
 
 _MODEL = attrgetter("model")
-Blob = bytes  # of which a result has a number and a value
 
 
 class Versions(Struct, frozen=True, kw_only=True):
@@ -60,23 +59,9 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
     catalogue: str
     verdict: str | None
     reason: str | None
-    target: str | None
-    model_type: str | None
-    errors: int | None
-    warnings: int | None
-    infos: int | None
-    blind: int | None
-    residual: int | None
     tensors: int | None
-    elements: int | None
-    parameters: int | None
-    expected: int | None
-    requests: int | None
-    bytes: int | None
-    seconds: float | None
-    recorded: str | None
-    content: Blob | None
-    shared_content: Blob | None
+    content: bytes | None
+    shared_content: bytes | None
 
     @property
     def was_audited(self) -> bool:
