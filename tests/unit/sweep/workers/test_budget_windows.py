@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.downloader.rate_limits import WINDOW, RateLimit
-from auditor.sweep.workers.windows import RateWindow, WindowState, opens, spared
+from auditor.sweep.workers.budget import RateWindow, WindowState, opens, spared
 
 LIMITS = st.builds(
     RateLimit,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.sweep.workers.concurrency import LEAST, Concurrency
+from auditor.sweep.workers.audit_threads import LEAST, Concurrency
 
 MOST = 160
 DISTANCES = st.floats(0.0, 1.0)  # seconds of network for one model

@@ -16,9 +16,6 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import block_sides, string_list
-from auditor.layouts._experts import AXES
-from auditor.layouts._kv_scales import note_kv_scales
 from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts._scales import (
     CHANNEL,
@@ -26,9 +23,12 @@ from auditor.layouts._scales import (
     Grain,
     grain_of_shapes,
     group_grain,
+    note_kv_scales,
     scales_misfit,
+    scales_shape,
 )
-from auditor.layouts.fp8.written import FOUR_GROUP, of_activations, weight_and_scale
+from auditor.layouts.declared import block_sides, string_list
+from auditor.layouts.fused import AXES, stacked_experts
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -45,6 +45,9 @@ from auditor.layouts.packing import (
 from auditor.messages import described
 from auditor.tensors import StoredTensor
 
+# As transformers and DeepSeek write them, as Qwen does, and exponents alone.
+_SCALE_DTYPES = ("F32", "BF16", "F16", "F8_E8M0", "U8")
+_MATRIX = 2
 FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 _FOURS = frozenset({"I8", "F4"})
 _INVERSE = "_scale_inv"
@@ -52,7 +55,8 @@ _SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `
 _SHARED = frozenset({"scale", "weight_scale"})  # of other layouts and plain modules as well
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
 _OF_EXPERTS = ("_activation_scale", "_input_scale")  # behind gate_up_proj and the like
-_FOUR_GROUP = group_grain(FOUR_GROUP)
+_FOUR_GROUP = 32  # inputs that share a scale, of numbers of 4 bits
+_FOUR_GRAIN = group_grain(_FOUR_GROUP)
 _METHODS = ("fp8", "fbgemm_fp8")
 
 
@@ -111,10 +115,10 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
         for one in _one_scale_each(_weights(module, parts), PackingLedger()):
             fours = settings.experts == "fp4" and _is_expert(module)
             name = tensor_name(module, one.stem)
-            found |= weight_and_scale(name, one.scale, usual, implied, fours=fours)
+            found |= _weight_and_scale(name, one.scale, usual, implied, fours=fours)
         for key, tensor in parts.items():
             if key in _ACTIVATIONS or key.endswith(_OF_EXPERTS):
-                found |= of_activations(tensor, implied)
+                found |= _of_activations(tensor, implied)
     return found
 
 
@@ -191,7 +195,7 @@ def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | N
     if shape is None or scale.shape is None:
         ledger.note("scales of weights", scale)
         return None
-    grain = _FOUR_GROUP if fours else _grain(found, shape, scale.shape, settings)
+    grain = _FOUR_GRAIN if fours else _grain(found, shape, scale.shape, settings)
     ledger.note(f"scales, {grain.words}" if grain else "scales of weights", scale)
     if grain is None:
         ledger.fault(f"a scale of {scale.shape} fits no part of a weight of {shape}", scale)
@@ -308,6 +312,43 @@ def _skipped(declared: Declared | None, ledger: PackingLedger) -> None:
     if wrong:
         reason = "modules_to_not_convert lists it: loading would cast it and leave its scale out"
         ledger.fault(f"stored in 8 bits, but {reason}", *wrong)
+
+
+# --- what is stored under each name ---------------------------------------------------------------
+
+
+def _weight_and_scale(
+    name: str, scale: StoredTensor, grain: Grain, implied: Implied, *, fours: bool
+) -> dict[str, WrittenTensor]:
+    """Those of one weight, whose scales are of that grain; {} where the architecture has none."""
+    shape = _shape_of(name, implied)
+    if shape is None or len(shape) < _MATRIX:
+        return {}
+    if fours:
+        *rows, inputs = shape
+        return {
+            name: WrittenTensor((*rows, inputs // 2), ("I8",)),
+            scale.name: WrittenTensor((*rows, inputs // _FOUR_GROUP), ("F8_E8M0", "U8", "F32")),
+        }
+    one = (shape[0], 1, 1) if len(shape) == AXES else ()  # of experts in one tensor, one for each
+    grains = one if grain == TENSOR else scales_shape(shape, grain)
+    return {
+        name: WrittenTensor(shape, ("F8_E4M3",)),
+        scale.name: WrittenTensor(grains, _SCALE_DTYPES),
+    }
+
+
+def _of_activations(tensor: StoredTensor, implied: Implied) -> dict[str, WrittenTensor]:
+    """A scale of activations: a single number, or one for each of the experts it is named by."""
+    stem = tensor.name.removesuffix("_activation_scale").removesuffix("_input_scale")
+    shape = _shape_of(stem, implied)
+    return {tensor.name: WrittenTensor(shape[:1] if shape else (), ("F32", "BF16", "F16"))}
+
+
+def _shape_of(name: str, implied: Implied) -> Shape | None:
+    """The architecture's, of stacked experts too."""
+    experts = stacked_experts(name, implied)
+    return experts.shape if experts else implied(name)
 
 
 LAYOUT = Layout(name="fp8", methods=_METHODS, recognises=recognises, unpack=unpack, writes=writes)

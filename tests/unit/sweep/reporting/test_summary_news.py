@@ -13,7 +13,7 @@ from support.nightly_stores import (
 )
 from support.outcomes.examples import diagnosed, pipeline
 
-from auditor.sweep.reporting import news
+from auditor.sweep.reporting import summary
 
 
 def told(report):
@@ -55,7 +55,7 @@ def test_findings_of_a_kind_are_one_line_and_components_are_told_apart(tmp_path)
 
 
 def test_errors_come_first_and_what_is_not_listed_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(news, "MOST_LISTED", 3)
+    monkeypatch.setattr(summary, "MOST_LISTED", 3)
     nights = {THIRD: [*(plain(f"o/{n}", B) for n in range(4)), plain("o/z", A)]}
     report, _ = written(tmp_path, nights)
     assert [item[0] for item in told(report)] == ["o/z", "o/0", "o/1"]

@@ -21,7 +21,6 @@ from auditor.sweep import runner
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
-from auditor.sweep.store.pruning import Pruner, prune
 from auditor.sweep.store.reading import Planned, Store, Versions
 
 pytestmark = pytest.mark.slow
@@ -102,6 +101,11 @@ def swept(path, history):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     return lambda: tmp_path_factory.mktemp("store")
+
+
+def prune(path, *, night, keep):
+    with StoreWriter.open(path) as store:
+        return store.prune(night, keep)
 
 
 def before_and_after(folders, history, keep):
@@ -276,11 +280,11 @@ def test_one_that_is_killed_in_the_middle_has_dropped_nothing(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from auditor.sweep.store import pruning
+from auditor.sweep.store import ledger
 def kill(statement):
     if "DELETE FROM contents" in statement:
         os.kill(os.getpid(), signal.SIGKILL)
-with pruning.Pruner.open(Path(sys.argv[1])) as pruner:
+with ledger.StoreWriter.open(Path(sys.argv[1])) as pruner:
     pruner._database.set_trace_callback(kill)
     pruner.prune("n2", 1)
 """
@@ -288,7 +292,7 @@ with pruning.Pruner.open(Path(sys.argv[1])) as pruner:
 
 def test_a_night_that_another_sweep_has_dropped_meanwhile_is_no_fault(tmp_path):
     path = store_of(tmp_path / "s.sqlite", {"n1": [plain("o/a")], "n2": [plain("o/b")]})
-    with Pruner.open(path) as pruner:
+    with StoreWriter.open(path) as pruner:
         assert pruner.prune("n2", 1) == 1
         assert pruner.prune("n1", 2) == 0
         assert [one.night for one in pruner.nights()] == ["n2"]
@@ -296,7 +300,7 @@ def test_a_night_that_another_sweep_has_dropped_meanwhile_is_no_fault(tmp_path):
 
 def test_a_newer_version_takes_over_the_snapshots_and_the_older_ones_outcomes_go(tmp_path):
     path, night = tmp_path / "s.sqlite", {"o/a": (COMMITS[0], "audited", "one", "one")}
-    with Pruner.open(path, create=True) as pruner:
+    with StoreWriter.open(path, create=True) as pruner:
         for name, versions in (("n1", OLD), ("n2", NEW), ("n3", NEW)):
             sweep(pruner, name, versions, night, "finished")
         assert [row["catalogue"] for row in contents(path)["outcomes"]] == ["new", "old"]
@@ -310,7 +314,7 @@ def test_what_another_sweep_has_selected_meanwhile_stays_for_it(tmp_path):
     path, both = tmp_path / "s.sqlite", {}
     for name in ("o/a", "o/b"):
         both[name] = (COMMITS[0], "audited", name, name)
-    with Pruner.open(path, create=True) as pruner, StoreWriter.open(path) as other:
+    with StoreWriter.open(path, create=True) as pruner, StoreWriter.open(path) as other:
         sweep(pruner, "n1", NEW, both, "finished")
         sweep(other, "n2", NEW, {"o/a": both["o/a"]}, "selecting")
         sweep(pruner, "n3", NEW, {"o/b": both["o/b"]}, "finished")
@@ -323,7 +327,7 @@ def test_what_another_sweep_has_selected_meanwhile_stays_for_it(tmp_path):
 def test_what_a_failure_alone_shared_goes_with_it(tmp_path):
     path, failed = tmp_path / "s.sqlite", recorded(unaudited("o/a", "timed-out"))
     night = {"o/a": (COMMITS[0], "waiting", "", "")}
-    with Pruner.open(path, create=True) as pruner:
+    with StoreWriter.open(path, create=True) as pruner:
         for name in ("n1", "n2"):
             sweep(pruner, name, NEW, night, "finished")
             part = failed._replace(kept=kept(name, model="o/a"))

@@ -9,7 +9,7 @@ from support.builders import framed, safetensors_bytes
 
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.safetensors import Header, parse_header, size_fault
-from auditor.fixing.new_headers import BLOCK, renamed_header
+from auditor.fixing.new_files import BLOCK, renamed_header
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(
     lambda name: name != "__metadata__"
