@@ -17,10 +17,9 @@ from auditor.messages import quoted
 from auditor.observation import Observation
 from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.module_rows import ModuleRow, Weights
 from auditor.reconciler.tensor_rows import TensorRow, TensorTable
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead
-from auditor.reconciler.weight_memory import Weights
 from auditor.tensors import natural_key
 from auditor.walker import Walk
 

@@ -42,11 +42,11 @@ from auditor.layouts import unknown_quantization, unpack_tensors, written_tensor
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, Unpacked, split_off_unread
+from auditor.reconciler.contents import pipeline_file, unindexed_files
 from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
 from auditor.reconciler.stored_form import expected_as_stored
-from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 

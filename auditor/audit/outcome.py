@@ -21,13 +21,18 @@ from auditor.errors import Reason
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
-from auditor.reconciler.duplicates import counted_once
-from auditor.reconciler.expected_rows import ExpectedRows
+from auditor.reconciler.counting import counted_once
 from auditor.reconciler.file_rules import dtype_rule
 from auditor.reconciler.findings import BadConfig, ClaimedSize, Finding, HubCount
 from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
-from auditor.reconciler.module_rows import compared_rows, stored_rows
+from auditor.reconciler.matching import Fate
+from auditor.reconciler.module_rows import (
+    ExpectedRows,
+    compared_rows,
+    stored_rows,
+    weights_by_dtype,
+)
 from auditor.reconciler.other_model import other_model_rule, other_names_note
 from auditor.reconciler.other_weights import (
     other_weights,
@@ -37,9 +42,7 @@ from auditor.reconciler.other_weights import (
 )
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
-from auditor.reconciler.status import Fate
 from auditor.reconciler.tensor_rows import TensorTable
-from auditor.reconciler.weight_memory import weights_by_dtype
 from auditor.report import (
     Observed,
     Outcome,

@@ -13,8 +13,7 @@ from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.errors import Reason, UsageError
 from auditor.messages import listed
 from auditor.reconciler.ignore import split
-from auditor.reconciler.module_rows import ModuleRow
-from auditor.reconciler.weight_memory import Weights
+from auditor.reconciler.module_rows import ModuleRow, Weights
 from auditor.report import Expected, Observed, Outcome, Report, Unaudited, in_order
 
 

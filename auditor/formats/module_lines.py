@@ -5,9 +5,8 @@ from functools import partial
 from typing import NamedTuple
 
 from auditor.folded_names import first, how_many
-from auditor.reconciler.expected_rows import ExpectedRows
 from auditor.reconciler.fold import fold, refold
-from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.module_rows import ExpectedRows, ModuleRow
 from auditor.tensors import natural_key
 
 

@@ -8,8 +8,7 @@ from auditor.formats.layout import StyledLine, columns, header_row
 from auditor.formats.module_lines import Line, lines
 from auditor.formats.module_table import STYLES
 from auditor.formats.text import cut_name, printable
-from auditor.reconciler.module_rows import ModuleRow
-from auditor.reconciler.status import ModuleStatus
+from auditor.reconciler.module_rows import ModuleRow, ModuleStatus
 
 _BAR = 20  # cells of a bar that is the whole model
 _MAX_ROWS, _MAX_DEEP_ROWS = 12, 60  # of a table of the usual depth, and of a deeper one

@@ -8,19 +8,21 @@ from types import MappingProxyType
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from auditor.checkpoint.filenames import variant_of
-from auditor.checkpoint.selecting import is_readable
+from auditor.checkpoint.filenames import based_weights, named_weights, variant_of
+from auditor.checkpoint.selecting import INDEX, PIECES, is_readable
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
+from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
 from auditor.reconciler.unread_files import Unread
-from auditor.reconciler.unusual_names import name_notes
 from auditor.tensors import StoredTensor, natural_key
 
+# Layouts of whose loader the files need no index.
+_WITHOUT_INDEX = frozenset({"mlx", "metal"})
 _SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
 
 
@@ -248,3 +250,44 @@ def _names(index: Index, shards: frozenset[str]) -> Iterator[StoredTensor]:
     for name in sorted(index.weight_map):
         if index.weight_map[name] in shards:
             yield StoredTensor(name, None, None, None, index.weight_map[name], None)
+
+
+# --- names that not every loader looks for --------------------------------------------------------
+
+
+def pipeline_file(snapshot: Snapshot) -> str | None:
+    """The file that diffusers loads into a pipeline, and that no config describes; None: none."""
+    if snapshot.config is not None:
+        return None
+    return next((head.name for head in snapshot.headers if head.name in PIECES), None)
+
+
+def name_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Who says that a file of no usual name is the model's."""
+    names = {file.name for file in snapshot.files}
+    config = snapshot.config
+    chosen = {head.name for head in snapshot.headers}
+    chosen |= {snapshot.index.name} if snapshot.index else set()
+    found = named_weights(config, names)
+    if config and found and (name := found.weights or found.index) in chosen:
+        yield f"{config.name} names {named(name or '')} in transformers_weights"
+        return
+    for text in (snapshot.packing, config):
+        found = based_weights(text, names) if text else None
+        name = (found.weights or found.index) if found else None
+        if text and name in chosen and not name.startswith(("model.", "pytorch_model.")):
+            yield f"{named(name)} has the base name that {text.name} gives: AutoGPTQ loads it"
+            return
+
+
+def unindexed_files(snapshot: Snapshot, declared: Declared | None) -> Iterator[BadIndex]:
+    """Several files that no index names, which transformers cannot find; mlx_lm reads them all."""
+    files = [head.name for head in snapshot.headers]
+    own = declared is not None and declared.method in _WITHOUT_INDEX
+    safe = len(files) > 1 and all(name.endswith(".safetensors") for name in files)
+    if snapshot.index is None and safe and not own:
+        reason = (
+            f"no index names {listed(files)}: mlx_lm reads them, and transformers looks for "
+            f"model.safetensors or {INDEX}"
+        )
+        yield BadIndex(file=INDEX, reason=reason)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from auditor.containers.index import Index
 from auditor.reconciler import index_totals
 from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
+from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
-from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor, is_float
 from auditor.walker import Tally
 

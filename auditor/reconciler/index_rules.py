@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
+from auditor.containers.weight_formats import parser
 from auditor.layouts.packing import WrittenTensor
 from auditor.reconciler import index_totals
-from auditor.reconciler.contents import Contents
+from auditor.reconciler.contents import Contents, names_by_shard
 from auditor.reconciler.file_rules import implied_note, implied_rules, parameters_rule
 from auditor.reconciler.findings import BadIndex, Finding, WrongDtype
-from auditor.reconciler.index_sizes import stated_size_rule
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Tally
@@ -86,9 +86,6 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
 _PLACE = itemgetter(*map(StoredTensor._fields.index, ("name", "file")))
 
 
-_PLACE = itemgetter(*map(StoredTensor._fields.index, ("name", "file")))
-
-
 def _names(index: Index, found: Contents) -> Iterator[Finding]:
     for fault in index.faults:
         yield BadIndex(file=index.file, reason=fault)
@@ -148,3 +145,96 @@ def _unchecked(index: Index, held: index_totals.Holdings | None, found: Contents
     elif held.fewer:
         what = f"{held.fewer:,} bytes of what is packed"
         yield f"the total size to the byte: {what} have no fixed length"
+
+
+# --- what the total size can be, without an architecture ------------------------------------------
+
+
+# Bytes of a file beside a tensor's data. The shortest entry of a safetensors header has 49 and the
+# name; real ones take 110 to 140 with it, and the records of torch's zip files 285 to 360.
+_LEAST_ENTRY = len('"":{"dtype":"U8","shape":[],"data_offsets":[0,1]}')
+_MOST_ENTRY = 1024
+_LENGTH = 8
+# Beside the entries: __metadata__, which of shards is {"format": "pt"}; the pickle of torch files.
+_MOST_REST = 64 * 1024
+
+# torch.save writes a storage once that two tensors share, and a total may count it for both: it is
+# below twice the file, for no model shares all. Some writers counted an element of a mask as 1/8.
+_SHARED = 2
+_FLAGS = 8
+
+
+class Room(NamedTuple):
+    """Bytes of tensors that files hold."""
+
+    least: int
+    most: int | None  # None: nothing bounds them
+
+
+def stated_size_rule(index: Index, found: Contents, snapshot: Snapshot) -> Iterator[BadIndex]:
+    """The total size is one that the shards can have."""
+    total = index.total_size
+    if total is None:
+        return
+    sizes = _sizes(snapshot)
+    room = _room(index, found, sizes)
+    if total < room.least:
+        over, holds = total - room.least, f"at least {room.least:,}"
+    elif room.most is not None and total > room.most:
+        over, holds = total - room.most, f"at most {room.most:,}"
+    else:
+        return
+    by = _known_by(index, found, sizes)
+    over = int(over) if over == int(over) else over
+    reason = f"total_size is {total:,}, the shards hold {holds} bytes of tensors, {by}: {over:+,}"
+    yield BadIndex(file=index.file, reason=reason)
+
+
+def _known_by(index: Index, found: Contents, sizes: Mapping[str, int]) -> str:
+    """Where the number of bytes in the shards is known from."""
+    read = sum(shard in found.opened for shard in index.shards)
+    sized = sum(shard in sizes and shard not in found.opened for shard in index.shards)
+    ways = ((read, "the headers of {}"), (sized, "the sizes of {}"))
+    said = [how.format(f"{count:,}") for count, how in ways if count]
+    if not said:
+        return "a byte for each of the names"
+    return f"by {' and '.join(said)} of {len(index.shards):,} files"
+
+
+def _room(index: Index, found: Contents, sizes: Mapping[str, int]) -> Room:
+    read = dict.fromkeys(found.opened, 0)
+    for tensor in found.tensors:
+        if tensor.span is not None and tensor.name not in found.shared:
+            read[tensor.file] = read.get(tensor.file, 0) + tensor.span.length
+    rooms = [
+        Room(read[shard], read[shard]) if shard in read else _closed(shard, names, sizes.get(shard))
+        for shard, names in names_by_shard(index).items()
+    ]
+    bounds = [room.most for room in rooms if room.most is not None]
+    return Room(
+        sum(room.least for room in rooms), sum(bounds) if len(bounds) == len(rooms) else None
+    )
+
+
+def _sizes(snapshot: Snapshot) -> Mapping[str, int]:
+    """True sizes of files: as their Git LFS pointers state them, or else the listing."""
+    sizes = {file.name: file.size for file in snapshot.files}
+    sizes.update((head.name, head.pointed) for head in snapshot.headers)
+    return {name: size for name, size in sizes.items() if size}
+
+
+def _closed(shard: str, names: Sequence[str], size: int | None) -> Room:
+    """Of a file whose header was not read."""
+    if size is None:
+        return Room(len(names), None)
+    inside = max(size - _MOST_ENTRY * len(names) - _MOST_REST, 0)
+    if parser(shard) is not None:
+        whole = inside if 100 * inside > 99 * size else size
+        return Room(max(inside // _FLAGS, len(names)), _SHARED * whole)
+    around = _LENGTH + sum(_LEAST_ENTRY + _bytes(name) for name in names)
+    most = max(size - around, 0)
+    return Room(min(max(inside, len(names)), most), most)
+
+
+def _bytes(name: str) -> int:
+    return len(name.encode(errors="surrogatepass"))

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from auditor.layouts.packing import WrittenTensor
 from auditor.messages import named
+from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
-from auditor.reconciler.status import Fate
 from auditor.reconciler.unread_files import NameWithoutHeader
 from auditor.tensors import DTYPE_BITS
 

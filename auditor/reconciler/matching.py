@@ -1,7 +1,7 @@
 """Which stored tensor answers which expected one, by the rules under which loading renames."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from enum import StrEnum
+from enum import IntFlag, StrEnum
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
@@ -25,6 +25,23 @@ class Step(StrEnum):
     STRIPPED = "the base-model prefix is removed on loading"
     ADDED = "the base-model prefix is added on loading"
     TIED = "stored under the name of a tensor that is tied to it"
+
+
+class Fate(IntFlag):
+    """What became of a stored or an expected tensor; the fates below a prefix are or-ed."""
+
+    EQUAL = 1
+    UNUSED = 2
+    UNEXPECTED = 4
+    MISMATCHED = 8
+    BUFFER = 16
+    DUPLICATE = 32
+    NEWLY_INITIALIZED = 64
+    MISSING = 128
+    TIED = 256
+    UNREADABLE = 512
+    UNCHECKED = 1024
+    QUANTIZATION_DATA = 2048
 
 
 # What a rule of all classes does, by what it puts in.

@@ -1,14 +1,32 @@
-"""Stored against expected, module prefix by module prefix, as the checkpoint names them."""
+"""Stored against expected, prefix by prefix and dtype by dtype, as the checkpoint names them."""
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Literal, NamedTuple, overload
+
+from msgspec import Struct
 
 from auditor.analytic import Expectation, ModuleFormula, Role
-from auditor.reconciler.matching import Step
+from auditor.reconciler.matching import Fate, Step
 from auditor.reconciler.reconcile import Absent, Reconciled
-from auditor.reconciler.status import ModuleStatus, status_of
-from auditor.tensors import natural_key
+from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
 from auditor.walker import Tally, Walk, parent
+
+ModuleStatus = Literal[
+    "equal",  # stored = expected
+    "unused",
+    "unexpected",
+    "newly-initialized",
+    "missing",
+    "mismatched",
+    "differs",  # several fates below this prefix, and not all is as expected
+    "buffer",  # nothing but buffers
+    "quantization-data",  # nothing but what serves a packed weight
+    "tied",  # nothing stored: shares the values of another tensor
+    "duplicate",
+    "unreadable",  # hidden behind a broken header or an absent shard
+    "unchecked",  # no expectation, or no shapes, to compare with
+]
 
 
 class ModuleRow(NamedTuple):
@@ -184,3 +202,155 @@ def _absent_fates(
                 break
             prefix = parent(prefix)
     return fates
+
+
+# --- by dtype -------------------------------------------------------------------------------------
+
+
+QUANTIZATION_DATA = "quantization-data"  # scales and their kin, of whatever dtype
+
+
+class Weights(Struct, frozen=True, kw_only=True):
+    """All stored tensors of one dtype: of the file, or of the layout where they are packed."""
+
+    dtype: str  # "BF16", "INT4"; "quantization-data" for what serves packed tensors
+    tensors: int
+    parameters: int
+    bytes: int
+
+    @property
+    def bits_per_parameter(self) -> float | None:
+        return 8 * self.bytes / self.parameters if self.parameters else None
+
+
+def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...]:
+    """Sorted by dtype; `walked` is the walk over the reconciled tensors.
+
+    Tensors without a header are in no row.
+    """
+    rows: dict[str, list[int]] = {}
+    for dtype, tally in walked.by_dtype().items():
+        _add(rows, dtype, tally.tensors, tally.parameters, tally.bytes)
+    for dtype, tally in walked.by_dtype(Fate.QUANTIZATION_DATA.value).items():
+        _add(rows, dtype, -tally.tensors, -tally.parameters, -tally.bytes)
+        _add(rows, QUANTIZATION_DATA, tally.tensors, tally.parameters, tally.bytes)
+    packed = reconciled.packed
+    for tensor, parameters, _ in reconciled.counted if packed else ():
+        inside, outside = packed.get((tensor.name, tensor.file)), tensor.dtype or ""
+        if inside is not None:
+            _add(rows, outside, -1, -parameters, -_bytes(tensor, outside))
+            _add(rows, inside, 1, parameters, _bytes(tensor, inside))
+    return tuple(
+        Weights(dtype=dtype, tensors=tensors, parameters=parameters, bytes=size)
+        for dtype, (tensors, parameters, size) in sorted(rows.items())
+        if dtype and tensors
+    )
+
+
+def _add(rows: dict[str, list[int]], dtype: str, *counts: int) -> None:
+    row = rows.get(dtype, (0, 0, 0))
+    rows[dtype] = [before + more for before, more in zip(row, counts, strict=True)]
+
+
+def _bytes(tensor: StoredTensor, dtype: str) -> int:
+    if dtype in DTYPE_BITS:
+        return (tensor.elements or 0) * DTYPE_BITS[dtype] // 8
+    return tensor.span.length if tensor.span else 0
+
+
+# --- expected alone -------------------------------------------------------------------------------
+
+
+_UNKNOWN = (0, None, None, None, None, None)  # what is stored: tensors, elements, ..., share
+
+
+class ExpectedRows(Sequence[ModuleRow]):
+    """A row for every module down to `depth`, made when somebody asks for it.
+
+    DeepSeek-V3 has 60,000, in 25 kinds: who folds them needs those alone.
+    """
+
+    def __init__(self, expectation: Expectation, *, depth: int | None) -> None:
+        self._expectation = expectation
+        self._depth = depth
+
+    @property
+    def folded(self) -> Sequence[ModuleRow] | None:
+        """One row for modules that are alike in layers of one kind; its prefix is a folded name.
+
+        None: nothing says which layers are alike.
+        """
+        outline = self._expectation.outline
+        return None if outline is None else tuple(self._rows(outline.modules.items()))
+
+    @cached_property
+    def _every(self) -> tuple[ModuleRow, ...]:
+        modules: Iterable[tuple[str, ModuleFormula]] = self._expectation.modules.items()
+        if self._expectation.outline is None:  # else they are in that order: 0.1 s of 60,000
+            modules = sorted(modules, key=lambda item: natural_key(item[0]))
+        return tuple(self._rows(modules))
+
+    def _rows(self, modules: Iterable[tuple[str, ModuleFormula]]) -> Iterator[ModuleRow]:
+        for prefix, formula in modules:
+            depth = depth_of(prefix)
+            if self._depth is None or depth <= self._depth:
+                parameters, text = formula
+                yield ModuleRow(prefix, depth, *_UNKNOWN, parameters, None, text, "unchecked")
+
+    @overload
+    def __getitem__(self, at: int) -> ModuleRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[ModuleRow, ...]: ...
+    def __getitem__(self, at: int | slice) -> ModuleRow | tuple[ModuleRow, ...]:
+        return self._every[at]
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def __iter__(self) -> Iterator[ModuleRow]:
+        return iter(self._every)
+
+    def __eq__(self, other: object) -> bool:
+        return self._every == (other._every if isinstance(other, ExpectedRows) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._every)
+
+    def __repr__(self) -> str:
+        return repr(self._every)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the rows themselves, and not what they are made of."""
+        return tuple, (self._every,)
+
+
+# --- status -----------------------------------------------------------------------------------
+
+
+_NAMES: dict[int, ModuleStatus] = {
+    Fate.EQUAL.value: "equal",
+    Fate.UNUSED.value: "unused",
+    Fate.UNEXPECTED.value: "unexpected",
+    Fate.MISMATCHED.value: "mismatched",
+    Fate.BUFFER.value: "buffer",
+    Fate.DUPLICATE.value: "duplicate",
+    Fate.NEWLY_INITIALIZED.value: "newly-initialized",
+    Fate.MISSING.value: "missing",
+    Fate.TIED.value: "tied",
+    Fate.UNREADABLE.value: "unreadable",
+    Fate.UNCHECKED.value: "unchecked",
+    Fate.QUANTIZATION_DATA.value: "quantization-data",
+}
+_QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.QUANTIZATION_DATA).value
+
+
+def status_of(fates: int) -> ModuleStatus:
+    """One word for or-ed fates; buffers, quantization data and tied tensors disturb nothing."""
+    if fates in _NAMES:
+        return _NAMES[fates]
+    if not fates & ~_QUIET:
+        return "equal"
+    loud = fates & ~_QUIET
+    if fates & Fate.EQUAL.value and loud != Fate.UNCHECKED.value:
+        return "differs"
+    return _NAMES.get(loud, "differs")

@@ -7,8 +7,8 @@ from auditor.analytic import Config, Expectation
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.reconciler import index_totals
 from auditor.reconciler.findings import BadConfig, BadSize, Finding, WrongDtype
+from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
-from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor
 
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # in transformers' configs

@@ -7,9 +7,8 @@ from auditor.analytic.config_classes import fault_sentence
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, is_of_tensors
 from auditor.reconciler.load_report import LoadReport, Predicted
-from auditor.reconciler.matching import places
+from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.reconcile import Reconciled
-from auditor.reconciler.status import Fate
 from auditor.tensors import StoredTensor
 
 # Stored tensors that are all loaded where the library itself says what there is in memory: 10 ms.
@@ -43,8 +42,11 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
     if _as_expected(expectation, reconciled):
         return Predicted(LoadReport())
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
-    from auditor.reconciler.from_pretrained import simulate_load  # noqa: PLC0415 - likewise
-    from auditor.reconciler.partial_load import load_of_differences, whole_load  # noqa: PLC0415 - likewise
+    from auditor.reconciler.from_pretrained import (  # noqa: PLC0415 - likewise
+        load_of_differences,
+        simulate_load,
+        whole_load,
+    )
 
     stored = _shapes(found.tensors)
     plain = {name for name, one in reconciled.plain.items() if one.name == name}

@@ -12,8 +12,15 @@ from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
 from auditor.layouts.packing import PLAIN, HiddenContent, Unpacked
-from auditor.reconciler import packed
-from auditor.reconciler.duplicates import copied_of, counted_once, duplicates
+from auditor.reconciler.counting import (
+    apart,
+    copied_of,
+    counted_as_stored,
+    counted_once,
+    duplicates,
+    packed_dtypes,
+    packing_findings,
+)
 from auditor.reconciler.findings import (
     Finding,
     MatchedPair,
@@ -25,8 +32,7 @@ from auditor.reconciler.findings import (
     TiedWeight,
     by_name,
 )
-from auditor.reconciler.matching import Candidate, Hit, Step, match, places
-from auditor.reconciler.status import Fate
+from auditor.reconciler.matching import Candidate, Fate, Hit, Step, match, places
 from auditor.reconciler.unexpected import (
     BUFFERS,
     UnexpectedTensor,
@@ -110,7 +116,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     files that could not be read; `shared` which are stored as the very same bytes as another of
     their file.
     """
-    alone = packed.apart(tensors, unpacked)
+    alone = apart(tensors, unpacked)
     matching = match(alone.alone, expectation, indexed=indexed, pieces=alone.pieces)
     plain, loading = matching.plain, expectation.loading
     ties = _settle_ties(matching.hits, plain)
@@ -141,7 +147,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         *_tied(absent),
         *_buffers(answered, loading),
         *unexpected_findings(unexpected, expectation.target),
-        *packed.packing_findings(unpacked),
+        *packing_findings(unpacked),
     )
     counted = (
         *zip(plain.values(), map(_ELEMENTS, plain.values()), repeat(Fate.EQUAL.value)),
@@ -150,7 +156,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         *(Counted(item.tensor, item.parameters, item.fate) for item in unexpected),
     )
     return Reconciled(
-        counted=counted_once(tuple(packed.counted_as_stored(counted, alone)), shared),
+        counted=counted_once(tuple(counted_as_stored(counted, alone)), shared),
         plain=plain,
         answered=answered,
         copies=copies,
@@ -158,7 +164,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
         absent=absent,
         findings=findings,
         shift=matching.shift,
-        packed=packed.packed_dtypes(alone),
+        packed=packed_dtypes(alone),
         scaled=alone.scaled,
         without_header=tuple(names_without_header(unread, expectation, behind, family.siblings)),
         moved=any(parent(piece.name) != parent(piece.stored.name) for piece in alone.pieces),

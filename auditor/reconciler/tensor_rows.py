@@ -7,9 +7,10 @@ from math import inf
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor
-from auditor.reconciler.duplicates import counted_once
+from auditor.reconciler.counting import counted_once
+from auditor.reconciler.matching import Fate
+from auditor.reconciler.module_rows import ModuleStatus, status_of
 from auditor.reconciler.reconcile import Reconciled
-from auditor.reconciler.status import Fate, ModuleStatus, status_of
 from auditor.tensors import StoredTensor, learned, natural_key
 from auditor.walker import Counted
 

@@ -15,8 +15,7 @@ from auditor.reconciler.findings import (
     Unused,
     by_name,
 )
-from auditor.reconciler.matching import Hit, Places
-from auditor.reconciler.status import Fate
+from auditor.reconciler.matching import Fate, Hit, Places
 from auditor.tensors import StoredTensor, learned
 
 BUFFERS = {

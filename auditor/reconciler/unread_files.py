@@ -8,8 +8,7 @@ from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.catalogue import Sibling
 from auditor.layouts.packing import HiddenContent
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize
-from auditor.reconciler.matching import places
-from auditor.reconciler.status import Fate
+from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.unexpected import identify
 from auditor.tensors import StoredTensor
 

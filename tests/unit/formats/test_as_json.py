@@ -18,7 +18,7 @@ from auditor.errors import Reason
 from auditor.folded_names import expand
 from auditor.formats.as_json import render, stored_text
 from auditor.reconciler.findings import Finding, Severity
-from auditor.reconciler.status import ModuleStatus
+from auditor.reconciler.module_rows import ModuleStatus
 from auditor.report import Expected, Verdict
 
 SCHEMA = json.loads((files("auditor.formats") / "report.schema.json").read_bytes())

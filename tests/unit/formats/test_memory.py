@@ -13,7 +13,7 @@ from auditor.analytic.kv_cache import KVCache, LayerCache
 from auditor.formats.memory import as_json, render
 from auditor.formats.memory_needs import COMMON_DTYPES, bits_of, in_bytes, loading_needs
 from auditor.formats.text import size
-from auditor.reconciler.weight_memory import Weights
+from auditor.reconciler.module_rows import Weights
 from auditor.tensors import DTYPE_BITS
 
 GIB = 2**30

@@ -11,9 +11,8 @@ from support.checkpoints import Spoilt, expect, spoilt, stored
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.conversions import class_memory
-from auditor.reconciler.from_pretrained import simulate_load
+from auditor.reconciler.from_pretrained import load_of_differences, simulate_load, whole_load
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.partial_load import load_of_differences, whole_load
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.tensors import StoredTensor
 
