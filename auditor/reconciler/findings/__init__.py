@@ -17,7 +17,6 @@ from auditor.reconciler.findings.evidence import (
     Severity,
     by_name,
 )
-from auditor.reconciler.findings.of_counts import ClaimedSize, HubCount, OfCount
 from auditor.reconciler.findings.of_files import (
     BadConfig,
     BadDigest,
@@ -32,10 +31,13 @@ from auditor.reconciler.findings.of_files import (
 )
 from auditor.reconciler.findings.of_repository import (
     ChatTemplateBroken,
+    ClaimedSize,
     CodeNotThere,
     ConfigContradiction,
     EosDisagrees,
     GenerationConfigInvalid,
+    HubCount,
+    OfCount,
     OfIds,
     OfKeys,
     ProcessorMissing,

@@ -1,24 +1,90 @@
-"""All rules about the files beside the weights."""
+"""All rules about the files beside the weights; here those about generation and about code."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from auditor.reconciler.findings import Finding
+from auditor.companions.companion_files import GENERATION, PROCESSORS, TOKENIZER_CONFIG
+from auditor.companions.generation import LIBRARY, refusals
+from auditor.messages import listed, quoted
+from auditor.reconciler.findings import CodeNotThere, Finding, GenerationConfigInvalid
 from auditor.reconciler.repository_rules import (
     chat_templates,
-    code_files,
-    end_tokens,
-    generation_settings,
     processors,
     token_ids,
 )
-from auditor.reconciler.repository_rules.repository_case import RepositoryCase
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
+
+
+def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
+    """A generation config that transformers refuses to save."""
+    values = case.object(GENERATION)
+    refused = refusals(values) if values else ()
+    if not values or not refused:
+        return
+    each = "; ".join(f"{one.key} {value_text(values.get(one.key))}: {one.why}" for one in refused)
+    keys = ", ".join(dict.fromkeys(one.key for one in refused if one.key))
+    yield GenerationConfigInvalid(
+        says=tuple((GENERATION, one.key, value_text(values.get(one.key))) for one in refused),
+        reason=f"{LIBRARY} warns of it, and refuses to save it once it is changed: {each}",
+        fix=f"remove {keys or 'the values that are no numbers'}, or set what they need",
+    )
+
+
+_CODE = "auto_map"
+_CLASS = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.[A-Za-z_]\w*", re.ASCII)
+
+
+def code_findings(case: RepositoryCase) -> Iterator[Finding]:
+    """Code that auto_map names is in the repository, or in one that is named."""
+    if not case.whole:
+        return
+    says: list[tuple[str, str, str]] = []
+    lacking: set[str] = set()
+    for file, values in _maps(case):
+        for auto, name in _named(values):
+            module = _CLASS.fullmatch(name)
+            path = f"{module[1].replace('.', '/')}.py" if module else None
+            if path is not None and path not in case.names:
+                says.append((file, f"{_CODE}.{auto}", value_text(name)))
+                lacking.add(path)
+    if not lacking:
+        return
+    each = ", ".join(f"{file}: {key} {value}" for file, key, value in says[:5])
+    yield CodeNotThere(
+        says=tuple(says),
+        reason=f"{each}; {listed(sorted(lacking))}: not in the repository",
+        fix=f"upload {listed(sorted(lacking))}, or name the repository that has it before a --",
+    )
+
+
+def _maps(case: RepositoryCase) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield case.config_file, case.config
+    for name in (TOKENIZER_CONFIG, *PROCESSORS):
+        values = case.object(name)
+        if values is not None:
+            yield name, values
+
+
+def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Auto class and `module.Class`; what is of another repository, `org/name--...`, left out."""
+    said = values.get(_CODE)
+    if isinstance(said, list):  # of older tokenizers
+        said = {"AutoTokenizer": said}
+    if not isinstance(said, Mapping):
+        return
+    for auto, names in said.items():
+        for name in names if isinstance(names, list) else (names,):
+            if isinstance(name, str) and "--" not in name and len(name) < 200:  # noqa: PLR2004
+                yield quoted(auto)[1:-1], name
+
 
 _RULES: tuple[Callable[[RepositoryCase], Iterator[Finding]], ...] = (
     token_ids.token_id_findings,
-    end_tokens.end_token_findings,
+    token_ids.end_token_findings,
     chat_templates.template_findings,
-    generation_settings.generation_findings,
-    code_files.code_findings,
+    generation_findings,
+    code_findings,
     processors.processor_findings,
 )
 

@@ -1,12 +1,18 @@
-"""Ids of tokens that no row of the embedding answers: of the tokenizer, of the config."""
+"""Ids of tokens: those that no row of the embedding answers, and those at which generation ends."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.companions.companion_files import GENERATION
+from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER_CONFIG
+from auditor.companions.tokenizer_config import text_of_token
 from auditor.messages import quoted
-from auditor.reconciler.findings import Finding, SpecialIdBeyondVocabulary, TokenBeyondEmbedding
+from auditor.reconciler.findings import (
+    EosDisagrees,
+    Finding,
+    SpecialIdBeyondVocabulary,
+    TokenBeyondEmbedding,
+)
 from auditor.reconciler.repository_rules.repository_case import (
     EmbeddingRows,
     RepositoryCase,
@@ -103,3 +109,54 @@ def _of(
     for key, value in values.items():
         if _SPECIAL.fullmatch(key):
             yield file, path + key, value, part
+
+
+# --- where generation stops -----------------------------------------------------------------------
+
+_END = "eos_token_id"
+_GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSpeechSeq2Seq")
+
+
+def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
+    """By the tokenizer, the config and the generation config: one of the three has to have all.
+
+    A list may name more than the others do. An id that no row answers is a finding of its own.
+    """
+    if GENERATION not in case.companions and not (case.target or "").endswith(_GENERATES):
+        return
+    rows = case.rows.rows if case.rows else None
+    each_place = ((place, _with_rows(ids, rows)) for place, ids in _said(case))
+    said = {place: ids for place, ids in each_place if ids}
+    every = frozenset().union(*said.values())
+    if len(said) < 2 or every in said.values():  # noqa: PLR2004 - two to disagree
+        return
+    each = "; ".join(f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in said.items())
+    yield EosDisagrees(
+        says=tuple((file, key, value_text(sorted(ids))) for (file, key), ids in said.items()),
+        reason=f"{each}; none of them has all",
+        fix=f"set {_END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
+    )
+
+
+def _with_rows(ids: frozenset[int], rows: int | None) -> frozenset[int]:
+    return ids if rows is None else frozenset(one for one in ids if one < rows)
+
+
+def _said(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int]]]:
+    if case.config.get(_END) is not None:
+        yield (case.config_file, _END), frozenset(special_ids_of(case.config[_END]))
+    elif (part := case.text_part()) and part[1].get(_END) != case.default(_END, part[0]):
+        yield (case.config_file, f"{part[0]}.{_END}"), frozenset(special_ids_of(part[1].get(_END)))
+    generation = case.object(GENERATION)
+    if generation is not None:
+        yield (GENERATION, _END), frozenset(special_ids_of(generation.get(_END)))
+    for file in (TOKENIZER_CONFIG, SPECIAL):
+        of = case.object(file)
+        text = text_of_token(of.get("eos_token")) if of else None
+        if text is not None:
+            yield (file, f"eos_token {text}"), case.ids_of(text)
+            return
+
+
+def _ids_text(ids: frozenset[int]) -> str:
+    return value_text(min(ids) if len(ids) == 1 else sorted(ids))
