@@ -5,8 +5,8 @@ from pathlib import Path
 
 from support.outcomes.examples import EXAMPLES
 
+from auditor.formats import View
 from auditor.formats.registry import FORMATS
-from auditor.formats.view import View
 
 FOLDER = Path(__file__).parents[1] / "tests" / "data" / "golden"
 

@@ -25,9 +25,8 @@ from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.diagnosis.changes import with_names
 from auditor.downloader import bundled, local_folder
 from auditor.downloader.model_argument import HubModel
-from auditor.formats import as_json, terminal
+from auditor.formats import View, as_json, terminal
 from auditor.formats.registry import FORMATS
-from auditor.formats.view import View
 from auditor.sweep.reporting.night import Wanted, write_night
 
 PLACE = Path(__file__).parents[1] / "docs" / "pictures"

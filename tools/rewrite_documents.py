@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 
 from auditor.formats import meanings
-from auditor.formats.explained_finding import meaning_table
+from auditor.formats.meanings import meaning_table
 from auditor.formats.registry import FORMATS
 from auditor.reconciler.findings import Severity
 

@@ -7,7 +7,7 @@ import typer
 
 from auditor.cli.console import guarded, terminal
 from auditor.errors import UsageError
-from auditor.formats import explained_finding, meanings
+from auditor.formats import meanings
 from auditor.messages import meant, quoted
 
 
@@ -32,7 +32,7 @@ def explain_finding(
         width, color = terminal()
         if names:
             asked = [known[name] for name in names]
-            sys.stdout.write(explained_finding.render(asked, width=width, color=color))
+            sys.stdout.write(meanings.render(asked, width=width, color=color))
         else:
             everything = [*known.values()]
-            sys.stdout.write(explained_finding.overview(everything, width=width, color=color))
+            sys.stdout.write(meanings.overview(everything, width=width, color=color))

@@ -22,7 +22,7 @@ from auditor.cli.console import (
 )
 from auditor.errors import Reason, UsageError
 from auditor.formats import memory as shown
-from auditor.formats.memory_needs import COMMON_DTYPES
+from auditor.formats.memory import COMMON_DTYPES
 from auditor.formats.text import printable
 from auditor.messages import meant, quoted
 from auditor.report import Report, Unaudited

@@ -12,9 +12,9 @@ from msgspec import Struct
 from auditor.audit.guard import outcome_of
 from auditor.cli.console import only_ascii, say, terminal, write, writing
 from auditor.errors import Reason, UsageError
+from auditor.formats import View
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
 from auditor.formats.text import printable
-from auditor.formats.view import View
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from auditor.formats.layout import columns, header_row, lines_text, styled, wrapped
+from auditor.formats.text import columns, header_row, lines_text, styled, wrapped
 
 
 def render(

@@ -10,9 +10,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from auditor.formats import View
 from auditor.formats.csv_cells import WHOLE, Cell, csv_row
 from auditor.formats.json_values import finite
-from auditor.formats.view import View
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
 from auditor.report import Report, Unaudited

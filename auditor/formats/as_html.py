@@ -10,19 +10,17 @@ from hashlib import sha256
 from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
 
-from auditor.formats import verdict
+from auditor.formats import View, verdict
 from auditor.formats.as_json import modules_object
-from auditor.formats.drawing import icicle
 from auditor.formats.finding_text import file_of
-from auditor.formats.hub_links import address
-from auditor.formats.icicle import Cell, cells
+from auditor.formats.icicle import Cell, cells, icicle
 from auditor.formats.markup import Child, code, element, html, scrolled, table, verbatim
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.module_tree import module_tree, modules_of
 from auditor.formats.stored_outcome import names_in
 from auditor.formats.tensor_list import tensor_list
 from auditor.formats.text import counted
-from auditor.formats.view import View
+from auditor.formats.verdict import address
 from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, assert_never
 
 import msgspec.json
 
+from auditor.formats import View
 from auditor.formats.json_values import finite
-from auditor.formats.view import View
 from auditor.reconciler.findings import (
     AddedBiasNotZero,
     AddedBiasZero,

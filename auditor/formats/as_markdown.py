@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.formats import verdict
+from auditor.formats import View, verdict
 from auditor.formats.finding_text import file_of
-from auditor.formats.hub_links import address
-from auditor.formats.module_lines import lines
+from auditor.formats.module_table import lines
 from auditor.formats.text import counted, printable
-from auditor.formats.view import View
+from auditor.formats.verdict import address
 from auditor.reconciler.findings import Finding, Severity, count_of
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
 
+from auditor.formats import View
 from auditor.formats.as_json import modules_object
-from auditor.formats.drawing import height, icicle
-from auditor.formats.icicle import cells
+from auditor.formats.icicle import cells, height, icicle
 from auditor.formats.markup import element, svg, verbatim
 from auditor.formats.module_tree import module_tree, modules_of
-from auditor.formats.view import View
 from auditor.report import Report, Unaudited
 
 _WIDTH = 1200  # pixels; drawings scale

@@ -3,9 +3,17 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from auditor.formats.layout import Styled, columns, header_row, lines_text, styled, wrapped
-from auditor.formats.module_lines import Line, lines
-from auditor.formats.text import cut_name, printable
+from auditor.formats.module_table import Line, lines
+from auditor.formats.text import (
+    Styled,
+    columns,
+    cut_name,
+    header_row,
+    lines_text,
+    printable,
+    styled,
+    wrapped,
+)
 from auditor.report import Expected, Report, Symbol, Unaudited
 
 _ALL_THE_WAY = 64  # deeper than any model

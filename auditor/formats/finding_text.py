@@ -3,9 +3,18 @@
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-from auditor.formats.layout import Style, StyledLine, columns, shown, styled, wrapped
 from auditor.formats.stored_outcome import StoredFinding
-from auditor.formats.text import counted, cut_name, printable
+from auditor.formats.text import (
+    Style,
+    StyledLine,
+    columns,
+    counted,
+    cut_name,
+    printable,
+    shown,
+    styled,
+    wrapped,
+)
 from auditor.reconciler.findings import (
     BadConfig,
     BadDigest,

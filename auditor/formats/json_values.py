@@ -1,4 +1,4 @@
-"""Values of a config in JSON, as every reader of JSON takes them."""
+"""Values of JSON: those of a config that every reader takes, and what identifies a finding."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -14,3 +14,12 @@ def finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: finite(one) for key, one in value.items()}
     return value
+
+
+def identity(finding: Mapping[str, Any]) -> tuple[str, ...]:
+    """What stays of a finding from audit to audit, within its model; independent of order.
+
+    The finding is as JSON has it, with its component.
+    """
+    place = (finding.get("component") or "", finding.get("file") or "")
+    return (finding["kind"], *place, *sorted(finding["folded"]))

@@ -3,10 +3,9 @@
 from base64 import b64encode
 from xml.etree.ElementTree import Element, tostring
 
-from auditor.formats import as_svg, verdict
-from auditor.formats.hub_links import address
+from auditor.formats import View, as_svg, verdict
 from auditor.formats.markup import element
-from auditor.formats.view import View
+from auditor.formats.verdict import address
 from auditor.report import Diagnosis, Report, Unaudited
 
 _COLORS = {"clean": "#1a7f37", "findings": "#c4320a", "unaudited": "#8a6100"}

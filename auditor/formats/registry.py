@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from msgspec import Struct
 
-from auditor.formats.view import View
+from auditor.formats import View
 from auditor.report import Report, Unaudited
 
 

@@ -3,18 +3,30 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.formats.component_table import component_table
+from auditor.formats import View
 from auditor.formats.finding_text import afresh_text, cause_text, finding_text, unused_text
-from auditor.formats.layout import StyledLine, beside, lines_text, shown, styled, wrapped
-from auditor.formats.module_lines import lines
-from auditor.formats.module_table import expected_table, stored_table
-from auditor.formats.report_details import details, facts
-from auditor.formats.share_table import share_table
-from auditor.formats.text import as_ascii, cut_middle, printable, size
+from auditor.formats.module_table import expected_table, lines, share_table, stored_table
+from auditor.formats.text import (
+    Style,
+    Styled,
+    StyledLine,
+    as_ascii,
+    beside,
+    columns,
+    counted,
+    cut_middle,
+    header_row,
+    lines_text,
+    printable,
+    shown,
+    size,
+    styled,
+    wrapped,
+)
 from auditor.formats.verdict import account, sentence, word
-from auditor.formats.view import View
 from auditor.reconciler.findings import NewlyInitialized, Severity, Unused, count_of
-from auditor.report import Report, Unaudited
+from auditor.reconciler.tensor_values import ValuesRead
+from auditor.report import Expected, Observed, Report, Unaudited
 
 _NAMED_SOURCES = {"bundled", "cache", "snapshot"}
 _MOST_DTYPES = 3  # in the title
@@ -168,3 +180,100 @@ def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
         yield styled("not checked")
     for text in outcome.unchecked:
         yield from wrapped(shown(text), width, 2)
+
+
+# --- the table of components -------------------------------------------------------------------
+
+
+_UNKNOWN = "-"
+_HEADINGS = ("component", "class", "parameters", "expected", "status")
+_LONGEST_FOLDER = 24  # characters of a folder
+_CLASS_ROOM = 12  # characters of a class, where the figures take all of a narrow terminal
+_STYLES: Mapping[str, Style] = {"clean": "green", "findings": "bold red", "unaudited": "yellow"}
+
+
+def component_table(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
+    """Folder, class, parameters stored and expected, and how it ended; classes are cut to fit."""
+    parts = outcome.every[1:]
+    folders = [cut_middle(printable(one.component or _UNKNOWN), _LONGEST_FOLDER) for one in parts]
+    stored = [_count(one.observed.parameters if one.observed else None) for one in outcome.every]
+    expected = [_count(one.expected.parameters if one.expected else None) for one in outcome.every]
+    statuses = [str(one.reason if isinstance(one, Unaudited) else one.verdict) for one in parts]
+    known: tuple[list[str], ...] = (folders, stored, expected, statuses)
+    headings = (_HEADINGS[0], *_HEADINGS[2:])
+    taken = (max(map(len, (name, *cells))) for name, cells in zip(headings, known, strict=True))
+    room = max(_CLASS_ROOM, width - sum(taken) - len(known))
+    kinds = [cut_middle(printable(one.target or _UNKNOWN), room) for one in parts]
+    told = [(status, _STYLES[one.verdict]) for status, one in zip(statuses, parts, strict=True)]
+    rows: list[Sequence[Styled | str]] = [header_row(*_HEADINGS)]
+    rows += zip(folders, kinds, stored[1:], expected[1:], told, strict=True)
+    rows.append((*header_row("all"), "", stored[0], expected[0], ""))
+    return columns(rows, right={2, 3})
+
+
+def _count(figure: int | None) -> str:
+    return _UNKNOWN if figure is None else f"{figure:,}"
+
+
+# --- what verbose adds -------------------------------------------------------------------------
+
+
+def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
+    """What was asked for, where it was found, and what was counted."""
+    if outcome.model and outcome.model != outcome.requested:
+        yield "requested", outcome.requested
+    if outcome.model_type:
+        yield "type", outcome.model_type
+    if outcome.source:
+        yield "source", outcome.source + (f": {outcome.origin}" if outcome.origin else "")
+    if outcome.fetched.requests:
+        fetched = outcome.fetched
+        took = f"{counted(fetched.requests, 'request')}, {counted(fetched.bytes, 'byte')}"
+        yield "fetched", f"{took}, {fetched.seconds:.2f} s"
+    if outcome.observed:
+        yield "stored", _stored(outcome.observed)
+    if outcome.values:
+        yield "values", _values(outcome.values)
+    for one in outcome.claims:
+        yield "claim", f"{one.where} ({one.key}): {one.text}, {one.verdict}"
+    if outcome.expected:
+        yield "expected", _expected(outcome.expected)
+
+
+def _stored(observed: Observed) -> str:
+    tensors = counted(observed.tensors, "tensor")
+    if observed.elements is None or observed.bytes is None:
+        return f"{tensors}; no header was read"
+    numbers = f"{counted(observed.elements, 'element')} in {counted(observed.bytes, 'byte')}"
+    trainable = "" if observed.trainable is None else f", {observed.trainable:,} of them trainable"
+    return f"{tensors}, {numbers}{trainable}"
+
+
+def _values(values: ValuesRead) -> str:
+    size, tensors = counted(values.bytes, "byte"), counted(len(values.tensors), "tensor")
+    if not values.sampled:
+        return f"{size} of numbers read, in {tensors}"
+    return f"sampled: {size} in {tensors}, of {values.of:,} in {values.of_tensors:,}"
+
+
+def _expected(expected: Expected) -> str:
+    by = expected.by.replace("-", " ")
+    library = f" ({expected.library})" if expected.library else ""
+    tensors = counted(expected.tensors, "tensor")
+    return f"{counted(expected.parameters, 'parameter')} in {tensors}, by the {by}{library}"
+
+
+def facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
+    """The formula with its letters, and how many numbers of each dtype are stored."""
+    expected, observed = outcome.expected, outcome.observed
+    if expected and expected.by != "oracle":  # whose formula is the total once more
+        yield "formula", expected.formula
+    if expected and expected.legend:
+        letters = (
+            f"{symbol.letter} = {f'{symbol.formula} = ' if symbol.formula else ''}{symbol.value} "
+            f"({symbol.key}{', default' if symbol.default else ''})"
+            for symbol in expected.legend
+        )
+        yield "where", ", ".join(letters)
+    if observed and observed.by_dtype:
+        yield "dtypes", ", ".join(f"{dtype} {count:,}" for dtype, count in observed.by_dtype)

@@ -1,11 +1,11 @@
-"""The verdict in a sentence, and the account under it: used + unused = stored."""
+"""The head of a report: the verdict, the account (used + unused = stored), the page on the Hub."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from urllib.parse import quote
 
-from auditor.formats.layout import Styled
 from auditor.formats.stored_outcome import learned_names_in, names_in
-from auditor.formats.text import counted
+from auditor.formats.text import Styled, counted
 from auditor.reconciler.findings import (
     Finding,
     Mismatched,
@@ -162,3 +162,21 @@ def _term(kind: str, explains: int) -> str:
     if kind == Mismatched.kind:
         return f"{explains:+,} {kind}"
     return f"{abs(explains):,} {'behind ' if kind.startswith('bad-') else ''}{kind}"
+
+
+# --- where people see it -----------------------------------------------------------------------
+
+
+_HUB = "https://huggingface.co"
+_FROM_HUB = frozenset({"hub", "cache", "bundled"})  # sources whose models have a Hub id
+
+
+def address(outcome: Report | Unaudited, file: str | None = None) -> str | None:
+    """The page of the audited commit; None where the model is not on the Hub."""
+    if outcome.model is None or outcome.source not in _FROM_HUB:
+        return None
+    place = f"{_HUB}/{quote(outcome.model, safe='/')}"
+    revision = quote(outcome.commit or "main", safe="")
+    if file is None:
+        return f"{place}/tree/{revision}"
+    return f"{place}/blob/{revision}/{quote(file, safe='/')}"

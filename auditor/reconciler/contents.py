@@ -252,7 +252,7 @@ def _names(index: Index, shards: frozenset[str]) -> Iterator[StoredTensor]:
             yield StoredTensor(name, None, None, None, index.weight_map[name], None)
 
 
-# --- names that not every loader looks for --------------------------------------------------------
+# --- names that not every loader looks for -----------------------------------------------------
 
 
 def pipeline_file(snapshot: Snapshot) -> str | None:

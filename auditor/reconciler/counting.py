@@ -88,7 +88,7 @@ def _why(copy: Copy) -> str:
     return "another stored name loads into the same parameter; only one is read"
 
 
-# --- packed tensors: what is in them is matched, the stored ones are counted ----------------------
+# --- packed tensors: what is in them is matched, the stored ones are counted -------------------
 
 
 def packed_dtypes(found: "Apart") -> Mapping[tuple[str, str], str]:

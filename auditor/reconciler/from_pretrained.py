@@ -212,7 +212,7 @@ def _part(part: str) -> tuple[int | str, ...]:
     return (1, text, int(digits)) if text else (0, int(digits))
 
 
-# --- what is loaded of it: all, or what could be reported -----------------------------------------
+# --- what is loaded of it: all, or what could be reported --------------------------------------
 
 
 def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateDictLoad:

@@ -147,7 +147,7 @@ def _unchecked(index: Index, held: index_totals.Holdings | None, found: Contents
         yield f"the total size to the byte: {what} have no fixed length"
 
 
-# --- what the total size can be, without an architecture ------------------------------------------
+# --- what the total size can be, without an architecture ---------------------------------------
 
 
 # Bytes of a file beside a tensor's data. The shortest entry of a safetensors header has 49 and the

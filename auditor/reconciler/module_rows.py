@@ -204,7 +204,7 @@ def _absent_fates(
     return fates
 
 
-# --- by dtype -------------------------------------------------------------------------------------
+# --- by dtype ----------------------------------------------------------------------------------
 
 
 QUANTIZATION_DATA = "quantization-data"  # scales and their kin, of whatever dtype
@@ -258,7 +258,7 @@ def _bytes(tensor: StoredTensor, dtype: str) -> int:
     return tensor.span.length if tensor.span else 0
 
 
-# --- expected alone -------------------------------------------------------------------------------
+# --- expected alone ----------------------------------------------------------------------------
 
 
 _UNKNOWN = (0, None, None, None, None, None)  # what is stored: tensors, elements, ..., share
@@ -324,7 +324,7 @@ class ExpectedRows(Sequence[ModuleRow]):
         return tuple, (self._every,)
 
 
-# --- status -----------------------------------------------------------------------------------
+# --- status ------------------------------------------------------------------------------------
 
 
 _NAMES: dict[int, ModuleStatus] = {

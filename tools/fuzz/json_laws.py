@@ -19,8 +19,8 @@ from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.index import parse_index
 from auditor.errors import CheckpointError
+from auditor.formats import View
 from auditor.formats.registry import FORMATS
-from auditor.formats.view import View
 from auditor.oracle import client
 from auditor.report import Report
 from fuzz import json_forms

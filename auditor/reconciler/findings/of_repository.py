@@ -133,7 +133,7 @@ class ProcessorMissing(OfKeys, frozen=True):
     severity: ClassVar = Severity.WARNING
 
 
-# --- published numbers of parameters --------------------------------------------------------------
+# --- published numbers of parameters -----------------------------------------------------------
 
 
 class OfCount(NoParameters, Struct, frozen=True, kw_only=True):

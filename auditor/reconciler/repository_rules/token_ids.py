@@ -111,7 +111,7 @@ def _of(
             yield file, path + key, value, part
 
 
-# --- where generation stops -----------------------------------------------------------------------
+# --- where generation stops --------------------------------------------------------------------
 
 _END = "eos_token_id"
 _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSpeechSeq2Seq")

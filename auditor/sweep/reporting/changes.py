@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from auditor.formats.finding_identity import identity
+from auditor.formats.json_values import identity
 from auditor.sweep.reporting.tables import Outcome, Row, causes_of, object_at, with_components
 
 Finding = Mapping[str, Any]  # one of an outcome's findings, as JSON

@@ -12,9 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from auditor.formats import as_html
+from auditor.formats import View, as_html
 from auditor.formats.stored_outcome import outcome_from
-from auditor.formats.view import View
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Store
 

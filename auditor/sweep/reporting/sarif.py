@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import IO, Any
 from uuid import NAMESPACE_URL, uuid5
 
-from auditor.formats.finding_identity import identity
-from auditor.formats.sarif_parts import (
+from auditor.formats.as_sarif import (
     SARIF_SCHEMA,
     SARIF_VERSION,
     finding_fingerprint,
@@ -21,6 +20,7 @@ from auditor.formats.sarif_parts import (
     rules,
     said_of,
 )
+from auditor.formats.json_values import identity
 from auditor.formats.text import printable
 from auditor.sweep.reporting.changes import Change, Matched
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry

@@ -16,10 +16,9 @@ from support.outcomes.examples import EXAMPLES
 from support.tensor_tables import ListedTensors, tensor
 
 from auditor.folded_names import expand
-from auditor.formats import tensor_list
+from auditor.formats import View, tensor_list
 from auditor.formats.registry import FORMATS
 from auditor.formats.text import printable
-from auditor.formats.view import View
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 

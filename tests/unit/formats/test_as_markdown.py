@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from support.outcomes.examples import EXAMPLES, HOSTILE
 
+from auditor.formats import View
 from auditor.formats.as_markdown import as_it_is, code_span
 from auditor.formats.registry import FORMATS
 from auditor.formats.text import printable
-from auditor.formats.view import View
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 NASTY = st.sampled_from(

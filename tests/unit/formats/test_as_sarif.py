@@ -9,8 +9,8 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, diagnosed, pipeline
 from support.sarif_schema import LOG
 
+from auditor.formats import View
 from auditor.formats.registry import FORMATS
-from auditor.formats.view import View
 
 
 def run_of(*outcomes):

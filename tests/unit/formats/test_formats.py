@@ -6,8 +6,8 @@ import sys
 
 from support.outcomes.examples import names_alone
 
+from auditor.formats import View
 from auditor.formats.registry import FORMATS
-from auditor.formats.view import View
 
 
 def test_all_formats_of_one_report_say_the_same():

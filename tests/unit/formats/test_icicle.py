@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from support.outcomes.examples import EXAMPLES
 
 from auditor.formats.as_json import as_object
-from auditor.formats.drawing import icicle
-from auditor.formats.icicle import cells
+from auditor.formats.icicle import cells, icicle
 from auditor.formats.module_tree import module_tree, modules_of
 
 STATUSES = st.sampled_from(["equal", "missing", "unused", "differs", "unexpected"])

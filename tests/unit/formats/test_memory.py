@@ -10,8 +10,7 @@ from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import config_alone, gated
 
 from auditor.analytic.kv_cache import KVCache, LayerCache
-from auditor.formats.memory import as_json, render
-from auditor.formats.memory_needs import COMMON_DTYPES, bits_of, in_bytes, loading_needs
+from auditor.formats.memory import COMMON_DTYPES, as_json, bits_of, in_bytes, loading_needs, render
 from auditor.formats.text import size
 from auditor.reconciler.module_rows import Weights
 from auditor.tensors import DTYPE_BITS

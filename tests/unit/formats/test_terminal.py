@@ -11,10 +11,9 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, gated, hostile
 from support.outcomes.making import row, stored
 
-from auditor.formats import terminal
+from auditor.formats import View, terminal
 from auditor.formats.text import cut_name
 from auditor.formats.verdict import account
-from auditor.formats.view import View
 from auditor.reconciler.findings import Unexpected
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -8,8 +8,8 @@ from support.checkpoints import config_bytes, expect, stored_by
 
 from auditor import audit
 from auditor.audit import outcome
+from auditor.formats import View
 from auditor.formats.registry import FORMATS
-from auditor.formats.view import View
 from auditor.reconciler import unexpected as module
 from auditor.reconciler.findings import Unexpected, count_of
 from auditor.reconciler.ignore import Ignore

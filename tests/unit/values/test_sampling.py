@@ -18,8 +18,8 @@ from support.value_files import write_numbers
 
 import auditor
 from auditor.errors import Reason
+from auditor.formats import View
 from auditor.formats.registry import FORMATS
-from auditor.formats.view import View
 from auditor.reconciler.findings import Severity
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"

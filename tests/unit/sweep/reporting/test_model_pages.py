@@ -12,10 +12,9 @@ from support.nightly_stores import THIRD, A, finding, outcome_of, plain, unaudit
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed
 
-from auditor.formats import as_json, verdict
+from auditor.formats import View, as_json, verdict
 from auditor.formats.registry import FORMATS
 from auditor.formats.stored_outcome import outcome_from
-from auditor.formats.view import View
 from auditor.sweep.reporting import model_pages
 from auditor.sweep.reporting.model_pages import page_name
 

@@ -12,7 +12,7 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import HOSTILE, diagnosed
 from support.sarif_schema import LOG
 
-from auditor.formats.sarif_parts import message
+from auditor.formats.as_sarif import message
 from auditor.sweep.reporting.night import Wanted, write_night
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from auditor.formats.layout import beside, columns, header_row, lines_text, styled, wrapped
+from auditor.formats.text import beside, columns, header_row, lines_text, styled, wrapped
 
 WORDS = st.text(st.sampled_from("abc.-{}_한é"), min_size=1, max_size=60)
 SENTENCES = st.lists(WORDS, max_size=12).map(" ".join)
