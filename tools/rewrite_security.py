@@ -24,7 +24,6 @@ from auditor.downloader import (
     local_folder,
     model_list,
     model_list_page,
-    rate_limits,
     retry,
 )
 from auditor.oracle import server
@@ -73,7 +72,7 @@ BOUNDS = (
     ("pages of that list", f"{model_list.MAX_PAGES:,}"),
     ("files of one model in it", f"{model_list_page.MAX_FILES:,}"),
     ("seconds in which one request goes unanswered", f"{retry.MOST_SILENCE:.0f}"),
-    ("seconds that a server can have us wait for", f"{rate_limits.WINDOW:,}"),
+    ("seconds that a server can have us wait for", f"{retry.WINDOW:,}"),
     ("redirects", f"{http._MOST_REDIRECTS:,}"),
     ("names of unexpected tensors that a finding lists", f"{findings.MOST_NAMED:,}"),
     ("module rows of a report, unexpected ones", f"{outcome.MOST_STRANGE_MODULES:,}"),

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from auditor.downloader.local_blocks import open_block_file
+from auditor.downloader.local_file import open_regular_file
 
 _BLOCK = 1024 * 1024
 
@@ -19,7 +19,7 @@ def file_sha256(path: Path, count: Callable[[int], None] = lambda _size: None) -
 
 def git_blob_id(path: Path, count: Callable[[int], None] = lambda _size: None) -> str:
     """What git calls a file that is not in LFS: SHA-1 of its length and its bytes; as above."""
-    with open_block_file(path) as file:
+    with open_regular_file(path) as file:
         head = f"blob {file.size}\0".encode()
     return _digest(path, hashlib.sha1(head, usedforsecurity=False), count)
 
@@ -27,7 +27,7 @@ def git_blob_id(path: Path, count: Callable[[int], None] = lambda _size: None) -
 def _digest(path: Path, digest: "hashlib._Hash", count: Callable[[int], None]) -> str:
     block = bytearray(_BLOCK)
     view = memoryview(block)
-    with open_block_file(path) as file:
+    with open_regular_file(path) as file:
         for start in range(0, file.size, _BLOCK):
             part = view[: min(_BLOCK, file.size - start)]
             file.read_into(part, start)

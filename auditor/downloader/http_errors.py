@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 
 from auditor.downloader.client import Reply
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.rate_limits import WINDOW
-from auditor.downloader.retry import PassingError, asked_wait
+from auditor.downloader.retry import WINDOW, PassingError, asked_wait
 from auditor.downloader.transport import (
     BadAddressError,
     BrokenAnswerError,

@@ -1,7 +1,7 @@
 """A model on the Hub: one request for its listing, then config and headers at that very commit."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
 from urllib.parse import quote
@@ -22,20 +22,17 @@ from auditor.checkpoint.snapshot import (
 )
 from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.containers.bounded_json import parse_object
-from auditor.downloader.access_token import usable_token
 from auditor.downloader.assemble import assemble
 from auditor.downloader.early_reads import EarlyReads
-from auditor.downloader.endpoint import asked_origin, endpoint
-from auditor.downloader.file_answers import part_of_file, too_large, whole_body
+from auditor.downloader.file_answers import part_of_file, ranged_part, too_large, whole_body
 from auditor.downloader.headers import FIRST_READ, LongReads, Received, read_header
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
+from auditor.downloader.hub_settings import asked_origin, endpoint, usable_token
 from auditor.downloader.model_argument import HubModel, id_fault
 from auditor.downloader.parallel import AT_HAND, ByDistance, threads
-from auditor.downloader.published_sizes import published_in
-from auditor.downloader.reading_progress import ReadingProgress
 from auditor.downloader.response_body import Answer
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ReadingProgress, Talk
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 from auditor.tensors import Span
@@ -250,3 +247,74 @@ def _origin(model: HubModel, listing: Listing) -> str:
     scheme, netloc = asked_origin(constants.ENDPOINT)
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
     return f"read from {scheme}://{netloc}{renamed}"
+
+
+# --- published sizes ------------------------------------------------------------------------------
+
+
+# Keys of a card's front matter under which people give a size; the Hub has none for it.
+_OF_CARDS = (
+    *("parameters", "params", "num_parameters", "n_parameters", "total_parameters"),
+    *("parameter_count", "model_size", "model-size", "size"),
+)
+_LONGEST = 40  # characters of a number with its unit
+
+
+def published_in(answer: Mapping[str, object]) -> tuple[PublishedText, ...]:
+    """Sorted by key; what is not such a number is left out, for nothing else depends on it."""
+    found = (*_counted_by_hub(answer.get("safetensors")), *_said_by_card(answer.get("cardData")))
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _counted_by_hub(of_files: object) -> Iterator[PublishedText]:
+    """The sum over all dtypes, which older answers leave to the reader."""
+    if not isinstance(of_files, dict):
+        return
+    total, by_dtype = of_files.get("total"), of_files.get("parameters")
+    key = "safetensors.total"
+    if total is None and isinstance(by_dtype, dict) and by_dtype:
+        counts = [count for count in by_dtype.values() if type(count) is int]
+        total, key = sum(counts) if len(counts) == len(by_dtype) else None, "safetensors.parameters"
+    if type(total) is int and 0 < total < _LARGEST:
+        yield PublishedText(name=key, text=str(total))
+
+
+def _said_by_card(card: object) -> Iterator[PublishedText]:
+    for key in _OF_CARDS if isinstance(card, dict) else ():
+        value = card.get(key) if isinstance(card, dict) else None
+        if type(value) is int and not 0 < value < _LARGEST:
+            continue
+        if type(value) in {int, str} and 0 < len(str(value)) <= _LONGEST:
+            yield PublishedText(name=f"cardData.{key}", text=str(value))
+
+
+# --- spans ----------------------------------------------------------------------------------------
+
+
+_SPANS_AT_ONCE = 8
+
+
+def read_spans(
+    model: str,
+    commit: str,
+    spans: Sequence[tuple[RepoFile, Span]],
+    *,
+    token: str | None,
+    say: Callable[[str], None],
+) -> tuple[tuple[bytes, ...], Fetched]:
+    """The bytes of each span, in order, and what they cost.
+
+    Raises SourceError where one of them cannot be had, is of another commit or of a file of another
+    size; a server that ignores the range is left before it sends the file.
+    """
+    session = Session(HubModel(id=model, revision=commit), usable_token(token), Talk.of(say))
+
+    def read(file: RepoFile, span: Span) -> bytes:
+        url = f"{endpoint()}/{model}/resolve/{commit}/{quote(file.name)}"
+        # Of a redirect the target is asked for anew: its signature holds for this range alone.
+        return session.get(url, ranged_part(file, span), span=span, commit=commit)
+
+    with threads(_SPANS_AT_ONCE, session.stop) as pool:
+        asked = [pool.submit(read, file, span) for file, span in spans]
+        found = tuple(future.result() for future in asked)
+    return found, session.fetched

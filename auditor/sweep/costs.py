@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from auditor.downloader.headers import FIRST_READ
-from auditor.downloader.rate_limits import WINDOW
+from auditor.downloader.retry import WINDOW
 from auditor.sweep.workers.budget import spared
 
 

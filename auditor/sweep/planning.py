@@ -12,7 +12,7 @@ from auditor.checkpoint.filenames import Chooser
 from auditor.checkpoint.filenames import FileSelection as Files
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, with_companions
 from auditor.companions.companion_files import OF_HUB, TOKENIZER
-from auditor.downloader.access_token import usable_token
+from auditor.downloader.hub_settings import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE
 from auditor.downloader.waits import Waits
 from auditor.errors import SourceError

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from auditor.downloader.access_token import usable_token
-from auditor.downloader.endpoint import endpoint
+from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
 from auditor.errors import Reason
 from auditor.sweep.outcome_digest import current_versions

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.downloader import fetch
-from auditor.downloader.local_blocks import open_block_file
+from auditor.downloader.local_file import open_regular_file
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.reconciler.findings import EqualsBase
@@ -95,7 +95,7 @@ class BaseNumbersReader:
         known = {one.tensor.name: one for one in reversed(placed)}
         if snapshot.folder is not None:
             paths = sorted({one.path for one in placed})
-            files = {path: stack.enter_context(open_block_file(path)) for path in paths}
+            files = {path: stack.enter_context(open_regular_file(path)) for path in paths}
             data: LocalBytes | SampledBytes = LocalBytes(files)
         else:
             planned = self._planned(evidence, placed, known)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader.local_blocks import BLOCK, BlockFile
+from auditor.downloader.local_file import BLOCK, RegularFile
 from auditor.reconciler.findings import Finding, QuantizationData, StoredBuffer, Unexpected
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import Report, Unaudited
@@ -38,7 +38,7 @@ class TensorBytes(Protocol):
 class LocalBytes:
     """Bytes of open local files."""
 
-    def __init__(self, files: Mapping[Path, BlockFile]) -> None:
+    def __init__(self, files: Mapping[Path, RegularFile]) -> None:
         self._files = files
 
     def read(self, tensor: Placed, span: Span) -> Bytes | None:

@@ -9,8 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
-from auditor.downloader.local_blocks import open_block_file
-from auditor.downloader.local_file import read_all
+from auditor.downloader.local_file import open_regular_file, read_all
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
 from auditor.messages import listed
@@ -179,7 +178,7 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
         )
         with ExitStack() as stack:
             paths = sorted({one.path for one in placed})
-            files = {path: stack.enter_context(open_block_file(path)) for path in paths}
+            files = {path: stack.enter_context(open_regular_file(path)) for path in paths}
             evidence = Evidence(
                 outcome=outcome,
                 snapshot=snapshot,

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from auditor.downloader.local_blocks import BLOCK, BlockFile, Extent, open_block_file
-from auditor.downloader.reading_progress import Pace
+from auditor.downloader.local_file import BLOCK, Extent, RegularFile, open_regular_file
+from auditor.downloader.waits import Pace
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import Span
 from auditor.values.number_formats import Bytes
@@ -38,7 +38,7 @@ class _Run(NamedTuple):
     """Some of a tensor's bytes: a whole number of units, but for a last one that is cut off."""
 
     at: int  # which of the tensors
-    file: BlockFile
+    file: RegularFile
     counter: Counter | ScaleCounter
     span: Span
 
@@ -67,9 +67,9 @@ class NumbersReader:
         Raises SourceError for a file that cannot be read, that changes or that becomes shorter.
         """
         with ExitStack() as stack:
-            files: dict[Path, BlockFile] = {}
+            files: dict[Path, RegularFile] = {}
             for path in sorted({one.path for one in placed}):
-                files[path] = stack.enter_context(open_block_file(path))
+                files[path] = stack.enter_context(open_regular_file(path))
             runs = list(_runs(placed, files, statistics=self._statistics))
             tallies = self._count(runs)
             for file in files.values():
@@ -135,7 +135,7 @@ class NumbersReader:
 
 
 def _runs(
-    placed: Iterable[Placed], files: dict[Path, BlockFile], *, statistics: bool
+    placed: Iterable[Placed], files: dict[Path, RegularFile], *, statistics: bool
 ) -> Iterator[_Run]:
     """Every byte of the tensors once; of a file that is too short what is there."""
     counters: dict[str | None, Counter | ScaleCounter | None] = {}

@@ -165,7 +165,7 @@ def read_planned(
     say: Callable[[str], None],
 ) -> tuple[tuple[bytes, ...], Fetched]:
     """Spans of the weight files of a model on the Hub, and what they cost."""
-    from auditor.downloader.hub_spans import read_spans  # noqa: PLC0415 - 0.1 s
+    from auditor.downloader.hub import read_spans  # noqa: PLC0415 - 0.1 s
 
     files = {Path(one.name): RepoFile(name=one.name, size=one.size) for one in snapshot.headers}
     spans = [(files[path], span) for path, span in planned]

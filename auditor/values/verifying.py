@@ -16,8 +16,7 @@ from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.local_file import read_all
 from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.downloader.parallel import threads
-from auditor.downloader.reading_progress import Pace
-from auditor.downloader.waits import STOPPED, Talk
+from auditor.downloader.waits import STOPPED, Pace, Talk
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
 from auditor.reconciler.findings import BadDigest

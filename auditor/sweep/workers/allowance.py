@@ -6,8 +6,8 @@ from threading import Condition
 from typing import NamedTuple, Self
 
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
-from auditor.downloader.rate_limits import WINDOW
 from auditor.downloader.request_budget import Turn
+from auditor.downloader.retry import WINDOW
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
 from auditor.sweep.workers.budget import Budget, Pause

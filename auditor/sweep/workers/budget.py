@@ -7,8 +7,8 @@ from math import inf
 from threading import Lock
 from typing import NamedTuple
 
-from auditor.downloader.rate_limits import WINDOW, RateLimit, rate_limit
 from auditor.downloader.request_budget import Turn
+from auditor.downloader.retry import WINDOW, RateLimit, rate_limit
 from auditor.downloader.waits import STEP, Wait
 
 # Kept back of each window for whatever else uses the same token: a twentieth, 50 at most.

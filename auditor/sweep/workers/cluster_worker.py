@@ -12,8 +12,7 @@ from threading import Lock
 
 from msgspec import Struct
 
-from auditor.downloader.access_token import usable_token
-from auditor.downloader.endpoint import endpoint
+from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.outcome_digest import current_versions

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.value_files import bf16, write_numbers
 
 import auditor
-from auditor.downloader import local_blocks, local_folder
+from auditor.downloader import local_file, local_folder
 from auditor.errors import SourceError
 from auditor.values import local_numbers
 from auditor.values.placing import place_tensors
@@ -119,14 +119,14 @@ def test_a_hole_is_zeros_and_is_not_read(tmp_path, monkeypatch):
 @contextmanager
 def when_read(monkeypatch, do):
     """Calls `do` once, before the first block is read."""
-    fill, left = local_blocks.BlockFile.read_into, [do]
+    fill, left = local_file.RegularFile.read_into, [do]
 
     def changed(self, block, at):
         while left:
             left.pop()()
         fill(self, block, at)
 
-    monkeypatch.setattr(local_blocks.BlockFile, "read_into", changed)
+    monkeypatch.setattr(local_file.RegularFile, "read_into", changed)
     yield
     assert not left
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.rate_limits import WINDOW
 from auditor.downloader.request_budget import Turn
+from auditor.downloader.retry import WINDOW
 from auditor.downloader.waits import Wait
 from auditor.sweep.workers.budget import Budget
 

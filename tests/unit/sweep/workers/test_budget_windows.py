@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.rate_limits import WINDOW, RateLimit
+from auditor.downloader.retry import WINDOW, RateLimit
 from auditor.sweep.workers.budget import RateWindow, WindowState, opens, spared
 
 LIMITS = st.builds(

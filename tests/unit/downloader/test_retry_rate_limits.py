@@ -5,7 +5,7 @@ from huggingface_hub.utils import parse_ratelimit_headers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.rate_limits import WINDOW, RateLimit, rate_limit
+from auditor.downloader.retry import WINDOW, RateLimit, rate_limit
 
 SPACE = st.sampled_from(["", " "])
 KINDS = st.sampled_from(["api", "resolvers", "pages"])

@@ -10,7 +10,7 @@ from huggingface_hub.utils import _auth
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from auditor.downloader.access_token import usable_token
+from auditor.downloader.hub_settings import usable_token
 
 # Absent, empty, plain, and as it was copied from somewhere.
 WRITTEN = st.sampled_from([None, "", " ", "\n", "hf_one", " hf_two\n", "hf_three\r\n", "hf_\nfour"])

@@ -1,6 +1,6 @@
 """How far reading has come is told after a second, ten times a second, and is gone at the end."""
 
-from auditor.downloader.reading_progress import ReadingProgress
+from auditor.downloader.waits import ReadingProgress
 
 
 def told(*events):
