@@ -12,26 +12,13 @@ from auditor.reconciler.findings import (
     AddedBiasNotZero,
     AddedBiasZero,
     AllZero,
-    BadConfig,
-    BadDigest,
-    BadHeader,
-    BadIndex,
     BadQuantization,
-    BadSize,
-    ChatTemplateBroken,
-    ClaimedSize,
-    CodeNotThere,
-    ConfigContradiction,
-    CopyDiffers,
     DisputedTensor,
     Duplicate,
-    EosDisagrees,
     EqualsBase,
     Finding,
     FormulaDisputed,
     FreshHead,
-    GenerationConfigInvalid,
-    HubCount,
     MatchedPair,
     Mismatched,
     Missing,
@@ -39,25 +26,23 @@ from auditor.reconciler.findings import (
     NewlyInitialized,
     NoOpAdapter,
     NotFinite,
+    OfCount,
+    OfFile,
+    OfIds,
     OfKeys,
     OtherWeights,
     PaddedDtype,
-    ProcessorMissing,
     QuantizationData,
     Renamed,
     RepeatedLayers,
-    SpecialIdBeyondVocabulary,
     StoredBuffer,
     TiedCopyDiffers,
     TiedWeight,
-    TokenBeyondEmbedding,
     Unexpected,
-    UnknownConfigKey,
     Unsafe,
     UntrainedRows,
     Unused,
     WrongDtype,
-    WrongTotal,
     count_of,
 )
 from auditor.reconciler.fold import fold
@@ -352,35 +337,19 @@ def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
             evidence = {"layers": finding.layers}
         case FormulaDisputed():
             evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
-        case HubCount() | ClaimedSize():
+        case OfCount():
             evidence = {"text": finding.text, "claim": finding.claim, "actual": finding.actual}
         case MissingComponent():
             evidence = {"file": finding.file}
         case Unsafe():
             evidence = {"file": finding.file, "imports": finding.imports}
-        case (
-            BadHeader()
-            | BadIndex()
-            | BadSize()
-            | BadDigest()
-            | WrongTotal()
-            | BadConfig()
-            | CopyDiffers()
-        ):
+        case OfFile():
             hidden = [tensor.name for tensor in finding.hidden]
             evidence = {"file": finding.file, "hidden": hidden}
-        case TokenBeyondEmbedding() | SpecialIdBeyondVocabulary():
+        case OfIds():
             ids = {"ids": finding.ids, "rows": finding.rows, "rows_of": finding.rows_of}
             evidence = {**_said(finding), **ids}
-        case (
-            EosDisagrees()
-            | ChatTemplateBroken()
-            | ConfigContradiction()
-            | GenerationConfigInvalid()
-            | UnknownConfigKey()
-            | CodeNotThere()
-            | ProcessorMissing()
-        ):
+        case OfKeys():
             evidence = _said(finding)
         case NewlyInitialized():
             evidence = {"learned": sum(tensor.role.learned for tensor in finding.tensors)}

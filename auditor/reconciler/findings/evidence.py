@@ -4,12 +4,14 @@ A kind without fields of its own takes its base's __init__ as it is: each decora
 every start of the program 0.3 ms.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from heapq import nsmallest
 from operator import attrgetter
+from typing import Any, ClassVar, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
 from auditor.tensors import StoredTensor, learned, natural_key, naturally_sorted
@@ -66,11 +68,23 @@ class NoParameters:
         return 0
 
 
+def _kept_fields(
+    finding: "OfExpected | OfStored", wanted: Callable[[str], bool]
+) -> dict[str, tuple[Any, ...]]:
+    """The fields that have a value for each tensor, those of the wanted names alone."""
+    tensors: Iterable[ExpectedTensor | StoredTensor] = finding.tensors
+    kept = [at for at, tensor in enumerate(tensors) if wanted(tensor.name)]
+    fields = ("tensors", *finding.aligned)
+    return {field: tuple(getattr(finding, field)[at] for at in kept) for field in fields}
+
+
 class OfExpected(Struct, frozen=True, kw_only=True):
     """About tensors that are expected and not there; named as the target class names them."""
 
     tensors: tuple[ExpectedTensor, ...]
     reason: str
+
+    aligned: ClassVar[tuple[str, ...]] = ()  # fields with a value for each of the tensors
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,6 +98,10 @@ class OfExpected(Struct, frozen=True, kw_only=True):
     def explains(self) -> int:
         return -expected_in(self.tensors)
 
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        """The part of it that is about the wanted names."""
+        return replace(self, **_kept_fields(self, wanted))
+
 
 class OfStored(Struct, frozen=True, kw_only=True):
     """About tensors that are there and that no expected parameter answers."""
@@ -91,6 +109,8 @@ class OfStored(Struct, frozen=True, kw_only=True):
     tensors: tuple[StoredTensor, ...]
     reason: str
     silent: bool = False  # from_pretrained does not report them
+
+    aligned: ClassVar[tuple[str, ...]] = ()  # as of OfExpected
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,6 +123,10 @@ class OfStored(Struct, frozen=True, kw_only=True):
     @property
     def explains(self) -> int:
         return learned_in(self.tensors)
+
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        """The part of it that is about the wanted names."""
+        return replace(self, **_kept_fields(self, wanted))
 
 
 class Uncounted(NoParameters, OfStored, frozen=True, kw_only=True):
@@ -127,6 +151,9 @@ class OfPairs(Struct, frozen=True, kw_only=True):
     def explains(self) -> int:
         return 0
 
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        return replace(self, pairs=tuple(one for one in self.pairs if wanted(one.stored.name)))
+
 
 class OfFile(Struct, frozen=True, kw_only=True):
     """About a file, and the tensors in it that are concerned.
@@ -150,3 +177,7 @@ class OfFile(Struct, frozen=True, kw_only=True):
     @property
     def explains(self) -> int:
         return -expected_in(self.hidden)
+
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        hidden = tuple(tensor for tensor in self.hidden if wanted(tensor.name))
+        return replace(self, tensors=tuple(filter(wanted, self.tensors)), hidden=hidden)

@@ -1,8 +1,10 @@
 """The kinds of findings that are about files: weights, indexes, configs, whole components."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.reconciler.findings.evidence import NoParameters, OfFile, Severity
 
@@ -16,6 +18,9 @@ class OfFiles(NoParameters, Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         return self.files
+
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        return replace(self, files=tuple(filter(wanted, self.files)))
 
 
 class OtherWeights(OfFiles, frozen=True):
@@ -115,7 +120,7 @@ class CopyDiffers(OfFile, frozen=True):
     severity: ClassVar = Severity.WARNING
 
 
-class MissingComponent(Struct, frozen=True, kw_only=True):
+class MissingComponent(NoParameters, Struct, frozen=True, kw_only=True):
     """A component that the repository declares is not there, or has no weights.
 
     To do: Upload its folder, or remove it from the file that declares it.
@@ -132,10 +137,5 @@ class MissingComponent(Struct, frozen=True, kw_only=True):
     def names(self) -> tuple[str, ...]:
         return self.folders
 
-    @property
-    def parameters(self) -> int:
-        return 0  # not known without its config
-
-    @property
-    def explains(self) -> int:
-        return 0
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        return replace(self, folders=tuple(filter(wanted, self.folders)))

@@ -3,14 +3,16 @@
 They concern no tensor: they explain nothing of a difference, and each names files and keys.
 """
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.reconciler.findings.evidence import NoParameters, Severity
 
 
-def name_of_key(said: tuple[str, str, str]) -> str:
+def _name_of_key(said: tuple[str, str, str]) -> str:
     """The key; of a file as a whole its name."""
     file, key, _ = said
     return key or file
@@ -29,7 +31,10 @@ class OfKeys(NoParameters, Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(set(map(name_of_key, self.says))))
+        return tuple(sorted(set(map(_name_of_key, self.says))))
+
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        return replace(self, says=tuple(one for one in self.says if wanted(_name_of_key(one))))
 
 
 class OfIds(OfKeys, frozen=True, kw_only=True):
@@ -148,6 +153,9 @@ class OfCount(NoParameters, Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         return (self.where,)
+
+    def only(self, _wanted: Callable[[str], bool]) -> Self:
+        return self  # it has one name
 
 
 class HubCount(OfCount, frozen=True):

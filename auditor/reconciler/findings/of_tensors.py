@@ -1,8 +1,10 @@
 """The kinds of findings that are about tensors."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.reconciler.findings.evidence import (
@@ -126,6 +128,8 @@ class Duplicate(Uncounted, frozen=True, kw_only=True):
 
     of: tuple[str, ...]  # the name of the copy that counts, one for each tensor
 
+    aligned: ClassVar = ("of",)
+
     kind: ClassVar = "duplicate"
     severity: ClassVar = Severity.WARNING
 
@@ -177,6 +181,8 @@ class TiedWeight(OfExpected, frozen=True, kw_only=True):
 
     to: tuple[str, ...]  # the stored tensor whose values it shares, one for each tensor
 
+    aligned: ClassVar = ("to",)
+
     kind: ClassVar = "tied"
     severity: ClassVar = Severity.INFO
 
@@ -221,6 +227,9 @@ class FormulaDisputed(Struct, frozen=True, kw_only=True):
     @property
     def explains(self) -> int:
         return 0  # stored is compared with the closed form, and with that alone
+
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        return replace(self, disputes=tuple(one for one in self.disputes if wanted(one.name)))
 
 
 def _larger(dispute: DisputedTensor) -> int:

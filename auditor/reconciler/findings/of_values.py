@@ -40,6 +40,8 @@ class NotFinite(OfValues, frozen=True, kw_only=True):
 
     counts: tuple[tuple[int, int], ...]  # (NaN, Inf) of each tensor
 
+    aligned: ClassVar = ("counts",)
+
     kind: ClassVar = "not-finite"
     severity: ClassVar = Severity.ERROR
 
@@ -87,6 +89,8 @@ class TiedCopyDiffers(OfValues, frozen=True, kw_only=True):
     """
 
     of: tuple[str, ...]  # the tensor that it is tied to, one for each
+
+    aligned: ClassVar = ("of",)
 
     kind: ClassVar = "tied-copy-differs"
     severity: ClassVar = Severity.ERROR
