@@ -8,7 +8,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
 from auditor.messages import listed
-from auditor.reconciler.repository_rules import config_keys, contradictions
+from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_findings_beside(
         settings=_settings(snapshot),
         shaping=_shaping(expectation),
     )
-    case.add_findings((*contradictions.contradiction_findings(of), *config_keys.key_findings(of)))
+    case.add_findings((*contradiction_findings(of), *key_findings(of)))
     if companions is None:
         return
     from auditor.reconciler.repository_rules.of_files import (  # noqa: PLC0415 - where there are any

@@ -8,7 +8,7 @@ from functools import cache
 from math import inf
 from platform import python_version
 from threading import Event
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import huggingface_hub
 
@@ -17,7 +17,6 @@ from auditor.downloader.client import Reply, shared_client
 from auditor.downloader.http_errors import ErrorOfRefusal, no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import apart_from_signals
-from auditor.downloader.request_budget import Governor, Turn, Unruled
 from auditor.downloader.response_body import Answer, Body, whole_number
 from auditor.downloader.retry import PassingError, Patience
 from auditor.downloader.transport import (
@@ -33,6 +32,52 @@ from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
 from auditor.version import VERSION
+
+
+class Turn(NamedTuple):
+    """Leave to make one request."""
+
+    path: str
+    first: float = 0.0  # when it went before the others of its kind; 0: it is one of many
+    waited: float = 0.0  # seconds
+
+
+class Governor(Protocol):
+    """Lets requests to the Hub through, and hears what came of them; called from several threads.
+
+    Every `admit` is followed by one `note`, or by one `lost`.
+    """
+
+    def admit(self, path: str) -> Turn:
+        """Before a request: waits for its turn; raises SourceError if it gets no turn."""
+
+    def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
+        """The answer has begun."""
+
+    def lost(self, turn: Turn) -> None:
+        """The request ended without an answer."""
+
+    def held(self, seconds: float) -> None:
+        """Before a wait that a server asked for: it is too busy, or has answered too often."""
+
+    def check(self, received: int) -> None:
+        """After a piece of a body, with all bytes so far: raises SourceError for too many."""
+
+
+class Unruled:
+    """The governor of an audit that stands alone: Patience is enough for that."""
+
+    def admit(self, path: str) -> Turn:
+        return Turn(path)
+
+    def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None: ...
+
+    def lost(self, turn: Turn) -> None: ...
+
+    def held(self, seconds: float) -> None: ...
+
+    def check(self, received: int) -> None: ...
+
 
 T = TypeVar("T")
 

@@ -4,14 +4,12 @@ RFC 4180 but for the line ends, which are LF: the tables are committed and compa
 Nothing known is an empty cell. Columns are only ever added, at the end.
 """
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from auditor.formats import View
-from auditor.formats.csv_cells import WHOLE, Cell, csv_row
+from auditor.formats.csv_cells import WHOLE, Cell, csv_row, csv_text
 from auditor.formats.json_values import finite
 from auditor.reconciler.findings import Severity, count_of
 from auditor.reconciler.fold import fold
@@ -123,11 +121,7 @@ def table_of(
 
 
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(csv_row(row, columns) for row in rows)
-    return text.getvalue()
+    return csv_text((columns, *(csv_row(row, columns) for row in rows)))
 
 
 def yes_or_no(cell: Cell) -> Cell:

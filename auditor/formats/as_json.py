@@ -47,12 +47,22 @@ from auditor.reconciler.findings import (
 )
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.module_rows import ModuleRow
 from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
 from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 from auditor.tensors import natural_key
 
 SCHEMA = 1
+
+# Keys of objects, each of which is an attribute of what it is about.
+_COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
+_FILE = ("name", "size", "tensors", "elements", "parameters")
+_WEIGHTS = ("dtype", "tensors", "parameters", "bytes", "bits_per_parameter")
+_SYMBOL = ("letter", "key", "value", "default", "formula")
+_CLAIM = ("where", "key", "text", "claim", "verdict", "actual")
+_MODULE = (
+    *("prefix", "depth", "tensors", "elements", "parameters", "expected", "difference"),
+    *("formula", "status", "trainable", "bytes", "share"),
+)
 
 # Made of a report, nothing holds itself: not looking for that saves 8 % (410 -> 376 us, a BERT).
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), check_circular=False)
@@ -89,7 +99,7 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
         "model_type": outcome.model_type,
         "expected": _expected(outcome.expected),
         "observed": _observed(outcome.observed),
-        "modules": [_module(row) for row in outcome.modules],
+        "modules": [_fields(row, _MODULE) for row in outcome.modules],
         "findings": [_finding(finding, loading) for finding in outcome.findings],
         "residual": outcome.residual if isinstance(outcome, Report) else None,
         "verdict": outcome.verdict,
@@ -111,18 +121,12 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "values": _values(outcome.values),
-        "claims": [
-            {
-                "where": one.where,
-                "key": one.key,
-                "text": one.text,
-                "claim": one.claim,
-                "verdict": one.verdict,
-                "actual": one.actual,
-            }
-            for one in outcome.claims
-        ],
+        "claims": [_fields(one, _CLAIM) for one in outcome.claims],
     }
+
+
+def _fields(of: object, keys: Sequence[str]) -> dict[str, Any]:
+    return {key: getattr(of, key) for key in keys}
 
 
 def _base(base: BaseComparison | None) -> dict[str, Any] | None:
@@ -147,7 +151,7 @@ def _values(values: ValuesRead | None) -> dict[str, Any] | None:
         "of_tensors": values.of_tensors,
         "sampled": values.sampled,
         "base": _base(values.base),
-        "tensors": [{key: getattr(one, key) for key in VALUES} for one in values.tensors],
+        "tensors": [_fields(one, VALUES) for one in values.tensors],
     }
 
 
@@ -183,10 +187,7 @@ def _kv_cache(cache: KVCache | None) -> dict[str, Any] | None:
         "elements_per_token": cache.per_token,
         "expanded_per_token": cache.expanded_per_token,
         "cross_per_token": cache.cross,
-        "layers": [
-            {"layer": one.layer, "elements": one.elements, "window": one.window}
-            for one in cache.layers
-        ],
+        "layers": [_fields(one, ("layer", "elements", "window")) for one in cache.layers],
     }
 
 
@@ -196,7 +197,7 @@ def modules_object(outcome: Report | Unaudited) -> dict[str, Any]:
         "component": outcome.component,
         "expected": _expected(outcome.expected),
         "observed": _observed(outcome.observed),
-        "modules": [_module(row) for row in outcome.modules],
+        "modules": [_fields(row, _MODULE) for row in outcome.modules],
         "parts": [modules_object(part) for part in outcome.parts],
     }
 
@@ -210,70 +211,21 @@ def _expected(expected: Expected | None) -> dict[str, Any]:
         "parameters": expected.parameters,
         "formula": expected.formula,
         "tensors": expected.tensors,
-        "legend": [
-            {
-                "letter": symbol.letter,
-                "key": symbol.key,
-                "value": symbol.value,
-                "default": symbol.default,
-                "formula": symbol.formula,
-            }
-            for symbol in expected.legend
-        ],
+        "legend": [_fields(symbol, _SYMBOL) for symbol in expected.legend],
         "active": expected.active.parameters if expected.active else None,
         "library": expected.library,
     }
 
 
 def _observed(observed: Observed | None) -> dict[str, Any]:
-    counts = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
     if observed is None:
-        return dict.fromkeys(counts) | {
-            "by_dtype": {},
-            "by_file": [],
-            "layout": None,
-            "weights": [],
-        }
-    return {name: getattr(observed, name) for name in counts} | {
+        nothing: dict[str, Any] = {"by_dtype": {}, "by_file": [], "layout": None, "weights": []}
+        return dict.fromkeys(_COUNTS) | nothing
+    return _fields(observed, _COUNTS) | {
         "by_dtype": dict(observed.by_dtype),
-        "by_file": [
-            {
-                "name": tally.name,
-                "size": tally.size,
-                "tensors": tally.tensors,
-                "elements": tally.elements,
-                "parameters": tally.parameters,
-            }
-            for tally in observed.by_file
-        ],
+        "by_file": [_fields(tally, _FILE) for tally in observed.by_file],
         "layout": observed.layout,
-        "weights": [
-            {
-                "dtype": weights.dtype,
-                "tensors": weights.tensors,
-                "parameters": weights.parameters,
-                "bytes": weights.bytes,
-                "bits_per_parameter": weights.bits_per_parameter,
-            }
-            for weights in observed.weights
-        ],
-    }
-
-
-def _module(row: ModuleRow) -> dict[str, Any]:
-    return {
-        "prefix": row.prefix,
-        "depth": row.depth,
-        "tensors": row.tensors,
-        "elements": row.elements,
-        "parameters": row.parameters,
-        "expected": row.expected,
-        "difference": row.difference,
-        "formula": row.formula,
-        "status": row.status,
-        "trainable": row.trainable,
-        "bytes": row.bytes,
-        "share": row.share,
+        "weights": [_fields(weights, _WEIGHTS) for weights in observed.weights],
     }
 
 

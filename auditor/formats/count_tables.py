@@ -1,14 +1,12 @@
 """Tables of counts as text, Markdown, CSV, JSON or LaTeX."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from auditor.claims.hand_counts import CountTable
-from auditor.formats.csv_cells import Cell, guarded_value, safe
+from auditor.formats.csv_cells import Cell, csv_text, guarded_value, safe
 from auditor.formats.text import printable
 
 _CellText = str | int | None
@@ -75,11 +73,8 @@ def as_csv_text(tables: Sequence[CountTable]) -> str:
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[_CellText]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(safe, columns))
-    writer.writerows((safe(row[0]), *map(_readable, row[1:])) for row in rows)
-    return out.getvalue()
+    cells = ((safe(row[0]), *map(_readable, row[1:])) for row in rows)
+    return csv_text((map(safe, columns), *cells))
 
 
 def _readable(cell: _CellText) -> Cell:

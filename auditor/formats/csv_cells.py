@@ -4,8 +4,10 @@ Text that a reader would take for something else (a formula, a number, "no value
 apostrophe in front, which makes it text to a spreadsheet, too.
 """
 
+import csv
+import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from auditor.formats.text import printable
 
@@ -54,3 +56,10 @@ def guarded_value(cell: str) -> str:
     text = printable(cell)
     guarded = cell.lstrip(" ").startswith(_FORMULA) or text in _NO_VALUES
     return f"'{text}" if guarded else text
+
+
+def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
+    """Rows as they are: headings, one of which is `nan`, or cells that are safe."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -3,12 +3,10 @@
 Lines come one at a time, for a large model has a hundred thousand.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from auditor.formats.as_csv import yes_or_no
-from auditor.formats.csv_cells import Cell, safe
+from auditor.formats.csv_cells import Cell, csv_text, safe
 from auditor.formats.text import counted, cut_middle, printable
 from auditor.reconciler.tensor_rows import TensorRow
 from auditor.reconciler.tensor_values import TensorValues
@@ -142,6 +140,4 @@ def _numbers(read: TensorValues | None) -> dict[str, Cell]:
 
 def csv_line(row: Iterable[Cell]) -> str:
     """A row as it is: columns, one of which is `nan`, or cells that are safe."""
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerow(row)
-    return text.getvalue()
+    return csv_text([row])

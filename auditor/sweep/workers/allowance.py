@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from threading import Condition
 from typing import NamedTuple, Self
 
+from auditor.downloader.http import Turn
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
-from auditor.downloader.request_budget import Turn
 from auditor.downloader.retry import WINDOW
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy

@@ -7,7 +7,7 @@ from math import inf
 from threading import Lock
 from typing import NamedTuple
 
-from auditor.downloader.request_budget import Turn
+from auditor.downloader.http import Turn
 from auditor.downloader.retry import WINDOW, RateLimit, rate_limit
 from auditor.downloader.waits import STEP, Wait
 

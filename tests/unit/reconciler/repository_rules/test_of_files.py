@@ -6,8 +6,11 @@ import pytest
 
 from auditor.analytic.config_classes import of_model_type
 from auditor.companions.companion_files import CompanionFile, is_vocabulary, summary
-from auditor.reconciler.repository_rules.config_keys import FLAT, key_findings
-from auditor.reconciler.repository_rules.contradictions import contradiction_findings
+from auditor.reconciler.repository_rules.config_rules import (
+    FLAT,
+    contradiction_findings,
+    key_findings,
+)
 from auditor.reconciler.repository_rules.of_files import file_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 from auditor.tensors import StoredTensor

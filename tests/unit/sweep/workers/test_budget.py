@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.request_budget import Turn
+from auditor.downloader.http import Turn
 from auditor.downloader.retry import WINDOW
 from auditor.downloader.waits import Wait
 from auditor.sweep.workers.budget import Budget

@@ -21,7 +21,7 @@ from support.hub import After, Quota, Stall
 from support.sweep_models import FAULTS, add_planted, healthy, planted
 from support.sweep_stores import contents
 
-from auditor.downloader.request_budget import Turn
+from auditor.downloader.http import Turn
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep import runner
 from auditor.sweep.policy import Policy

@@ -3,7 +3,7 @@
 import pytest
 
 from auditor.analytic.config_classes import of_model_type
-from auditor.reconciler.repository_rules.contradictions import contradiction_findings
+from auditor.reconciler.repository_rules.config_rules import contradiction_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
 LINEAR = {"rope_type": "linear", "factor": 2.0}
