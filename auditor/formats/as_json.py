@@ -47,6 +47,7 @@ from auditor.reconciler.findings import (
 )
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
+from auditor.reconciler.module_rows import ModuleRow
 from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
 from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 from auditor.tensors import natural_key
@@ -59,10 +60,6 @@ _FILE = ("name", "size", "tensors", "elements", "parameters")
 _WEIGHTS = ("dtype", "tensors", "parameters", "bytes", "bits_per_parameter")
 _SYMBOL = ("letter", "key", "value", "default", "formula")
 _CLAIM = ("where", "key", "text", "claim", "verdict", "actual")
-_MODULE = (
-    *("prefix", "depth", "tensors", "elements", "parameters", "expected", "difference"),
-    *("formula", "status", "trainable", "bytes", "share"),
-)
 
 # Made of a report, nothing holds itself: not looking for that saves 8 % (410 -> 376 us, a BERT).
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), check_circular=False)
@@ -99,7 +96,7 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
         "model_type": outcome.model_type,
         "expected": _expected(outcome.expected),
         "observed": _observed(outcome.observed),
-        "modules": [_fields(row, _MODULE) for row in outcome.modules],
+        "modules": [_module(row) for row in outcome.modules],
         "findings": [_finding(finding, loading) for finding in outcome.findings],
         "residual": outcome.residual if isinstance(outcome, Report) else None,
         "verdict": outcome.verdict,
@@ -197,7 +194,7 @@ def modules_object(outcome: Report | Unaudited) -> dict[str, Any]:
         "component": outcome.component,
         "expected": _expected(outcome.expected),
         "observed": _observed(outcome.observed),
-        "modules": [_fields(row, _MODULE) for row in outcome.modules],
+        "modules": [_module(row) for row in outcome.modules],
         "parts": [modules_object(part) for part in outcome.parts],
     }
 
@@ -226,6 +223,24 @@ def _observed(observed: Observed | None) -> dict[str, Any]:
         "by_file": [_fields(tally, _FILE) for tally in observed.by_file],
         "layout": observed.layout,
         "weights": [_fields(weights, _WEIGHTS) for weights in observed.weights],
+    }
+
+
+def _module(row: ModuleRow) -> dict[str, Any]:
+    """Written out, which takes half the time: there may be 60,000 rows."""
+    return {
+        "prefix": row.prefix,
+        "depth": row.depth,
+        "tensors": row.tensors,
+        "elements": row.elements,
+        "parameters": row.parameters,
+        "expected": row.expected,
+        "difference": row.difference,
+        "formula": row.formula,
+        "status": row.status,
+        "trainable": row.trainable,
+        "bytes": row.bytes,
+        "share": row.share,
     }
 
 
