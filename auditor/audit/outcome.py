@@ -22,7 +22,6 @@ from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTenso
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.counting import counted_once
-from auditor.reconciler.file_rules import dtype_rule
 from auditor.reconciler.findings import BadConfig, ClaimedSize, Finding, HubCount
 from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
@@ -33,7 +32,7 @@ from auditor.reconciler.module_rows import (
     stored_rows,
     weights_by_dtype,
 )
-from auditor.reconciler.other_model import other_model_rule, other_names_note
+from auditor.reconciler.other_model import dtype_rule, other_model_rule, other_names_note
 from auditor.reconciler.other_weights import (
     other_weights,
     torch_copy_findings,

@@ -31,7 +31,7 @@ from auditor.companions.companion_files import (
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
-from auditor.downloader.parallel import as_they_end, own_pool, share_of_pool
+from auditor.downloader.parallel import AT_HAND, as_they_end, share_of_pool, threads
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -85,7 +85,7 @@ def assemble(
     opened: the audit says what is wrong.
     """
     listing = {file.name: file for file in files}
-    with own_pool(reader) if pool is None else share_of_pool(pool, reader) as reads:
+    with share_of_pool(pool, reader) if pool else threads(AT_HAND, reader.stop) as reads:
         companions = _companions(reads, reader, listing, selection.companions)
         if selection.hints:
             reader = _Knowing(reader)

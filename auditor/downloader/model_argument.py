@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -85,15 +84,6 @@ def parse_model(requested: str) -> Path | HubModel:
             f"the file or folder {quoted(requested)} does not exist, or may not be read"
         )
     return parse_id(requested, "neither a path that exists nor a Hub id")
-
-
-def _of_address(requested: str) -> HubModel:
-    found = parse_address(requested)
-    model_id = found.id.removesuffix(".git")
-    fault = id_fault(model_id) or (found.revision is not None and _revision_fault(found.revision))
-    if fault:
-        raise UsageError(f"{quoted(requested)} names no model of the Hub: {fault}")
-    return HubModel(id=model_id, revision=found.revision, place=found.place)
 
 
 def _is_here(path: str) -> bool:
@@ -175,43 +165,42 @@ _OTHERS = {"datasets": "a dataset", "spaces": "a space", "papers": "a paper", "d
 _REFS = 3  # refs/pr/1: parts of a revision that is written out
 
 
-class PastedAddress(NamedTuple):
-    """What an address names."""
-
-    id: str
-    revision: str | None = None
-    place: str | None = None  # a file or a folder of the repository
-
-
 def is_address(requested: str) -> bool:
     return requested.startswith(_HF) or _ADDRESS.match(requested) is not None
 
 
-def parse_address(requested: str) -> PastedAddress:
+def _of_address(requested: str) -> HubModel:
     """The model that the address names; raises UsageError if it names no model of the Hub."""
     try:
         if requested.startswith(_HF):
-            return _hf(requested)
-        return _web(requested if "://" in requested else f"https://{requested}")
+            found = _hf(requested)
+        else:
+            found = _web(requested if "://" in requested else f"https://{requested}")
     except ValueError as error:
         raise UsageError(f"{quoted(requested)} names no model of the Hub: {error}") from None
+    found = replace(found, id=found.id.removesuffix(".git"))
+    fault = id_fault(found.id) or (found.revision is not None and _revision_fault(found.revision))
+    if fault:
+        raise UsageError(f"{quoted(requested)} names no model of the Hub: {fault}")
+    return found
 
 
-def _hf(requested: str) -> PastedAddress:
+def _hf(requested: str) -> HubModel:
     path = requested.removeprefix(_HF).removeprefix("models/").rstrip("/")
     parts = _of_a_model(path.split("/"))
     if len(parts) < 2:  # noqa: PLR2004 - namespace and name
         name, at, revision = parts[0].partition("@")
-        return PastedAddress(name, unquote(revision) if at else None)
+        return HubModel(id=name, revision=unquote(revision) if at else None)
     name, at, revision = parts[1].partition("@")
     rest = parts[2:]
     if at and revision == "refs" and len(rest) >= _REFS - 1:
         revision, rest = "/".join((revision, *rest[: _REFS - 1])), rest[_REFS - 1 :]
     place = "/".join(rest) or None
-    return PastedAddress(f"{parts[0]}/{name}", unquote(revision) if at else None, place)
+    named = unquote(revision) if at else None
+    return HubModel(id=f"{parts[0]}/{name}", revision=named, place=place)
 
 
-def _web(address: str) -> PastedAddress:
+def _web(address: str) -> HubModel:
     split = urlsplit(address)  # what follows a ? or a # says nothing about the model
     if split.netloc.lower() not in _HOSTS and split.netloc != _asked_host():
         raise ValueError(f"{quoted(split.netloc)} is another site")
@@ -223,13 +212,14 @@ def _web(address: str) -> PastedAddress:
     length = 1 if parts[1:2] and parts[1] in known else 2
     name, rest = "/".join(parts[:length]), parts[length:]
     if not rest or rest[0] in _OTHER_PAGES:
-        return PastedAddress(name)
+        return HubModel(id=name)
     if rest[0] not in _OF_A_REVISION:
         raise ValueError(f"{quoted(rest[0])} after {quoted(name)} is no page of a model")
     rest = rest[1:]
     if rest[:1] == ["refs"]:
         rest = ["/".join(rest[:_REFS]), *rest[_REFS:]]
-    return PastedAddress(name, rest[0] if rest else None, "/".join(rest[1:]) or None)
+    place = "/".join(rest[1:]) or None
+    return HubModel(id=name, revision=rest[0] if rest else None, place=place)
 
 
 def _of_a_model(parts: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -112,7 +112,3 @@ def share_of_pool(pool: Executor, reader: Stops) -> Iterator[Executor]:
         if _is_ours(error):
             part.wait()
         raise
-
-
-def own_pool(reader: Stops) -> AbstractContextManager[Executor]:
-    return threads(AT_HAND, reader.stop)

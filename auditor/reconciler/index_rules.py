@@ -14,9 +14,9 @@ from auditor.containers.weight_formats import parser
 from auditor.layouts.packing import WrittenTensor
 from auditor.reconciler import index_totals
 from auditor.reconciler.contents import Contents, names_by_shard
-from auditor.reconciler.file_rules import implied_note, implied_rules, parameters_rule
 from auditor.reconciler.findings import BadIndex, Finding, WrongDtype
 from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.total_rules import implied_note, implied_rules, parameters_rule
 from auditor.tensors import StoredTensor, natural_key
 from auditor.walker import Tally
 

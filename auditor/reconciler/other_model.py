@@ -1,4 +1,4 @@
-"""What the config claims, compared with names and sizes alone."""
+"""What the config claims, compared with names, sizes and dtypes alone."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from auditor.analytic import Config, Expectation
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.reconciler import index_totals
-from auditor.reconciler.findings import BadConfig, BadSize, Finding, WrongDtype
+from auditor.reconciler.findings import BadConfig, BadSize, Finding, WrongDtype, by_name
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
-from auditor.tensors import StoredTensor
+from auditor.tensors import StoredTensor, is_float
 
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # in transformers' configs
 
@@ -138,3 +138,38 @@ def listed_size_rule(
                 f"{parameters:,} parameters take in {declared}: {over[declared]:+,}"
             )
             yield BadSize(file=file.name, reason=reason)
+
+
+def dtype_rule(
+    reconciled: Reconciled,
+    declared: str | None,
+    dtypes: frozenset[str],
+    *,
+    by: str = "the config",
+) -> Iterator[Finding]:
+    """Parameters are stored in the dtype that the config declares, and never as integers.
+
+    `dtypes` are all that are stored; a variant may declare another dtype than the config.
+    """
+    wrong: dict[str, list[StoredTensor]] = {
+        dtype: []
+        for dtype in sorted(dtypes)
+        if dtype != declared and (declared is not None or not is_float(dtype))
+    }
+    if not wrong:
+        return
+    learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
+    packed = reconciled.packed  # in the dtypes of their layout
+    for tensor in (*reconciled.plain.values(), *learned):
+        if tensor.dtype not in wrong or reconciled.scaled.get(tensor.name) == tensor.file:
+            continue
+        if not packed or (tensor.name, tensor.file) not in packed:
+            wrong[tensor.dtype].append(tensor)
+    for dtype, tensors in wrong.items():
+        if not tensors:
+            continue
+        yield WrongDtype(
+            tensors=by_name(tensors),
+            declared=declared or "a float",
+            reason=f"stored as {dtype}, {by} declares {declared or 'no integer dtype'}",
+        )

@@ -7,7 +7,6 @@ from support.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
 
 from auditor.analytic import ExpectedTensor, Role, Written
 from auditor.containers.index import Index
-from auditor.reconciler.file_rules import implied_note, implied_rules
 from auditor.reconciler.findings import (
     BadIndex,
     BadSize,
@@ -18,6 +17,7 @@ from auditor.reconciler.findings import (
 )
 from auditor.reconciler.index_totals import holdings
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
+from auditor.reconciler.total_rules import implied_note, implied_rules
 from auditor.reconciler.unread_files import Unread
 
 

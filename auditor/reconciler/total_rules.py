@@ -1,4 +1,4 @@
-"""What files, index and dtypes must fulfil beyond names and shapes; each rule yields findings."""
+"""What the totals of an index must be, by its shards or by the expected shapes."""
 
 from collections.abc import Iterator
 
@@ -7,54 +7,14 @@ from auditor.reconciler import index_totals
 from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
-from auditor.tensors import StoredTensor, is_float
+from auditor.tensors import StoredTensor
 from auditor.walker import Tally
-
-
-def dtype_rule(
-    reconciled: Reconciled,
-    declared: str | None,
-    dtypes: frozenset[str],
-    *,
-    by: str = "the config",
-) -> Iterator[Finding]:
-    """Parameters are stored in the dtype that the config declares, and never as integers.
-
-    `dtypes` are all that are stored; a variant may declare another dtype than the config.
-    """
-    wrong: dict[str, list[StoredTensor]] = {
-        dtype: []
-        for dtype in sorted(dtypes)
-        if dtype != declared and (declared is not None or not is_float(dtype))
-    }
-    if not wrong:
-        return
-    learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
-    packed = reconciled.packed  # in the dtypes of their layout
-    for tensor in (*reconciled.plain.values(), *learned):
-        if tensor.dtype not in wrong or reconciled.scaled.get(tensor.name) == tensor.file:
-            continue
-        if not packed or (tensor.name, tensor.file) not in packed:
-            wrong[tensor.dtype].append(tensor)
-    for dtype, tensors in wrong.items():
-        if not tensors:
-            continue
-        yield WrongDtype(
-            tensors=by_name(tensors),
-            declared=declared or "a float",
-            reason=f"stored as {dtype}, {by} declares {declared or 'no integer dtype'}",
-        )
-
-
-# --- totals ------------------------------------------------------------------------------------
 
 
 def parameters_rule(index: Index, whole: Tally, reconciled: Reconciled) -> Iterator[Finding]:
     """The index states as many parameters as its shards hold, all of which were read."""
-    stored = whole.parameters
-    yield from _parameters_rule(
-        index, stored, "the shards hold", index_totals.tied_not_stored(reconciled)
-    )
+    tied = index_totals.tied_not_stored(reconciled)
+    yield from _parameters_rule(index, whole.parameters, "the shards hold", tied)
 
 
 def implied_rules(
@@ -85,7 +45,7 @@ def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
     least = parameters // 8
     if index.total_size is not None and index.total_size < least:
         reason = (
-            f"total_size is {_shown(index.total_size)}, and {parameters:,} parameters take "
+            f"total_size is {index.total_size:,}, and {parameters:,} parameters take "
             f"{least:,} bytes at one bit each: {_over(index.total_size, least):+,}"
         )
         yield BadIndex(file=index.file, reason=reason)
@@ -99,7 +59,7 @@ def implied_note(index: Index, held: index_totals.Holdings, declared: str | None
     if held.unexpected:
         return _room_note(held, total, declared)
     found = index_totals.find_sum(held, total, declared)
-    return f"total_size {_shown(total)} = {found}" if found else None
+    return f"total_size {total:,} = {found}" if found else None
 
 
 def _room_note(held: index_totals.Holdings, total: float, declared: str | None) -> str | None:
@@ -112,7 +72,7 @@ def _room_note(held: index_totals.Holdings, total: float, declared: str | None) 
     and_buffers = " and the buffers" if held.buffers else ""
     tensors = "tensor" if held.unexpected == 1 else f"{held.unexpected:,} tensors"
     what = f"for the {tensors} of which nothing is expected{and_buffers}"
-    return f"total_size {_shown(total)} leaves {left:,} bytes {what}" if left >= 0 else None
+    return f"total_size {total:,} leaves {left:,} bytes {what}" if left >= 0 else None
 
 
 def _room_rule(
@@ -121,7 +81,7 @@ def _room_rule(
     total, least = index.total_size, _least(held, declared)
     if total is not None and least is not None and total < least:
         reason = (
-            f"total_size is {_shown(total)}, the parameters that the config implies alone take "
+            f"total_size is {total:,}, the parameters that the config implies alone take "
             f"{least:,} bytes in {declared}: {_over(total, least):+,}"
         )
         yield BadIndex(file=index.file, reason=reason)
@@ -146,7 +106,7 @@ def _size_rule(
     for part in found.flags:
         short = part.elements - part.elements * part.bits // 8
         reason = (
-            f"total_size is {_shown(total)}, which counts the {part.elements:,} elements of "
+            f"total_size is {total:,}, which counts the {part.elements:,} elements of "
             f"{part.what} at 1/8 byte; a mask takes a byte for each: {-short:+,}"
         )
         yield BadIndex(file=index.file, reason=reason)
@@ -160,7 +120,7 @@ def _size_rule(
             if held.packed
             else (f"is exactly {each} bytes a parameter")
         )
-        reason = f"total_size {_shown(total)} {how}, the config declares {declared}"
+        reason = f"total_size {total:,} {how}, the config declares {declared}"
         stored = by_name(_of_unknown_dtype(index, reconciled))
         yield WrongDtype(tensors=stored, declared=declared, reason=reason)
 
@@ -186,7 +146,7 @@ def _unexplained(total: float, held: index_totals.Holdings, declared: str | None
     why = _why(over / width, groups)
     packed = f", packed and the rest in {dtype}" if held.packed else f" in {dtype}"
     takes = f"the expected shapes take {implied:,} bytes{packed}"
-    return f"total_size is {_shown(total)}, {takes}: {over:+,}{why}"
+    return f"total_size is {total:,}, {takes}: {over:+,}{why}"
 
 
 def _parameters_rule(
@@ -195,9 +155,7 @@ def _parameters_rule(
     total = index.total_parameters
     if total is not None and total != stored:
         over = _over(total, stored)
-        reason = (
-            f"total_parameters is {_shown(total)}, {counted_by} {stored:,} parameters: {over:+,}"
-        )
+        reason = f"total_parameters is {total:,}, {counted_by} {stored:,} parameters: {over:+,}"
         yield WrongTotal(file=index.file, reason=reason + _why(over, groups))
 
 
@@ -208,10 +166,6 @@ def _why(over: float, groups: tuple[index_totals.WidthGroup, ...]) -> str:
         return ""
     listed = " and ".join(group.what for group in found)
     return f", which is {listed}, {'counted a second time' if over > 0 else 'not counted'}"
-
-
-def _shown(total: float) -> str:
-    return f"{total:,}"
 
 
 def _over(total: float, stored: int) -> float:
