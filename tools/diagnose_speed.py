@@ -22,7 +22,7 @@ from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.changes import with_names, with_tensors, with_values
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.report import Diagnosis
 
 RUNS = 3

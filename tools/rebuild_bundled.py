@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader import fetch
 from auditor.downloader.bundled import file_name
+from auditor.downloader.fetching import fetch
 
 DATA = Path(__file__).resolve().parent.parent / "auditor" / "data"
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"

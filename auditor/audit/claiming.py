@@ -16,8 +16,8 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.claims.judge import judge_all
 from auditor.claims.subject import StoredNumbers, Subject, subject_of
 from auditor.claims.verdict import Verdict
-from auditor.downloader import fetch
 from auditor.downloader.default_configs import is_model_type, snapshot_of_type
+from auditor.downloader.fetching import fetch
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.report import Report, Unaudited
 

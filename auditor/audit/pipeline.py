@@ -86,7 +86,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
         require_known_class(target)
     if oracle:
         require_oracle()
-    from auditor.downloader import fetch  # noqa: PLC0415 - not for what a model type implies
+    from auditor.downloader.fetching import fetch  # noqa: PLC0415 - not for what a model type implies
 
     choose: Chooser = select
     if variant is not None:
@@ -236,7 +236,7 @@ def describing_snapshot(
     """What describes a model, and no weights: its config, or the defaults of a model type."""
     if is_model_type(model):
         return snapshot_of_type(model)
-    from auditor.downloader import fetch  # noqa: PLC0415 - as above
+    from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
 
     return fetch(model, source=source, token=token, say=say, choose=select_describing)
 
@@ -255,7 +255,7 @@ def diff(
     read or holds nothing to compare, UsageError for what cannot be asked for.
     """
     from auditor.comparing import compare, side_of  # noqa: PLC0415 - no audit compares two
-    from auditor.downloader import fetch  # noqa: PLC0415 - as above
+    from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
 
     before, after = (
         side_of(fetch(model, source=source, token=token, say=say)) for model in (first, second)

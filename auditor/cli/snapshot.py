@@ -19,7 +19,7 @@ from auditor.cli.console import (
     talk,
     write,
 )
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.formats.text import printable
 from auditor.messages import quoted

@@ -12,7 +12,8 @@ from auditor.audit.repository import only_model
 from auditor.checkpoint.filenames import FileSelection
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import MAX_SHARDS
-from auditor.downloader import fetch, local_folder
+from auditor.downloader import local_folder
+from auditor.downloader.fetching import fetch
 from auditor.errors import FixError, UsageError
 from auditor.fixing.carrying_out import carry_out, is_interrupted
 from auditor.fixing.local_files import FileState, require_replaceable, states_in

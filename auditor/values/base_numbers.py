@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, Snapshot
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import open_regular_file
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted

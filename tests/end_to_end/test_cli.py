@@ -18,7 +18,7 @@ from support.sweep_models import healthy
 import auditor.formats
 from auditor.checkpoint.selecting import CONFIG, WEIGHTS
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 
 CHINESE = "google-bert/bert-base-chinese"
 TOKEN = "hf_" + "t" * 34

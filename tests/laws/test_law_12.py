@@ -23,7 +23,7 @@ import auditor
 from auditor import Report, Unaudited
 from auditor.checkpoint.snapshot import Source
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.errors import SourceError
 from auditor.formats import as_json
 

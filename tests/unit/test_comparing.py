@@ -8,7 +8,7 @@ from support.builders import safetensors_bytes
 
 import auditor
 from auditor.comparing import Comparison, compare, side_of
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError
 
 CONFIG = {"vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 3, "dtype": "float32"}

@@ -11,7 +11,7 @@ import sys
 from auditor.audit.model import examine_undiagnosed
 from auditor.audit.options import Options
 from auditor.checkpoint.selecting import select
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.errors import SourceError
 from auditor.report import Outcome, Report, Unaudited
 

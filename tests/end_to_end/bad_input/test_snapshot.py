@@ -14,7 +14,7 @@ from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
 from support.builders import framed
 
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 
 NO = "is not a snapshot that can be read: .*"
 HOSTILE = "../\x1b[31m\n"

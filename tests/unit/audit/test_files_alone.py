@@ -11,7 +11,7 @@ from support.sharding import INDEX, alarms, kinds, pointer, reindexed, shard_nam
 
 from auditor import Report, audit
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 
 BERT = expect("BertModel")
 TABLE = {tensor.name: (tensor.dtype, tensor.shape) for tensor in stored_by(BERT)}

@@ -11,7 +11,7 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 
 VALUES = Values(
     "llama",

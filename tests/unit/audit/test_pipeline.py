@@ -12,7 +12,7 @@ import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.reconciler.findings import (
     BadIndex,
     NewlyInitialized,

@@ -11,8 +11,8 @@ from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.containers.safetensors import parse_header, size_fault
-from auditor.downloader import fetch
 from auditor.downloader.bundled import bundled_models, file_name
+from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError
 
 UNCASED = "86b5e0934494bd15c9632b12f734a8a67f723594"

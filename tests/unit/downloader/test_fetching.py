@@ -10,7 +10,7 @@ from support.builders import safetensors_bytes
 from support.hub import HtmlPage, Origin, ServerError
 
 from auditor.checkpoint.snapshot import Source
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError, UsageError
 
 WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})
@@ -120,7 +120,7 @@ def test_without_the_network_nothing_of_it_is_loaded(tmp_path, requested, source
     folder = fill(tmp_path / "m")
     program = f"""
 import sys
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 fetch({requested.format(folder=folder)!r}, source={source!r})
 print([name for name in ("huggingface_hub", "httpx2", "tenacity", "ssl") if name in sys.modules])
 """

@@ -20,7 +20,7 @@ from auditor.checkpoint.snapshot import Source, WeightHeader
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.containers.weight_formats import FilePart, PartialFile, Table
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.downloader.headers import AHEAD, MOST_BYTES, MOST_READS, Received, read_parsed_header
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span

@@ -12,7 +12,7 @@ from support.hub_models import CONFIG, FILES, HEAD, INDEX, ONE, WEIGHTS, large
 
 from auditor.checkpoint.selecting import other_weight_files
 from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.downloader.headers import FIRST_READ
 from auditor.errors import Reason, SourceError
 

@@ -5,7 +5,7 @@ from huggingface_hub import constants
 from support.hub import Origin
 from support.hub_models import CONFIG, FILES, HEAD, ONE, large
 
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError, UsageError
 
 TOKEN = "hf_secret"  # noqa: S105 - opens nothing

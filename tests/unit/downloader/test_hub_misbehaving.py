@@ -29,7 +29,7 @@ from support.hub import (
 )
 
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.downloader.headers import FIRST_READ
 from auditor.errors import Reason, SourceError
 

@@ -8,7 +8,7 @@ from support.builders import safetensors_bytes
 from support.hub import Hub
 
 from auditor.checkpoint.snapshot import Source
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError
 
 WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})

@@ -11,7 +11,8 @@ from support.builders import framed, safetensors_bytes
 from auditor.checkpoint.selecting import other_weight_files
 from auditor.checkpoint.snapshot import RepoFile, Source, TextFile
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader import fetch, headers
+from auditor.downloader import headers
+from auditor.downloader.fetching import fetch
 from auditor.downloader.headers import FIRST_READ
 from auditor.downloader.local_file import open_regular_file
 from auditor.errors import Reason, SourceError, UsageError

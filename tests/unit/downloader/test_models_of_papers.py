@@ -9,8 +9,8 @@ from auditor import Unaudited
 from auditor.analytic import catalogue, read_config
 from auditor.audit.pipeline import explain
 from auditor.checkpoint.snapshot import Source
-from auditor.downloader import fetch
 from auditor.downloader.bundled import PAPERS, read_paper
+from auditor.downloader.fetching import fetch
 from auditor.downloader.model_argument import HubModel
 
 

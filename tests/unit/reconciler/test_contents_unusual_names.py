@@ -12,7 +12,7 @@ from support.sharding import Table, alarms, kinds, shard_names, sharded, write
 
 from auditor import Reason, Report, Unaudited, audit
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader import fetch
+from auditor.downloader.fetching import fetch
 from auditor.errors import SourceError
 
 WIDE = {"hidden_size": 16, "intermediate_size": 32, "architectures": ["BertModel"]}
