@@ -11,13 +11,12 @@ from huggingface_hub import constants
 from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import WEIGHTS
 from auditor.checkpoint.snapshot import RepoFile
-from auditor.downloader.file_answers import part_of_file, too_large, whole_body
+from auditor.downloader.answers import Answer, part_of_file, too_large, whole_body
 from auditor.downloader.headers import FIRST_READ, Received, safetensors_end
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import brief_refusal
 from auditor.downloader.hub_settings import endpoint
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.response_body import Answer
 from auditor.errors import SourceError, UsageError
 from auditor.tensors import Span
 

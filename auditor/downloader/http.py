@@ -13,11 +13,11 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import huggingface_hub
 
 from auditor.checkpoint.snapshot import Fetched
+from auditor.downloader.answers import Answer, Body, whole_number
 from auditor.downloader.client import Reply, shared_client
 from auditor.downloader.http_errors import ErrorOfRefusal, no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import apart_from_signals
-from auditor.downloader.response_body import Answer, Body, whole_number
 from auditor.downloader.retry import PassingError, Patience
 from auditor.downloader.transport import (
     Address,

@@ -22,16 +22,15 @@ from auditor.checkpoint.snapshot import (
 )
 from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.containers.bounded_json import parse_object
+from auditor.downloader.answers import Answer, part_of_file, ranged_part, too_large, whole_body
 from auditor.downloader.assemble import assemble
 from auditor.downloader.early_reads import EarlyReads
-from auditor.downloader.file_answers import part_of_file, ranged_part, too_large, whole_body
 from auditor.downloader.headers import FIRST_READ, LongReads, Received, read_header
 from auditor.downloader.http import Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.hub_settings import asked_origin, endpoint, usable_token
 from auditor.downloader.model_argument import HubModel, id_fault
 from auditor.downloader.parallel import AT_HAND, ByDistance, threads
-from auditor.downloader.response_body import Answer
 from auditor.downloader.waits import ReadingProgress, Talk
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted

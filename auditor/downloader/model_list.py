@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from huggingface_hub import constants
 
+from auditor.downloader.answers import Answer
 from auditor.downloader.http import Session
 from auditor.downloader.hub_settings import endpoint
 from auditor.downloader.model_list_page import Crowded, Entry, NotAListError, entries_in
-from auditor.downloader.response_body import Answer
 from auditor.downloader.retry import PassingError
 from auditor.downloader.transport import Address, BadAddressError
 from auditor.errors import Reason, SourceError
