@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from importlib.abc import Loader, MetaPathFinder
@@ -68,6 +69,9 @@ settings.load_profile("unhurried")
 # --- a quick run ------------------------------------------------------------------------------
 
 LEFT_OUT = ("slow", "oracle", "online")
+LEFT_OUT_WHOLE = re.compile(
+    rf"^pytestmark = \[?\s*pytest\.mark\.({'|'.join(LEFT_OUT)})\b", re.MULTILINE
+)
 
 
 class Refused(MetaPathFinder, Loader):
@@ -94,6 +98,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         settings.load_profile("quick")
         sys.meta_path.insert(0, Refused())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file whose tests are all left out is not even imported; None: others decide."""
+    if config.getoption("--quick") and collection_path.suffix == ".py":
+        return bool(LEFT_OUT_WHOLE.search(collection_path.read_text("utf-8"))) or None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import auditor
@@ -22,16 +23,24 @@ RENDER = "render"  # what each format for people calls its text
 MAIN = "main"
 
 
+@cache
+def defined_names() -> list[tuple[str, type[ast.AST], str]]:
+    """File, kind and public name of whatever a file defines at its top."""
+    return [
+        (path.relative_to(PACKAGE).as_posix(), type(node), node.name)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
+    ]
+
+
 def definitions(kind: type[ast.AST], *, families: bool) -> dict[str, list[str]]:
     """Public name -> the files that define it at their top; a command is named after itself."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(PACKAGE.rglob("*.py")):
-        file = path.relative_to(PACKAGE).as_posix()
-        if file.startswith("cli/") or ("families/" in file and not families):
-            continue
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, kind) and not node.name.startswith("_"):  # type: ignore[attr-defined]
-                found[node.name].append(file)  # type: ignore[attr-defined]
+    for file, defined, name in defined_names():
+        left_out = file.startswith("cli/") or ("families/" in file and not families)
+        if defined is kind and not left_out:
+            found[name].append(file)
     return found
 
 

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.containers import index as index_module
 from auditor.containers import parse_index
@@ -249,7 +250,7 @@ def outcome(content):
 @example('{"metadata": {"total_size": 8}, "weight_map": {"a": "f", "b": "f"}}')
 @example('{"metadata": {"total_size": 8}, "weight_map": {"a": "f", "a": "g"}}')
 @example('{"metadata": {}, "metadata": {}, "weight_map": {"a": "f"}}')
-@settings(max_examples=300)
+@examples(300)
 def test_what_is_written_plainly_is_read_as_anything_is(text):
     fast = outcome(text.encode())
     with pytest.MonkeyPatch.context() as patch:

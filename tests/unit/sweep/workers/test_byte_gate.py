@@ -2,13 +2,14 @@
 
 import threading
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.sweep.workers.byte_gate import ByteGate
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(most=st.integers(0, 20), sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12))
 def test_what_is_inside_fits_or_is_alone_and_all_get_in(most, sizes):
     gate, lock, inside, seen = ByteGate(most), threading.Lock(), {}, []
