@@ -62,7 +62,7 @@ def hub_env(hub: Hub, tmp_path: Path) -> dict[str, str]:
 
 # No test is about time: a busy machine must not fail one.
 settings.register_profile("unhurried", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=10)
+settings.register_profile("quick", deadline=None, max_examples=5)
 settings.load_profile("unhurried")
 
 
@@ -90,7 +90,7 @@ class Refused(MetaPathFinder, Loader):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--quick`, which `make quick` gives."""
-    said = f"without torch, without tests that are {', '.join(LEFT_OUT)}, and 10 examples of a law"
+    said = f"without torch, without tests that are {', '.join(LEFT_OUT)}, and 5 examples of a law"
     parser.addoption("--quick", action="store_true", help=said)
 
 

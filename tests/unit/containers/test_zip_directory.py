@@ -123,6 +123,7 @@ def test_a_lying_directory_is_told(spoilt, said):
         parsed(spoilt)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_told_whatever_its_directory_says(bomb):
     with pytest.raises(CheckpointError, match="has 60,000,004 bytes; 8,388,608 are the most"):
         parsed(bomb)
