@@ -1,6 +1,6 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,13 +41,14 @@ from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared, split_off_unread
+from auditor.layouts.packing import PLAIN, Declared, Unpacked, split_off_unread
 from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
 from auditor.reconciler.stored_form import expected_as_stored
 from auditor.reconciler.unusual_names import pipeline_file, unindexed_files
 from auditor.report import Report, Unaudited, expected_side
+from auditor.tensors import StoredTensor
 
 if TYPE_CHECKING:
     from auditor.diagnosis.case import Undoing
@@ -336,15 +337,17 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
         by_layout,
         packed,
     )
-    names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.tensors}
-    implied = found.implied if packed else _as_stored(case, found.implied, names)
+    implied = found.implied if packed else _as_stored(case, found.implied, tensors, unpacked)
     return compared_outcome(case, config.dtype, implied, packing, found.opinion)
 
 
-def _as_stored(case: ModelAudit, implied: Implied, names: Collection[str]) -> Implied:
-    """The same in the form in which the tensors of these names are stored, disk's or memory's."""
+def _as_stored(
+    case: ModelAudit, implied: Implied, tensors: Sequence[StoredTensor], unpacked: Unpacked
+) -> Implied:
+    """The same in the form in which the plain tensors are stored, disk's or memory's."""
     if not implied.expectation.loading.converters:
         return implied
+    names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.tensors}
     expectation, family = expected_as_stored(implied.expectation, names), implied.family
     if expectation is implied.expectation:
         return implied

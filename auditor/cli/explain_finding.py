@@ -7,6 +7,7 @@ import typer
 
 from auditor.cli.console import guarded, terminal
 from auditor.errors import UsageError
+from auditor.formats import explained_finding, meanings
 from auditor.messages import meant, quoted
 
 
@@ -21,8 +22,6 @@ def explain_finding(
     ] = None,
 ) -> None:
     """Say what a kind of finding or a cause means, and what to do about it."""
-    from auditor.formats import explained_finding, meanings  # noqa: PLC0415 - rich takes 15 ms
-
     with guarded():
         kinds = reversed(meanings.kind_meanings())  # of two that share a name the graver counts
         known = {one.name: one for one in (*kinds, *meanings.cause_meanings())}

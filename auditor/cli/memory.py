@@ -21,6 +21,7 @@ from auditor.cli.console import (
     terminal,
 )
 from auditor.errors import Reason, UsageError
+from auditor.formats import memory as shown
 from auditor.formats.memory_needs import COMMON_DTYPES
 from auditor.formats.text import printable
 from auditor.messages import meant, quoted
@@ -94,8 +95,6 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             outcomes.append(found)
         if not outcomes:
             raise UsageError("standard input holds no model")
-        from auditor.formats import memory as shown  # noqa: PLC0415 - rich takes 15 ms
-
         dtypes_shown = tuple(dict.fromkeys(chosen)) or COMMON_DTYPES
         width, color = terminal()
         for outcome in outcomes:

@@ -190,7 +190,7 @@ def architectures(
     ] = False,
 ) -> None:
     """List the model types with a closed form, and how many classes of each."""
-    from auditor.formats import architectures  # noqa: PLC0415 - rich, and all the families
+    from auditor.formats import architectures  # noqa: PLC0415 - all the families
 
     with guarded():
         types = {name: siblings(name) for name in model_types()}

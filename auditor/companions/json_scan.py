@@ -8,14 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from auditor.companions.vocabulary import MOST_DIGITS
 from auditor.containers.bounded_json import MAX_DEPTH
 
 # The longest vocabulary known, XLM-V's, has 901,629 entries; they take half a second.
 MOST_ENTRIES = 1_000_000
 # Strings and brackets of what is passed over: 6,400 added tokens of Gemma 3 have 100,000.
 MOST_TOKENS = 1_000_000
-# Digits of an id: 2**63 has 19.
-MOST_DIGITS = 20
 
 # With as many escapes at the most: each that the engine goes past takes five bytes.
 _STRING = rb'"(?:[^"\\]++|\\.){0,100000}+"'

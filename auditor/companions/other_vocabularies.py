@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from itertools import islice
 
 from auditor.companions.json_scan import (
-    MOST_DIGITS,
     MOST_ENTRIES,
     ScanError,
     highest_of_object,
@@ -17,7 +16,7 @@ from auditor.companions.json_scan import (
     text_of,
     value,
 )
-from auditor.companions.vocabulary import MOST_ADDED, Token, Vocabulary, token_of
+from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, Vocabulary, token_of
 
 _RANKED = re.compile(rb"^[A-Za-z0-9+/=]+ (\d+)\r?$", re.MULTILINE)
 _FIRST_RANKED = re.compile(rb"[A-Za-z0-9+/=]+ \d+\r?\n")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from types import MappingProxyType
 
 from msgspec import DecodeError, Raw, Struct
@@ -28,7 +29,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class Index(Struct, frozen=True, kw_only=True):
+class Index(Struct, frozen=True, kw_only=True, dict=True):
     """What an index says. None of it is checked against the files."""
 
     file: str  # path inside the repo, "/" between folders
@@ -37,7 +38,7 @@ class Index(Struct, frozen=True, kw_only=True):
     total_parameters: int | float | None  # as written; None: not there, or in `faults`
     faults: tuple[str, ...] = ()  # a sentence each; what is wrong and yet leaves a weight_map
 
-    @property
+    @cached_property
     def shards(self) -> tuple[str, ...]:
         """Paths relative to the index's own folder, sorted."""
         return tuple(sorted(set(self.weight_map.values())))

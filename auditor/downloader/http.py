@@ -8,13 +8,13 @@ from functools import cache
 from math import inf
 from platform import python_version
 from threading import Event
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import huggingface_hub
 
 from auditor.checkpoint.snapshot import Fetched
 from auditor.downloader.client import Reply, shared_client
-from auditor.downloader.http_errors import no_answer_error, refusal_error
+from auditor.downloader.http_errors import ErrorOfRefusal, no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import apart_from_signals
 from auditor.downloader.request_budget import Governor, Turn, Unruled
@@ -103,24 +103,29 @@ class Session:
 
         With a commit, every answer must be of that commit.
         """
+        asked = _Asked(url, span, take, refusal_error)
 
         def once(silence: float) -> T:
-            return self._once(url, span, _Trail(commit), take, silence)
+            return self._once(asked, _Trail(commit), silence)
 
         return apart_from_signals(lambda: self._patience.call(once))
 
-    def try_once(self, url: str, take: Callable[[Answer], T], *, span: Span | None = None) -> T:
-        """The same of one attempt, at any commit, which the Answer tells."""
-        return self._once(url, span, _Trail(None), take, patience())
-
-    def _once(
+    def try_once(
         self,
         url: str,
-        span: Span | None,
-        trail: "_Trail",
         take: Callable[[Answer], T],
-        silence: float,
+        *,
+        span: Span | None = None,
+        refusal: ErrorOfRefusal = refusal_error,
     ) -> T:
+        """The same of one attempt, at any commit, which the Answer tells.
+
+        `refusal` makes the error of an answer that refuses.
+        """
+        return self._once(_Asked(url, span, take, refusal), _Trail(None), patience())
+
+    def _once(self, asked: "_Asked[T]", trail: "_Trail", silence: float) -> T:
+        url, span, take, refusal = asked
         with _translated(url, time.monotonic()):
             address = Address.of(url)
         hub = address.origin
@@ -132,6 +137,9 @@ class Session:
             if not by_hub:  # is not sent the token, nor is what it redirects to
                 headers.pop("authorization", None)
             with self._answered(address, headers, silence, by_hub=by_hub) as (reply, body):
+                if not (reply.status in {_OK, _PARTIAL} or _redirects(reply)):
+                    text = body.upto(_MOST_OF_AN_ERROR)
+                    raise refusal(self._model, reply, text, by_hub=by_hub)
                 trail.note(reply)
                 if not _redirects(reply):
                     trail.end()
@@ -157,11 +165,7 @@ class Session:
         ):
             if fault := framing_fault(reply.headers):
                 raise BrokenAnswerError(fault)
-            body = Body(reply, self._count, min(patience(), silence), since)
-            if reply.status not in {_OK, _PARTIAL} and not _redirects(reply):
-                text = body.upto(_MOST_OF_AN_ERROR)
-                raise refusal_error(self._model, reply, text, by_hub=by_hub)
-            yield reply, body
+            yield reply, Body(reply, self._count, min(patience(), silence), since)
 
     def _ask(
         self, address: Address, headers: Mapping[str, str], silence: float, turn: Turn | None
@@ -185,6 +189,15 @@ class Session:
         with self._lock:
             self._bytes += received
         self._governor.check(self._bytes)
+
+
+class _Asked(NamedTuple, Generic[T]):
+    """What is asked for, and what is made of the answer."""
+
+    url: str
+    span: Span | None
+    take: Callable[[Answer], T]
+    refusal: ErrorOfRefusal
 
 
 @cache

@@ -1,6 +1,7 @@
 """What an error, or a missing answer, of a server means: one table from errors to Reasons."""
 
 from http import HTTPStatus
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from auditor.downloader.client import Reply
@@ -24,6 +25,19 @@ _PASSING = frozenset((408, _TOO_MANY, *_SERVER_FAULTS))
 _LEGAL = 451
 
 OFFLINE = "the Hub is not asked while HF_HUB_OFFLINE is set"
+
+
+class ErrorOfRefusal(Protocol):
+    """Makes the error for an answer that is neither the file nor a redirect to it."""
+
+    def __call__(
+        self, model: HubModel, reply: Reply, body: bytes, *, by_hub: bool
+    ) -> SourceError: ...
+
+
+def brief_refusal(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:  # noqa: ARG001 - a ErrorOfRefusal
+    """The error where nobody asks why: what huggingface_hub makes of it takes 0.1 s to load."""
+    return SourceError(Reason.BAD_RESPONSE, f"{reply.address.host} answered {reply.status}")
 
 
 def refusal_error(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:

@@ -1,12 +1,8 @@
 """The architectures with a closed form, as a table: model type, classes."""
 
-import io
 from collections.abc import Mapping, Sequence
 
-from rich.table import Table
-from rich.text import Text
-
-from auditor.formats.plain_console import plain_console, without_trailing_spaces
+from auditor.formats.layout import columns, header_row, lines_text, styled, wrapped
 
 
 def render(
@@ -16,18 +12,11 @@ def render(
 
     `papers` are the models that can be explained by their name alone.
     """
-    text = io.StringIO()
-    console = plain_console(text, color=color)
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("model type", "classes", ""):
-        table.add_column(name, justify="right" if name == "classes" else "left")
-    for model_type, classes in types.items():
-        table.add_row(Text(model_type), Text(str(len(classes))), Text(", ".join(classes)))
-    console.print(table, width=width)
-    console.print()
-    console.print(Text(_sum(types)))
-    console.print(Text(f"Known by name, for audit explain: {', '.join(papers)}."))
-    return without_trailing_spaces(text)
+    rows = [(name, f"{len(classes)}", ", ".join(classes)) for name, classes in types.items()]
+    table = columns([header_row("model type", "classes", ""), *rows], right={1}, width=width)
+    known = f"Known by name, for audit explain: {', '.join(papers)}."
+    lines = (*table, (), styled(_sum(types)), *wrapped(known, width))
+    return lines_text(lines, color=color)
 
 
 def markdown(types: Mapping[str, Sequence[str]]) -> str:

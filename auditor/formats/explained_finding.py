@@ -1,49 +1,35 @@
 """Kinds of findings and causes for people: one in full, or all of them in a table."""
 
-import io
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from auditor.formats.layout import StyledLine, columns, lines_text, styled, wrapped
 from auditor.formats.meanings import Meaning
-from auditor.formats.plain_console import plain_console, without_trailing_spaces
 
 _CAUSES = "causes, as severe as the findings that they explain"
 
 
 def render(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
     """Each in full: what it is, what it means, what to do."""
-    text = io.StringIO()
-    console = plain_console(text, color=color)
-    for at, one in enumerate(meanings):
-        if at:
-            console.print()
-        console.print(Text(one.name, "bold").append(f" ({_sort(one)})", "not bold"), width=width)
-        for sentence in filter(None, (one.said, one.details, f"To do: {one.to_do}")):
-            console.print()
-            console.print(Text(sentence), width=width)
-    return without_trailing_spaces(text)
+    return "\n".join(lines_text(_in_full(one, width), color=color) for one in meanings)
+
+
+def _in_full(one: Meaning, width: int) -> Iterator[StyledLine]:
+    yield from wrapped(((one.name, "bold"), (f" ({_sort(one)})", "")), width)
+    for sentence in filter(None, (one.said, one.details, f"To do: {one.to_do}")):
+        yield ()
+        yield from wrapped(sentence, width)
 
 
 def overview(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
     """A line or two for each, those of a severity together."""
-    text = io.StringIO()
-    console = plain_console(text, color=color)
     longest = max(len(one.name) for one in meanings)
+    groups = []
     for group, found in groupby(meanings, lambda one: one.severity or _CAUSES):
-        if text.tell():
-            console.print()
-        console.print(Text(group, "bold"))
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True, min_width=longest)
-        table.add_column()
-        for one in found:
-            table.add_row(Text(one.name), Text(one.said))
-        console.print(Padding(table, (0, 0, 0, 2)), width=width)
-    return without_trailing_spaces(text)
+        rows = [(f"  {one.name:<{longest}}", one.said) for one in found]
+        lines = (styled(group, "bold"), *columns(rows, gap=2, width=width))
+        groups.append(lines_text(lines, color=color))
+    return "\n".join(groups)
 
 
 def meaning_table(meanings: Sequence[Meaning], heading: str) -> Iterator[str]:

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
+from auditor.formats.layout import Styled, columns, header_row, lines_text, styled, wrapped
 from auditor.formats.module_lines import Line, lines
-from auditor.formats.text import cells_of, cut_name, printable
+from auditor.formats.text import cut_name, printable
 from auditor.report import Expected, Report, Symbol, Unaudited
 
 _ALL_THE_WAY = 64  # deeper than any model
-_LEAST_ROOM = 16  # cells of a formula, on however narrow a terminal
 
 
 def render(
@@ -29,48 +28,28 @@ def render(
         return ""
     found = lines(outcome.modules, _ALL_THE_WAY if depth is None else depth)
     title = f"{printable(outcome.model or outcome.requested)}: {outcome.target}"
-    shown = [_bold(f"{title} ({outcome.model_type})", color=color), ""]
-    header, *rows = _table(found, expected, width, symbolic=symbolic)
-    laid_out = list(_laid_out([header, *rows], width))
-    shown += [_bold(laid_out[0], color=color), *laid_out[1:], ""]
+    table = list(_table(found, expected, width, symbolic=symbolic))
+    figures = range(1, len(table[0]) - 1)
+    shown = [styled(f"{title} ({outcome.model_type})", "bold"), ()]
+    shown += (*columns(table, right=figures, width=width), ())
     for line in _legend(expected.legend, symbolic=symbolic):
-        shown += (f"  {part}" for part in wrap(line, width - 2, break_on_hyphens=False))
+        shown += wrapped(line, width, 2)
     if not symbolic:
-        shown += ["", *_totals(expected)]
-    return "".join(f"{line.rstrip()}\n" for line in shown)
-
-
-def _bold(text: str, *, color: bool) -> str:
-    return f"\x1b[1m{text}\x1b[0m" if color else text
+        shown += ((), *map(styled, _totals(expected)))
+    return lines_text(shown, color=color)
 
 
 def _table(
     found: Sequence[Line], expected: Expected, width: int, *, symbolic: bool
-) -> Iterator[tuple[str, ...]]:
-    """The header, and a row for each line."""
-    yield ("module", "formula") if symbolic else ("module", "parameters", "share", "formula")
+) -> Iterator[Sequence[Styled | str]]:
+    """The heading, and a row for each line."""
+    yield header_row("module", *(() if symbolic else ("parameters", "share")), "formula")
     for line in found:
         count = line.modules * (line.row.expected or 0)
         share = count / expected.parameters if expected.parameters else 0.0
         name = "  " * max(line.row.depth - 1, 0) + cut_name(_name(line), width // 2)
         numbers = () if symbolic else (f"{count:,}", f"{share:.1%}")
         yield (name, *numbers, _times(line))
-
-
-def _laid_out(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
-    """Lines of a table: names, numbers to the right, and a formula that goes on below itself.
-
-    Without rich, whose import and tables of long formulas took 60 of 220 ms.
-    """
-    *widths, _ = (max(map(cells_of, texts)) for texts in zip(*rows, strict=True))
-    indent = " " * (sum(widths) + len(widths))
-    for name, *numbers, formula in rows:
-        cells = [name + " " * (widths[0] - cells_of(name))]
-        cells += (number.rjust(room) for number, room in zip(numbers, widths[1:], strict=True))
-        room = max(width - len(indent), _LEAST_ROOM)
-        first, *rest = wrap(formula, room, break_on_hyphens=False)
-        yield " ".join((*cells, first))
-        yield from (indent + part for part in rest)
 
 
 def _name(line: Line) -> str:

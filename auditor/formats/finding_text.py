@@ -1,14 +1,9 @@
 """Findings and their causes as text for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from auditor.formats.plain_console import indented, shown
+from auditor.formats.layout import Style, StyledLine, columns, shown, styled, wrapped
 from auditor.formats.stored_outcome import StoredFinding
 from auditor.formats.text import counted, cut_name, printable
 from auditor.reconciler.findings import (
@@ -32,7 +27,11 @@ from auditor.reconciler.findings import (
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
 
-SEVERITIES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
+SEVERITIES: Mapping[Severity, Style] = {
+    Severity.ERROR: "bold red",
+    Severity.WARNING: "bold yellow",
+    Severity.INFO: "bold",
+}
 
 _MAX_NAMES = 6  # of one finding
 _MAX_LISTED = 8  # unused modules
@@ -40,14 +39,13 @@ _MODULES = 2  # of those that have no name in common
 _LEAST_ROOM = 16  # for a class name
 
 
-def cause_text(one: Diagnosis, findings: tuple[Finding, ...]) -> Iterator[RenderableType]:
+def cause_text(one: Diagnosis, findings: tuple[Finding, ...], width: int) -> Iterator[StyledLine]:
     """The cause, the fix, and a line for each finding that it explains."""
-    yield Text("why: ", SEVERITIES[one.severity]).append(one.cause)
-    yield indented(shown(one.summary), 2)
-    yield Padding(Text("fix: ", "bold").append(shown(one.fix), "not bold"), (0, 0, 0, 2))
+    yield styled(f"why: {one.cause}", SEVERITIES[one.severity])
+    yield from wrapped(shown(one.summary), width, 2)
+    yield from wrapped((("fix: ", "bold"), (shown(one.fix), "")), width, 2)
     for at in one.findings:
-        explained = Text("explains ").append_text(_heading(findings[at], ignored=False))
-        yield Padding(explained, (0, 0, 0, 2))
+        yield from wrapped((("explains ", ""), *_heading(findings[at], ignored=False)), width, 2)
 
 
 def finding_text(
@@ -56,15 +54,16 @@ def finding_text(
     *,
     verbose: bool,
     ignored: bool = False,
-) -> Iterator[RenderableType]:
+) -> Iterator[StyledLine]:
     """A finding with its first names, or with all of them, and its reason."""
-    yield _heading(finding, ignored=ignored)
+    yield from wrapped(_heading(finding, ignored=ignored), width)
     folded = _names(finding)
     named = folded if verbose else folded[:_MAX_NAMES]
-    yield from (indented(cut_name(printable(name), width - 4), 4) for name in named)
+    for name in named:
+        yield from wrapped(cut_name(printable(name), width - 4), width, 4)
     if len(folded) > len(named):
-        yield indented(f"and {len(folded) - len(named):,} more of such names", 4)
-    yield indented(shown(finding.reason), 2)
+        yield from wrapped(f"and {len(folded) - len(named):,} more of such names", width, 4)
+    yield from wrapped(shown(finding.reason), width, 2)
 
 
 def _names(finding: Finding) -> tuple[str, ...]:
@@ -86,16 +85,16 @@ def _names(finding: Finding) -> tuple[str, ...]:
     )
 
 
-def _heading(finding: Finding, *, ignored: bool) -> Text:
-    style = "dim" if ignored else SEVERITIES[finding.severity]
-    heading = Text(f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}", style)
+def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
+    style: Style = "dim" if ignored else SEVERITIES[finding.severity]
+    kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     file = file_of(finding)
     concerned = [] if finding.names == (file,) else [counted(count_of(finding), "name")]
     if finding.parameters:
         concerned.append(counted(finding.parameters, "parameter"))
     if file is not None:
         concerned.append(shown(file))
-    return heading.append(f" ({', '.join(concerned)})", style="not bold")
+    return (kind, style), (f" ({', '.join(concerned)})", "dim" if ignored else "")
 
 
 def file_of(finding: Finding) -> str | None:
@@ -121,46 +120,44 @@ def file_of(finding: Finding) -> str | None:
 # --- what is stored and not used, or used and not stored ----------------------------------------
 
 
-def unused_text(one: Report | Unaudited, width: int) -> Iterator[RenderableType]:
+def unused_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """What the target class leaves out, and which classes use it."""
     found = [finding for finding in one.findings if isinstance(finding, Unused)]
     if not found:
         return
     listed = one.load_report and any(not finding.silent for finding in found)
     safe = "safe; from_pretrained lists them" if listed else "safe"
-    yield Text(f"Stored but unused by {shown(one.target or 'the target')}", "bold").append(
-        f" ({safe})", "not bold"
-    )
-    yield _listed([(each, each.used_by) for each in found], width)
+    title = f"Stored but unused by {shown(one.target or 'the target')}"
+    yield from wrapped(((title, "bold"), (f" ({safe})", "")), width)
+    yield from _listed([(each, each.used_by) for each in found], width)
     if len(found) > _MAX_LISTED:
-        yield indented(f"and {len(found) - _MAX_LISTED:,} more", 2)
+        yield styled(f"  and {len(found) - _MAX_LISTED:,} more")
 
 
-def afresh_text(one: Report | Unaudited, width: int) -> Iterator[RenderableType]:
+def afresh_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """What loading initializes."""
     found = [finding for finding in one.findings if isinstance(finding, NewlyInitialized)]
     if found:
-        yield Text("Not stored: loading starts them from random values", "bold")
-        yield _listed([(each, ()) for each in found], width)
+        yield styled("Not stored: loading starts them from random values", "bold")
+        yield from _listed([(each, ()) for each in found], width)
 
 
 def _listed(
     found: list[tuple[Unused | NewlyInitialized, tuple[str, ...]]], width: int
-) -> RenderableType:
+) -> Iterator[StyledLine]:
     """Modules, who uses them, and their parameters: of a single one the account has them."""
     rows = [
         (common_modules(each.names), f"{each.parameters:,}" if found[1:] else "", classes)
         for each, classes in found[:_MAX_LISTED]
     ]
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for justify in ("left", "right", "left"):
-        table.add_column(justify=justify, overflow="fold")
     counts = max(len(count) for _, count, _ in rows)
     names = [cut_name(printable(name), width - counts - 2 * _LEAST_ROOM) for name, _, _ in rows]
     room = width - 2 - max(map(len, names)) - counts - 4
-    for name, (_, count, classes) in zip(names, rows, strict=True):
-        table.add_row(Text(name), Text(count), Text(_users(classes, max(room, _LEAST_ROOM))))
-    return Padding(table, (0, 0, 0, 2))
+    cells = [
+        (f"  {name}", count, _users(classes, max(room, _LEAST_ROOM)))
+        for name, (_, count, classes) in zip(names, rows, strict=True)
+    ]
+    return columns(cells, right={1}, gap=2, width=width)
 
 
 def common_modules(names: tuple[str, ...]) -> str:

@@ -1,14 +1,20 @@
 """What a model takes in memory, for people and as JSON: loaded, with a cache, in training."""
 
-import io
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import asdict
-from rich.table import Table
-from rich.text import Text
 
+from auditor.formats.layout import (
+    Styled,
+    StyledLine,
+    columns,
+    header_row,
+    lines_text,
+    styled,
+    wrapped,
+)
 from auditor.formats.memory_needs import (
     COMMON_DTYPES,
     TRAINING,
@@ -18,7 +24,6 @@ from auditor.formats.memory_needs import (
     loading_needs,
     parameters_loaded,
 )
-from auditor.formats.plain_console import plain_console, without_trailing_spaces
 from auditor.formats.text import printable, size
 from auditor.report import KVCache, Observed, Report, Unaudited
 
@@ -40,65 +45,55 @@ def render(  # noqa: PLR0913 - one keyword for each choice a caller has
 
     A few lines at the most where no header was read: what the config implies alone.
     """
-    text = io.StringIO()
-    console = plain_console(text, color=color)
     title = printable(outcome.model or outcome.requested)
-    console.print(Text(f"{title}: {outcome.target}" if outcome.target else title, style="bold"))
-    console.print()
+    lines = [styled(f"{title}: {outcome.target}" if outcome.target else title, "bold"), ()]
     if outcome.observed and outcome.observed.weights:
-        console.print(_stored(outcome.observed), width=width)
-        console.print()
+        lines += (*_stored(outcome.observed), ())
     rows = loading_needs(outcome, dtypes, context=context, batch=batch, cache_dtype=cache_dtype)
     if rows:
-        console.print(_loading(rows, context), width=width)
-        for line in (*_parameters(outcome, rows), *_cache(outcome.kv_cache, rows, context, batch)):
-            console.print(Text(line), soft_wrap=True)
-        console.print()
-        console.print(_training(parameters_loaded(outcome) or 0), width=width)
-        console.print(Text("an estimate: every parameter is trained; activations come on top"))
-    return without_trailing_spaces(text)
+        lines += _loading(rows, context)
+        sentences = (*_parameters(outcome, rows), *_cache(outcome.kv_cache, rows, context, batch))
+        lines += (part for sentence in sentences for part in wrapped(sentence, width))
+        lines += ((), *_training(parameters_loaded(outcome) or 0))
+        lines.append(styled("an estimate: every parameter is trained; activations come on top"))
+    return lines_text(lines, color=color)
 
 
-def _new_table(first: str, *columns: str) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def _table(*rows: Sequence[Styled | str]) -> Iterator[StyledLine]:
+    """A name, and figures to the right."""
+    return columns(rows, right=range(1, len(rows[0])))
 
 
-def _stored(observed: Observed) -> Table:
-    table = _new_table("stored as", "tensors", "parameters", "bytes", "", "bits a parameter")
+def _stored(observed: Observed) -> Iterator[StyledLine]:
+    rows: list[Sequence[Styled | str]] = []
     for one in observed.weights:
         each = "" if one.bits_per_parameter is None else f"{one.bits_per_parameter:.2f}"
-        table.add_row(
-            Text(printable(one.dtype)),
-            *map(Text, (f"{one.tensors:,}", f"{one.parameters:,}", f"{one.bytes:,}")),
-            Text(size(one.bytes)),
-            Text(each),
-        )
+        counts = (f"{one.tensors:,}", f"{one.parameters:,}", f"{one.bytes:,}", size(one.bytes))
+        rows.append((printable(one.dtype), *counts, each))
     parameters = sum(one.parameters for one in observed.weights)
     stored = sum(one.bytes for one in observed.weights)
-    table.add_row(
-        Text("all", style="bold"),
-        *map(Text, (f"{observed.tensors:,}", f"{parameters:,}", f"{stored:,}", size(stored))),
-        Text(f"{8 * stored / parameters:.2f}" if parameters else ""),
+    counts = (f"{observed.tensors:,}", f"{parameters:,}", f"{stored:,}", size(stored))
+    rows.append(
+        (*header_row("all"), *counts, f"{8 * stored / parameters:.2f}" if parameters else "")
     )
-    return table
+    names = ("stored as", "tensors", "parameters", "bytes", "", "bits a parameter")
+    return _table(header_row(*names), *rows)
 
 
-def _loading(rows: Sequence[LoadingNeed], context: int | None) -> Table:
+def _loading(rows: Sequence[LoadingNeed], context: int | None) -> Iterator[StyledLine]:
     """A row a dtype; columns of a cache where something decodes."""
     decodes = rows[0].cache_dtype is not None
     cache = (("cache a token",) if context is None else ("cache", "both")) if decodes else ()
-    table = _new_table("loaded as", "bytes each", "bytes", "weights", *cache)
+    made: list[Sequence[Styled | str]] = [
+        header_row("loaded as", "bytes each", "bytes", "weights", *cache)
+    ]
     for row in rows:
-        cells = [f"{row.bits / _WHOLE_BYTE:g}", f"{row.weights:,}", size(row.weights)]
+        cells = [row.dtype, f"{row.bits / _WHOLE_BYTE:g}", f"{row.weights:,}", size(row.weights)]
         if row.cache_per_token is not None:
             kept = row.cache_per_token if row.cache is None else row.cache
             cells += [size(kept)] if context is None else [size(kept), size(row.total)]
-        table.add_row(Text(row.dtype), *map(Text, cells))
-    return table
+        made.append(cells)
+    return _table(*made)
 
 
 def _parameters(outcome: Report | Unaudited, rows: Sequence[LoadingNeed]) -> Iterator[str]:
@@ -148,14 +143,14 @@ def _layers(cache: KVCache) -> str:
     return " + ".join(parts) or "no layer attends"
 
 
-def _training(parameters: int) -> Table:
-    columns = ("bytes each", "weights", "gradients", "moments", "all")
-    table = _new_table("training with Adam", *columns)
+def _training(parameters: int) -> Iterator[StyledLine]:
+    rows = []
     for one in TRAINING:
         parts = (one.weights, one.gradients, one.adam, one.total)
         each = f"{one.weights} + {one.gradients} + {one.adam}"
-        table.add_row(Text(one.precision), each, *(size(part * parameters) for part in parts))
-    return table
+        rows.append((one.precision, each, *(size(part * parameters) for part in parts)))
+    names = ("bytes each", "weights", "gradients", "moments", "all")
+    return _table(header_row("training with Adam", *names), *rows)
 
 
 def as_json(

@@ -25,7 +25,7 @@ class FormatModule(Protocol):
 
 
 class Format(Struct, frozen=True, kw_only=True):
-    """One format; its module is imported when somebody asks for it (rich takes 12 ms)."""
+    """One format; its module is imported when somebody asks for it."""
 
     module: str  # of this package
     meaning: str  # for the help text and the README

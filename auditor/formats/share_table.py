@@ -4,10 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
+from auditor.formats.layout import StyledLine, columns, header_row
 from auditor.formats.module_lines import Line, lines
 from auditor.formats.module_table import STYLES
 from auditor.formats.text import cut_name, printable
@@ -35,7 +32,7 @@ class _Part(NamedTuple):
     status: str
 
 
-def share_table(rows: Sequence[ModuleRow], depth: int, width: int) -> Iterator[RenderableType]:
+def share_table(rows: Sequence[ModuleRow], depth: int, width: int) -> Iterator[StyledLine]:
     """The modules of which the model is made at that depth; what is unused is not among them."""
     below = _children(rows)
     parts = [
@@ -47,7 +44,7 @@ def share_table(rows: Sequence[ModuleRow], depth: int, width: int) -> Iterator[R
     if len(parts) > most:
         parts = [*parts[: most - 1], _rest(parts[most - 1 :])]
     if parts:
-        yield _table(parts, width)
+        yield from _table(parts, width)
 
 
 def _children(rows: Sequence[ModuleRow]) -> Mapping[str, Sequence[ModuleRow]]:
@@ -152,39 +149,31 @@ def _rest(parts: Sequence[_Part]) -> _Part:
     )
 
 
-def _table(parts: Sequence[_Part], width: int) -> Table:
+def _table(parts: Sequence[_Part], width: int) -> Iterator[StyledLine]:
     known = any(part.stored is not None for part in parts)
     implied = any(part.expected is not None for part in parts)
-    columns: dict[str, list[str]] = {}
+    figures: dict[str, list[str]] = {}
     if known:
-        columns["stored"] = [_count(part.stored) for part in parts]
+        figures["stored"] = [_count(part.stored) for part in parts]
     if implied:
-        columns["expected"] = [
+        figures["expected"] = [
             "=" if part.stored == part.expected else _count(part.expected) for part in parts
         ]
     if known:
-        columns["share"] = [f"{part.share or 0:.1%}" for part in parts]
+        figures["share"] = [f"{part.share or 0:.1%}" for part in parts]
     bars = [_bar(part.share or 0) for part in parts] if known else []
-    taken = sum(max(map(len, (name, *cells))) + 2 for name, cells in columns.items())
+    taken = sum(max(map(len, (name, *cells))) + 2 for name, cells in figures.items())
     notes = max(len(part.note) for part in parts)
     room = max(_LEAST_ROOM, width - taken - notes - 2)
     names = [cut_name(part.name, room) for part in parts]
     left = width - taken - notes - 2 - max(map(len, ("module", *names))) - 2
     if left < max(map(len, bars), default=0):
         bars = []
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    made.add_column("module", no_wrap=True)
-    for name in columns:
-        made.add_column(name, justify="right", no_wrap=True)
-    for _ in range(bool(bars)):
-        made.add_column("", no_wrap=True)
-    made.add_column("", no_wrap=True)
-    for at, part in enumerate(parts):
-        cells = [Text(cells[at]) for cells in columns.values()]
-        cells += [Text(bars[at], "cyan")] if bars else []
-        note = Text(part.note, STYLES.get(part.status, "dim"))
-        made.add_row(Text(names[at]), *cells, note)
-    return made
+    drawn = [[(bar, "cyan") for bar in bars]] if bars else []
+    noted = [(part.note, STYLES.get(part.status, "dim")) for part in parts]
+    rows = zip(names, *figures.values(), *drawn, noted, strict=True)
+    headings = header_row("module", *figures, *("" for _ in drawn), "")
+    return columns([headings, *rows], right=range(1, len(figures) + 1), gap=2)
 
 
 def _count(figure: int | None) -> str:

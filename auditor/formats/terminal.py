@@ -1,25 +1,13 @@
 """The terminal text of an outcome: model, verdict, account, why, what differs, the modules."""
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from auditor.formats.component_table import component_table
 from auditor.formats.finding_text import afresh_text, cause_text, finding_text, unused_text
+from auditor.formats.layout import StyledLine, beside, lines_text, shown, styled, wrapped
 from auditor.formats.module_lines import lines
 from auditor.formats.module_table import expected_table, stored_table
-from auditor.formats.plain_console import (
-    grid,
-    indented,
-    plain_console,
-    shown,
-    without_trailing_spaces,
-)
 from auditor.formats.report_details import details, facts
 from auditor.formats.share_table import share_table
 from auditor.formats.text import as_ascii, cut_middle, printable, size
@@ -33,6 +21,7 @@ _MOST_DTYPES = 3  # in the title
 _MAX_ROWS = 60  # of the table of a config alone, where not all is asked for
 _TOPIC = 40  # characters of what was not checked
 _SAMPLED = "values: sampled "
+_LABEL = 9  # cells of a label
 _INDENT = 4  # of the account, where the verdict is one word
 
 
@@ -48,36 +37,29 @@ def render(outcome: Report | Unaudited, view: View | None = None) -> str:
     verbose lists all modules and names, the formula, and where everything comes from.
     """
     view = view or View()
-    text = io.StringIO()
-    console = plain_console(text, color=view.color)
-    for at, block in enumerate(filter(None, map(list, _blocks(outcome, view)))):
-        if at:
-            console.print()
-        for part in block:
-            console.print(part, width=None if isinstance(part, Table) else view.width)
-    made = without_trailing_spaces(text)
-    return as_ascii(made) if view.ascii_only else made
+    blocks = [lines_text(block, color=view.color) for block in _blocks(outcome, view)]
+    text = "\n".join(filter(None, blocks))
+    return as_ascii(text) if view.ascii_only else text
 
 
-def _blocks(outcome: Report | Unaudited, view: View) -> Iterator[Iterator[RenderableType]]:
-    yield _title(outcome)
-    yield _verdict(outcome)
+def _blocks(outcome: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
+    yield _title(outcome, view.width)
+    yield _verdict(outcome, view.width)
     for one in outcome.every:
         yield from _of_one(one, view)
     if outcome.parts:
-        yield iter((component_table(outcome, view.width),))
+        yield component_table(outcome, view.width)
     elif outcome.modules:
         yield _modules(outcome, view)
     if view.verbose:
-        yield iter((grid(facts(outcome), view.width),))
-        yield iter((grid(details(outcome), view.width),))
-        yield _unchecked(outcome)
+        yield _labelled(facts(outcome), view.width)
+        yield _labelled(details(outcome), view.width)
+        yield _unchecked(outcome, view.width)
     else:
-        yield _last(outcome)
+        yield _last(outcome, view.width)
 
 
-def _title(outcome: Report | Unaudited) -> Iterator[RenderableType]:
-    title = Text(shown(outcome.model or outcome.requested), style="bold")
+def _title(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     rest = f" @ {shown(outcome.commit[:12])}" if outcome.commit else ""
     if outcome.source in _NAMED_SOURCES:
         rest += f" ({outcome.source})"
@@ -86,7 +68,7 @@ def _title(outcome: Report | Unaudited) -> Iterator[RenderableType]:
     target = f"{shown(outcome.target)}{shown(declared)}" if outcome.target else ""
     for part in filter(None, (target, _files(outcome))):
         rest += f" \N{MIDDLE DOT} {part}"
-    yield title.append(rest, style="not bold")
+    return wrapped(((shown(outcome.model or outcome.requested), "bold"), (rest, "")), width)
 
 
 def _files(outcome: Report | Unaudited) -> str:
@@ -106,29 +88,24 @@ def _files(outcome: Report | Unaudited) -> str:
     return ", ".join(said)
 
 
-def _verdict(outcome: Report | Unaudited) -> Iterator[RenderableType]:
+def _verdict(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     said, style = word(outcome)
-    indent = max(_INDENT, len(said) + 2)
-    row = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    row.add_column(no_wrap=True, min_width=_INDENT - 2)
-    row.add_column(overflow="fold", ratio=1)
-    row.add_row(Text(said, style), Text(shown(sentence(outcome))))
-    yield Padding(row, (0, 0, 0, 0))
+    yield from beside([((said, style), shown(sentence(outcome)))], _INDENT - 2, width)
     if counts := account(outcome):
-        yield indented(counts, indent)
+        yield from wrapped(counts, width, max(_INDENT, len(said) + 2))
 
 
-def _of_one(one: Report | Unaudited, view: View) -> Iterator[Iterator[RenderableType]]:
+def _of_one(one: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
     """Causes and findings of a whole or, under a heading, of a part; its notes go with them."""
     blocks = [list(block) for block in _told(one, view)]
     if one.component is not None and any(blocks):
-        yield iter((Text(f"in {shown(one.component)}", style="bold"),))
+        yield iter((styled(f"in {shown(one.component)}", "bold"),))
     yield from map(iter, blocks)
 
 
-def _told(one: Report | Unaudited, view: View) -> Iterator[Iterator[RenderableType]]:
-    yield (indented(f"note: {shown(note)}", 0) for note in one.notes)
-    yield from (cause_text(each, one.findings) for each in one.diagnosis)
+def _told(one: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
+    yield (line for note in one.notes for line in wrapped(f"note: {shown(note)}", view.width))
+    yield from (cause_text(each, one.findings, view.width) for each in one.diagnosis)
     explained = {at for each in one.diagnosis for at in each.findings}
     ranks = list(Severity)
     ranked = sorted(enumerate(one.findings), key=lambda both: ranks.index(both[1].severity))
@@ -143,19 +120,24 @@ def _told(one: Report | Unaudited, view: View) -> Iterator[Iterator[RenderableTy
         yield afresh_text(one, view.width)
 
 
-def _modules(outcome: Report | Unaudited, view: View) -> Iterator[RenderableType]:
+def _modules(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
     if outcome.observed and not view.verbose:
         if outcome.observed.tensors or outcome.expected:
             yield from share_table(outcome.modules, view.depth, view.width)
         return
     found = lines(outcome.modules, view.depth)
     rows = found if view.verbose else found[:_MAX_ROWS]
-    yield (stored_table if outcome.observed else expected_table)(rows, view.width)
+    yield from (stored_table if outcome.observed else expected_table)(rows, view.width)
     if len(found) > len(rows):
-        yield Text(f"and {len(found) - len(rows):,} rows more")
+        yield styled(f"and {len(found) - len(rows):,} rows more")
 
 
-def _last(outcome: Report | Unaudited) -> Iterator[RenderableType]:
+def _labelled(rows: Iterator[tuple[str, str]], width: int) -> Iterator[StyledLine]:
+    """Labels, and beside them what each says."""
+    return beside((((label, "dim"), shown(text)) for label, text in rows), _LABEL, width)
+
+
+def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """A line for what is fine, and for what was not checked."""
     told = (Unused, NewlyInitialized)
     fine: Counter[str] = Counter()
@@ -173,7 +155,7 @@ def _last(outcome: Report | Unaudited) -> Iterator[RenderableType]:
     if topics := dict.fromkeys(_topic(one) for one in outcome.unchecked if one not in sampled):
         said.append(f"Not checked: {', '.join(topics)}.")
     if said:
-        yield Text(f"{' '.join(said)} -v says more.", "dim")
+        yield from wrapped(styled(f"{' '.join(said)} -v says more.", "dim"), width)
 
 
 def _topic(sentence: str) -> str:
@@ -181,7 +163,8 @@ def _topic(sentence: str) -> str:
     return cut_middle(printable(sentence.partition(": ")[0]), _TOPIC)
 
 
-def _unchecked(outcome: Report | Unaudited) -> Iterator[RenderableType]:
+def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     if outcome.unchecked:
-        yield Text("not checked")
-        yield from (indented(shown(text), 2) for text in outcome.unchecked)
+        yield styled("not checked")
+    for text in outcome.unchecked:
+        yield from wrapped(shown(text), width, 2)

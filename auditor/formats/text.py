@@ -78,7 +78,7 @@ def _fits(text: str, room: int) -> bool:
 
 def cells_of(text: str) -> int:
     """How many cells of a terminal a printable text takes."""
-    if text.replace(_ELLIPSIS, ".").isascii():
+    if text.isascii() or text.translate(_ASCII).isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - nearly all names are ASCII
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from auditor.formats.layout import Styled
 from auditor.formats.stored_outcome import learned_names_in, names_in
 from auditor.formats.text import counted
 from auditor.reconciler.findings import (
@@ -24,7 +25,7 @@ _ENDED: Mapping[Verdict, str] = {
 _BESIDE = (Unused.kind, Unexpected.kind)  # stored, and not used
 
 
-def word(outcome: Report | Unaudited) -> tuple[str, str]:
+def word(outcome: Report | Unaudited) -> Styled:
     """One word for how it ended, and its style."""
     if isinstance(outcome, Unaudited):
         return "NOT AUDITED", "bold yellow"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import chain, repeat
 from math import prod
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -92,6 +93,7 @@ class Unpacked(Struct, frozen=True, kw_only=True):
 
 PLAIN = Unpacked(layout="plain")  # nothing is packed
 _NOTHING: Members = MappingProxyType({})
+_DTYPE_AND_SHAPE = itemgetter(*map(StoredTensor._fields.index, ("dtype", "shape")))
 
 
 class Stored(Struct, frozen=True, dict=True):
@@ -104,7 +106,7 @@ class Stored(Struct, frozen=True, dict=True):
         """`a.q_proj` -> {"qweight": ..., "scales": ...}; of one name in two shards, the first."""
         found: dict[str, dict[str, StoredTensor]] = {}
         for tensor in self.tensors:
-            module, _, last = tensor.name.rpartition(".")
+            module, _, last = tensor[0].rpartition(".")
             parts = found.get(module)
             if parts is None:
                 found[module] = {last: tensor}
@@ -238,7 +240,7 @@ class PackingLedger(Struct):
         modules = stored.modules
         kinds: dict[tuple[object, ...], list[str]] = {}
         for module, parts in modules.items():
-            kind: tuple[object, ...] = (*parts, *[tensor[1:3] for tensor in parts.values()])
+            kind: tuple[object, ...] = (*parts, *map(_DTYPE_AND_SHAPE, parts.values()))
             if differs is not None:
                 kind = (differs(module), *kind)
             kinds.setdefault(kind, []).append(module)

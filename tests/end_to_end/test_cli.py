@@ -12,9 +12,11 @@ import pytest
 from support.hub import Hub, Sparse
 from support.running import AUDIT
 from support.running import run_installed as run
+from support.sharding import on_disk, sharded
 from support.sweep_models import healthy
 
 import auditor.formats
+from auditor.checkpoint.selecting import CONFIG, WEIGHTS
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import fetch
 
@@ -195,8 +197,8 @@ def test_help_says_which_extra_an_option_needs(command: str, extra: str) -> None
     assert f"needs hf-audit[{extra}]." in shown
 
 
-COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "rich", "msgspec", "typing_extensions"}
-RICH_HELP = {"markdown_it", "mdurl", "pygments", "attr", "attrs"}  # what rich takes for its panels
+COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "msgspec", "typing_extensions"}
+RICH_HELP = {"rich", "markdown_it", "mdurl", "pygments", "attr", "attrs"}  # the panels of --help
 HUB = {"huggingface_hub", "pyreqwest"}
 
 
@@ -208,11 +210,16 @@ HUB = {"huggingface_hub", "pyreqwest"}
         (("org/m", "--source", "bundled"), COMMAND_LINE),
         (("bert-base-chinese", "--source", "bundled"), COMMAND_LINE),
         (("org/m",), COMMAND_LINE | HUB),
+        (("org/shards",), COMMAND_LINE | HUB),
     ],
-    ids=["help", "help of check", "bundled, unknown", "bundled", "of the Hub"],
+    ids=["help", "help of check", "bundled, unknown", "bundled", "of the Hub", "in shards"],
 )
-def test_the_first_second_loads_these_packages_and_no_others(args, allowed, hub, hub_env):
-    hub.add("org/m", healthy(1))
+def test_the_first_second_loads_these_packages_and_no_others(args, allowed, hub, hub_env, tmp_path):
+    files = healthy(1)
+    hub.add("org/m", files)
+    (tmp_path / WEIGHTS).write_bytes(files[WEIGHTS])
+    parts = sharded(tmp_path / "shards", on_disk(tmp_path), files[CONFIG])
+    hub.add("org/shards", {path.name: path.read_bytes() for path in parts.iterdir()})
     found = {name.partition(".")[0] for name in loaded(args, hub_env)}
     ours = {"auditor", "__main__", "_distutils_hack"}  # the last is of setuptools, wherever that is
     assert found - sys.stdlib_module_names - ours <= allowed
