@@ -14,15 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from auditor.audit.options import Options
-from auditor.audit.pipeline import audit, examine, explain
+from auditor.audit.pipeline import audit, diff, examine, explain
 from auditor.errors import AuditError, CheckpointError, Reason, SourceError, UsageError
 from auditor.reconciler import Finding, ModuleRow, Severity
 from auditor.report import Expected, Observed, Report, Unaudited
 
 if TYPE_CHECKING:
     from auditor.audit.claiming import Claim, claim
-    from auditor.audit.diffing import diff
-    from auditor.comparing.differences import Comparison
+    from auditor.comparing import Comparison
 
 __all__ = [
     "AuditError",
@@ -51,8 +50,7 @@ __all__ = [
 _ON_DEMAND = {
     "Claim": "auditor.audit.claiming",
     "claim": "auditor.audit.claiming",
-    "diff": "auditor.audit.diffing",
-    "Comparison": "auditor.comparing.differences",
+    "Comparison": "auditor.comparing",
 }
 
 

@@ -11,7 +11,7 @@ from auditor.analytic import Expectation, ModuleFormula
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
-from auditor.claims.published_count import PublishedCount
+from auditor.claims.verdict import PublishedCount
 from auditor.errors import Reason
 from auditor.messages import quoted
 from auditor.observation import Observation

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from auditor.analytic.config_classes.faults import ConfigFault
+from auditor.analytic.config_classes.completed import ConfigFault
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from importlib import import_module
 from typing import NamedTuple, Protocol, TypeVar, cast
 
@@ -13,8 +13,7 @@ from auditor.analytic import auto_classes
 from auditor.analytic.blocks import Module, bounded_tensor_count, symbols
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Blame, ConfigFault, Settled, of_model_type, settle
-from auditor.analytic.config_classes.completed import WRONG
-from auditor.analytic.config_classes.faults import FaultyConfigError, one_per_cause
+from auditor.analytic.config_classes.completed import WRONG, FaultyConfigError, one_per_cause
 from auditor.analytic.constructor_arguments import (
     WITHOUT_TENSORS,
     takes_option,
@@ -24,7 +23,7 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
 from auditor.analytic.family import Family, Inside, loading_facts, loading_of_class
-from auditor.analytic.inventory import Inventory, inventory
+from auditor.analytic.listing import Inventory, inventory
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.analytic.lookup import NameLookup
 from auditor.analytic.parts import unbuildable_faults, without_unbuildable
@@ -88,7 +87,11 @@ def _once(build: _Builder) -> _Builder:
 
     @wraps(build)
     def shared(c: Config, /, **options: Hashable) -> Module:
-        return c.once((build, *options.items()), partial(build, c, **options))
+        key = (build, *options.items())
+        if key not in c.known:
+            c.known[key] = build(c, **options)
+        found: Module = c.known[key]
+        return found
 
     return cast("_Builder", shared)
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from auditor.analytic.config_classes import Settled
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.dtypes import DTYPES
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
 from auditor.containers.bounded_json import FLOAT, parse_object, with_floats
@@ -45,6 +44,35 @@ LETTERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+
+DTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "bool": "BOOL",
+        "uint8": "U8",
+        "int8": "I8",
+        "int16": "I16",
+        "uint16": "U16",
+        "int32": "I32",
+        "uint32": "U32",
+        "int64": "I64",
+        "uint64": "U64",
+        "float8_e4m3fn": "F8_E4M3",
+        "float8_e4m3fnuz": "F8_E4M3FNUZ",
+        "float8_e5m2": "F8_E5M2",
+        "float8_e5m2fnuz": "F8_E5M2FNUZ",
+        "float8_e8m0fnu": "F8_E8M0",
+        "float16": "F16",
+        "half": "F16",
+        "bfloat16": "BF16",
+        "float32": "F32",
+        "float": "F32",
+        "float64": "F64",
+        "double": "F64",
+        "complex64": "C64",
+    }
+)
+
+
 # Keys of configs inside a config. The settings of a packed layout are not such a config.
 _PART = re.compile(r"_config$|^(encoder|decoder|generator|question_encoder)$")
 _PACKING = re.compile(r"^(quantization|compression)_config$")
@@ -68,7 +96,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     assumed: bool = False  # the whole object is a default of the config around it
     apart: bool = False  # a head that the config says is not tied is a tensor of its own
     # What the class is given beside it, add_pooling_layer and its like: `constructor_arguments`.
-    arguments: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    arguments: Mapping[str, bool] = MappingProxyType({})
     checked: bool = True  # whether it is a fault what its class in transformers refuses of it
     # The same as its config class in transformers completes it, where that is known.
     settled: Settled | None = None
@@ -77,15 +105,15 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     _defaulted: set[str] = field(default_factory=set)
 
     @cached_property
-    def _known(self) -> dict[Hashable, Any]:
+    def known(self) -> dict[Hashable, Any]:
         """What was worked out of this very object: a builder asks for hidden_size a dozen times."""
         return {}
 
     def once(self, key: Hashable, work_out: Callable[[], _V]) -> _V:
         """What is worked out of this config under that key, the first time that it is asked for."""
-        if key not in self._known:
-            self._known[key] = work_out()
-        value: _V = self._known[key]
+        if key not in self.known:
+            self.known[key] = work_out()
+        value: _V = self.known[key]
         return value
 
     def of(self, family: Family) -> Self:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from auditor.analytic.config_classes.faults import ConfigFault
+from auditor.analytic.config_classes.completed import ConfigFault
 from auditor.analytic.loading import PLAIN, Loading
 
 

@@ -12,10 +12,10 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from auditor.analytic.loading import Loading
-from auditor.analytic.renaming_rules import Rule
+from auditor.analytic.config_classes.declarations import ConfigClass, of_family
+from auditor.analytic.loading import Loading, Rule
 
 Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, object]
 
@@ -26,18 +26,35 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     model_type: str  # e.g. "bert"
     prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
     base: str  # the class that the prefix stands for, e.g. "BertModel"
-    defaults: Mapping[str, Default]  # the config class's own, of the keys that shape tensors
-    # The config class's attribute_map: the name that other families use -> this one's own key.
-    synonyms: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # The keys that shape tensors. Their defaults are those that transformers' config class of the
+    # model type declares, null if it declares none, but for its `own`, which are others.
+    keys: str = ""
+    own: Mapping[str, Default] = MappingProxyType({})
     # Older names of its keys, which the config class still takes: older name -> its own key.
-    older: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    older: Mapping[str, str] = MappingProxyType({})
     # Whether transformers took its classes over, with their names, from code of repositories.
     taken_over: bool = False
     # Letters for formulas, by key, where config.LETTERS has none or two keys would share one.
-    letters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    letters: Mapping[str, str] = MappingProxyType({})
     # Patterns of names that loading leaves out without a word, where the config decides on them;
     # what all models of the type leave out, `loads(...)` in their file says.
     unread: Callable[[Any], tuple[str, ...]] = lambda _config: ()
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Default]:
+        """Of the keys that shape tensors."""
+        fields = self._declared.fields if self._declared else {}
+        named = {key: fields[key].default if key in fields else None for key in self.keys.split()}
+        return MappingProxyType({**named, **self.own})
+
+    @cached_property
+    def synonyms(self) -> Mapping[str, str]:
+        """The config class's attribute_map: the name that other families use -> its own key."""
+        return self._declared.attribute_map if self._declared else {}
+
+    @property
+    def _declared(self) -> ConfigClass | None:
+        return of_family(self.model_type)
 
     @cached_property
     def aliases(self) -> Mapping[str, tuple[str, ...]]:

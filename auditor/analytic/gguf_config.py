@@ -9,8 +9,7 @@ lacks them all implies a model without.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.analytic.gguf_architectures import ARCHITECTURES
-from auditor.analytic.gguf_facts import Architecture, Facts, Values
+from auditor.analytic.gguf_architectures import ARCHITECTURES, Architecture, Facts, Values
 from auditor.containers.gguf import GgufHeader
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import named, quoted

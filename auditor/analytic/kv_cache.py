@@ -17,70 +17,15 @@ from auditor.folded_names import escaped_name, expand
 from auditor.tensors import natural_key
 
 # Encoders attend as well, and keep nothing. Families that decode, by model type.
-_DECODERS = frozenset(
-    {
-        "bart",
-        "bloom",
-        "cohere",
-        "cohere2",
-        "deepseek_v2",
-        "deepseek_v3",
-        "falcon",
-        "gemma",
-        "gemma2",
-        "gemma3",
-        "gemma3_text",
-        "gemma4",
-        "gemma4_text",
-        "glm4",
-        "glm4_moe",
-        "gpt2",
-        "gpt_bigcode",
-        "gpt_neo",
-        "gpt_neox",
-        "gpt_oss",
-        "gptj",
-        "granite",
-        "granitemoe",
-        "lfm2",
-        "lfm2_moe",
-        "llama",
-        "llava",
-        "m2m_100",
-        "marian",
-        "mbart",
-        "mistral",
-        "mixtral",
-        "mpt",
-        "mt5",
-        "olmo2",
-        "olmoe",
-        "opt",
-        "paligemma",
-        "pegasus",
-        "phi",
-        "phi3",
-        "qwen2",
-        "qwen2_5_vl",
-        "qwen2_5_vl_text",
-        "qwen2_moe",
-        "qwen2_vl",
-        "qwen2_vl_text",
-        "qwen3",
-        "qwen3_5",
-        "qwen3_5_moe",
-        "qwen3_5_moe_text",
-        "qwen3_5_text",
-        "qwen3_moe",
-        "qwen3_vl",
-        "qwen3_vl_text",
-        "smollm3",
-        "stablelm",
-        "starcoder2",
-        "t5",
-        "whisper",
-    }
+_DECODING = (
+    "bart bloom cohere cohere2 deepseek_v2 deepseek_v3 falcon gemma gemma2 gemma3 gemma3_text "
+    "gemma4 gemma4_text glm4 glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite "
+    "granitemoe lfm2 lfm2_moe llama llava m2m_100 marian mbart mistral mixtral mpt mt5 olmo2 "
+    "olmoe opt paligemma pegasus phi phi3 qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_moe qwen2_vl "
+    "qwen2_vl_text qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_vl "
+    "qwen3_vl_text smollm3 stablelm starcoder2 t5 whisper"
 )
+_DECODERS = frozenset(_DECODING.split())
 
 _KEYS = ("k_proj", "k", "kv_a_proj_with_mqa")
 _FUSED = ("c_attn", "query_key_value", "Wqkv", "qkv_proj")  # queries, keys and values in one
@@ -181,7 +126,8 @@ def _blocks(tensors: Iterable[ExpectedTensor]) -> Mapping[str, dict[str, tuple[i
             continue
         out, into = tensor.shape
         found.setdefault(path, {})[last] = (into, out)
-    return {path: widths for path, widths in found.items() if _attends(widths)}
+    attend = {*_KEYS, *_FUSED}
+    return {path: widths for path, widths in found.items() if attend & widths.keys()}
 
 
 @lru_cache(maxsize=4096)  # a block has four projections, and the next model the same blocks
@@ -189,10 +135,6 @@ def _layer(path: str) -> int | None:
     """The number of the layer that a path leads to; None: to none, or to one of another tower."""
     match = _ATTENTION.fullmatch(path)
     return None if match is None or _TOWER.search(f"{path}.") else int(match["layer"])
-
-
-def _attends(widths: Mapping[str, tuple[int, int]]) -> bool:
-    return not {*_KEYS, *_FUSED}.isdisjoint(widths)
 
 
 def _kept(widths: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:

@@ -3,11 +3,16 @@
 Facts of sentence-transformers 6.2: base/modules/transformer.py, and the modules derived from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic.auto_classes import AUTO_MODEL
+from auditor.analytic.blocks import LayerNorm, Linear, Module, module, symbols
+from auditor.analytic.config import Config
+from auditor.analytic.expectation import Expectation, ModuleFormula
+from auditor.analytic.family import Family
+from auditor.analytic.listing import inventory
 
 
 class Loader(NamedTuple):
@@ -76,3 +81,48 @@ def of_sentence_transformers(
 def of_pipeline(kind: str) -> Loader:
     """How diffusers loads a part that model_index.json says is a class of transformers."""
     return Loader("diffusers", kind)
+
+
+# --- modules of sentence-transformers that learn something themselves -----------------------------
+
+# Their config.json names no class: modules.json does. Names are those of the module's own state
+# dict: `linear` of a Dense, `norm` of a LayerNorm.
+_MODEL_TYPE = "sentence-transformers"
+
+_FAMILY = Family(
+    model_type=_MODEL_TYPE,
+    prefix="",
+    base="Dense",
+    own=MappingProxyType({"bias": True}),
+    letters=MappingProxyType({"in_features": "I", "out_features": "O", "dimension": "D"}),
+)
+
+
+def _dense(c: Config) -> Module:
+    inputs, outputs = c.dim("in_features"), c.dim("out_features")
+    return module(linear=Linear(inputs, outputs, bias=c.flag("bias")))
+
+
+_BUILDERS: Mapping[str, Callable[[Config], Module]] = MappingProxyType(
+    {"Dense": _dense, "LayerNorm": lambda c: module(norm=LayerNorm(c.dim("dimension")))}
+)
+MODULES = tuple(_BUILDERS)
+
+
+def expect_module(config: Config, kind: str) -> Expectation:
+    """What a module of one of the MODULES stores; CheckpointError where its config says none."""
+    completed = config.of(_FAMILY)
+    tree = _BUILDERS[kind](completed)
+    listed = inventory(tree, {})
+    total = ModuleFormula(listed.total.value, str(listed.total))
+    return Expectation(
+        target=kind,
+        model_type=_MODEL_TYPE,
+        prefix="",
+        by="closed-form",
+        listed=listed,
+        parameters=total.parameters,
+        formula=total.formula,
+        legend=tuple(sorted(symbols(tree), key=lambda symbol: symbol.letter)),
+        defaults=completed.defaulted,
+    )

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.model_folders import is_in_folder
+from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, RepoFile, Snapshot
 from auditor.containers.manifest import (

@@ -3,20 +3,22 @@
 Only this module knows both; a third one would be another ExpectationSource.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Expectation, Role, catalogue, sentence_transformers
+from auditor.analytic import Config, Expectation, Role, catalogue
 from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.config_classes import FaultyConfigError, fault_sentence
-from auditor.analytic.repository_loader import Loader
+from auditor.analytic.expectation import ModuleFormula, Written
+from auditor.analytic.repository_loader import MODULES, Loader, expect_module
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
-from auditor.analytic.ties import untied_heads, with_untied
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import meant, quoted
 from auditor.reconciler.findings import FormulaDisputed
@@ -122,10 +124,10 @@ def _first(
 
 def expectation_of_module(config: Config, kind: str) -> Implied | Refusal:
     """The same of a module of sentence-transformers, whose class modules.json names."""
-    if kind not in sentence_transformers.KINDS:
+    if kind not in MODULES:
         detail = f"no closed form is known for {quoted(kind)} of sentence-transformers"
         return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
-    expectation = sentence_transformers.expect_module(config, kind)
+    expectation = expect_module(config, kind)
     return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
@@ -210,10 +212,6 @@ def require_oracle() -> None:
         raise UsageError(f"a second opinion needs torch and transformers: {_EXTRA}")
 
 
-def _parameters(expectation: Expectation) -> frozenset[str]:
-    return frozenset(one.name for one in expectation.tensors if one.role is Role.PARAMETER)
-
-
 class Opinion(NamedTuple):
     """What a second opinion came to."""
 
@@ -230,5 +228,66 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
         second = oracle.expect(config, expectation.target)
     except (CheckpointError, SourceError) as error:
         return Opinion(unchecked=(f"a second opinion: {error}",))
-    second = with_untied(second, untied_heads(config, second, lambda: _parameters(expectation)))
+    learned = {one.name for one in expectation.tensors if one.role is Role.PARAMETER}
+    second = with_untied(second, untied_heads(config, second, lambda: learned))
     return Opinion(findings=tuple(formula_disputes(expectation, second)))
+
+
+# --- heads that are stored, though the class ties them --------------------------------------------
+
+# T5's config class and its relatives' force tie_word_embeddings to true. Checkpoints of T5 v1.1 say
+# false and store both matrices, and loading keeps both; where one is stored, it ties the other.
+_INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # of a tower, which shares them always
+
+
+def untied_heads(
+    config: Config, expectation: Expectation, stored: Callable[[], Collection[str] | None]
+) -> tuple[str, ...]:
+    """The tied heads that are tensors of their own: both they and their sources are `stored`.
+
+    It is asked for where there is such a head; None: nothing is known of what is stored, and the
+    config's word stands.
+    """
+    outline = expectation.outline
+    if not config.denies_ties or (outline and all(one.tied_to is None for one in outline.tensors)):
+        return ()
+    heads = [
+        tensor
+        for tensor in expectation.tensors
+        if tensor.role is Role.TIED and not _INPUTS.search(tensor.name)
+    ]
+    names = stored() if heads else ()
+    both = (head for head in heads if names is None or {head.name, head.tied_to} <= set(names))
+    return tuple(head.name for head in both)
+
+
+def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
+    """The expectation with tied tensors counted as tensors of their own."""
+    apart = [tensor for tensor in expectation.tensors if tensor.name in names]
+    more = sum(tensor.elements for tensor in apart)
+    tensors = tuple(
+        tensor._replace(role=Role.PARAMETER, tied_to=None) if tensor.name in names else tensor
+        for tensor in expectation.tensors
+    )
+    modules = dict(expectation.modules)
+    for tensor in apart:
+        parts = tensor.name.split(".")[:-1]
+        for length in range(len(parts) + 1):
+            prefix = ".".join(parts[:length])
+            if prefix in modules:
+                modules[prefix] = _plus(modules[prefix], tensor.elements)
+    whole = _plus(ModuleFormula(expectation.parameters, expectation.formula), more)
+    return replace(
+        expectation,
+        listed=Written(tensors=tensors, modules=MappingProxyType(modules)),
+        parameters=whole.parameters,
+        formula=whole.formula,
+    )
+
+
+def _plus(formula: ModuleFormula, elements: int) -> ModuleFormula:
+    """A count without letters stays one."""
+    total = formula.parameters + elements
+    if formula.formula == str(formula.parameters):
+        return ModuleFormula(total, str(total))
+    return ModuleFormula(total, f"{formula.formula} + {elements}")

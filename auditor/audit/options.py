@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.reconciler.ignore import Ignore
@@ -39,5 +39,5 @@ class Options(Struct, frozen=True, kw_only=True):
     oracle: bool = False  # ask transformers for a second opinion of the closed form
     values: LookAtValues | None = None  # None: numbers are nobody's business
     # What the class is given beside its config: add_pooling_layer and its like.
-    arguments: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    arguments: Mapping[str, bool] = MappingProxyType({})
     weights: bool = True  # compare what is stored; else the config alone is read

@@ -16,7 +16,7 @@ from auditor.audit.options import Options
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.claims.published_count import PublishedCount
+from auditor.claims.verdict import PublishedCount
 from auditor.errors import Reason
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
 from auditor.messages import listed

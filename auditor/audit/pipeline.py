@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import LookAtValues, Options
-from auditor.checkpoint.filenames import checked_variant
+from auditor.checkpoint.filenames import CONFIG, Chooser, checked_variant
 from auditor.checkpoint.selecting import (
     select,
     select_config,
@@ -21,7 +21,6 @@ from auditor.checkpoint.selecting import (
     with_companions,
     with_torch_copies,
 )
-from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.default_configs import (
     is_key_of_config,
@@ -33,6 +32,9 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import described, quoted
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Outcome, Report, Unaudited
+
+if TYPE_CHECKING:
+    from auditor.comparing import Comparison
 
 
 def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
@@ -237,6 +239,28 @@ def describing_snapshot(
     from auditor.downloader import fetch  # noqa: PLC0415 - as above
 
     return fetch(model, source=source, token=token, say=say, choose=select_describing)
+
+
+def diff(
+    first: str,
+    second: str,
+    *,
+    source: str = "hub",
+    token: str | None = None,
+    say: Callable[[str], None] = lambda _line: None,
+) -> "Comparison":
+    """What the second checkpoint has otherwise than the first; arguments as those of `audit`.
+
+    Either may be of any format, quantized or not. Raises SourceError where one of them cannot be
+    read or holds nothing to compare, UsageError for what cannot be asked for.
+    """
+    from auditor.comparing import compare, side_of  # noqa: PLC0415 - no audit compares two
+    from auditor.downloader import fetch  # noqa: PLC0415 - as above
+
+    before, after = (
+        side_of(fetch(model, source=source, token=token, say=say)) for model in (first, second)
+    )
+    return compare(before, after)
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:

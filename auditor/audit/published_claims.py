@@ -11,7 +11,7 @@ from auditor.claims.published import (
     count_in_name,
     count_of_hub,
 )
-from auditor.claims.published_count import PublishedCount
+from auditor.claims.verdict import PublishedCount
 from auditor.report import Observed
 
 _NAMED = frozenset({Source.HUB, Source.CACHE, Source.BUNDLED})

@@ -100,7 +100,9 @@ def whole_outcome(
         fetched=_fetched(snapshot, parts),
         parts=parts,
     )
-    report = known.as_report(_residual(parts))
+    report = known.as_report(
+        _sum(part.residual if isinstance(part, Report) else None for part in parts)
+    )
     if not parts and report.verdict == "clean":
         detail = f"{snapshot.model} holds no weights of the components that it names"
         return known.as_unaudited(Reason.NO_WEIGHTS, detail)
@@ -127,10 +129,6 @@ def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched
 def _sum(counts: Iterable[int | None]) -> int | None:
     known = list(counts)
     return None if None in known else sum(count for count in known if count is not None)
-
-
-def _residual(parts: Iterable[Report | Unaudited]) -> int | None:
-    return _sum(part.residual if isinstance(part, Report) else None for part in parts)
 
 
 def _expected(parts: tuple[Report | Unaudited, ...]) -> Expected | None:

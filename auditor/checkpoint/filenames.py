@@ -1,4 +1,4 @@
-"""The names under which weights are saved and looked for: usual ones, variants, a config's. Pure.
+"""The names under which weights are saved and looked for, and what is selected of a listing. Pure.
 
 `from_pretrained(..., variant="fp16")` of transformers and of diffusers asks for
 `model.fp16.safetensors`, or for `model.safetensors.index.fp16.json` and its shards.
@@ -10,15 +10,15 @@ a base name is that of a file in the same folder, never a path.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from auditor.checkpoint.snapshot import TextFile
 from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import shard_fault
-from auditor.errors import CheckpointError, UsageError
+from auditor.errors import CheckpointError, SourceError, UsageError
 from auditor.messages import quoted
 
 # In the order in which they are looked for: safetensors first, transformers' names first.
@@ -39,6 +39,39 @@ _VARIANT = re.compile(
     rf"|\.(?:safetensors|bin)\.index\.(?P<index>\w+)\.json)",
     re.ASCII,
 )
+
+
+CONFIG = "config.json"
+
+
+class FileSelection(Struct, frozen=True, kw_only=True):
+    """The files of one listing that an audit reads; never both `weights` and `index`."""
+
+    config: str | None
+    weights: str | None = None  # the one weight file
+    index: str | None = None
+    packing: str | None = None  # says how the weights are packed, where the config may not
+    settings: str | None = None  # says how sentence-transformers loads it
+    shards: tuple[str, ...] = ()  # of one model, named by no index, sorted: GGUF files
+    # Of no usual name, and perhaps of one that these files give, which are read first: config.json,
+    # quantize_config.json. Where they give none, `otherwise` holds: what else is read, or why not.
+    hints: tuple[str, ...] = ()
+    otherwise: "FileSelection | SourceError | None" = None
+    torch_copies: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
+    manifest: str | None = None  # says which of the parts are read; None: all of them
+    parts: tuple["SelectedComponent", ...] = ()  # models in folders of their own, sorted by folder
+    # Files beside the weights, the most telling first; None: they were not asked for.
+    companions: tuple[str, ...] | None = None
+
+
+class SelectedComponent(NamedTuple):
+    """One model of several in a repository."""
+
+    folder: str
+    selection: FileSelection  # of names in that folder
+
+
+Chooser = Callable[[Collection[str], str], FileSelection]  # of the names, and where they are
 
 
 class FoundWeights(Struct, frozen=True, kw_only=True):
@@ -90,6 +123,25 @@ def _varied(name: str, variant: str | None) -> str:
         return name
     stem, _, ending = name.rpartition(".")
     return f"{stem}.{variant}.{ending}"
+
+
+# Compiled where it is first used: few repositories hold shards of torch.
+_TORCH = ("pytorch_model.bin", "diffusion_pytorch_model.bin")
+_TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
+
+
+def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
+    """The torch files of a folder that hold a whole model: the one, or else all its shards."""
+    found = set(names)
+    for one in _TORCH:
+        if one in found:
+            return (one,)
+    return tuple(sorted(name for name in found if re.fullmatch(_TORCH_SHARD, name)))
+
+
+def is_in_folder(name: str, folder: str) -> bool:
+    """Whether a file is in a folder, however deep; all are in ""."""
+    return not folder or name.startswith(f"{folder}/")
 
 
 _NAMED = "transformers_weights"

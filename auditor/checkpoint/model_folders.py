@@ -5,15 +5,20 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.filenames import FoundWeights, standard_weights, variants
-from auditor.checkpoint.selection import CONFIG, FileSelection, SelectedComponent
+from auditor.checkpoint.filenames import (
+    CONFIG,
+    FileSelection,
+    FoundWeights,
+    SelectedComponent,
+    standard_weights,
+    torch_model_files,
+    variants,
+)
 from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
 
 # Compiled where they are first used: most repositories hold one model.
 _MODULE = rf"[0-9]+_(?:{'|'.join(LEARNING)})"  # as sentence-transformers names folders: 2_Dense
 _SAFE = r"(?:diffusion_pytorch_)?model\.safetensors(?:\.index\.json)?"
-_TORCH = ("pytorch_model.bin", "diffusion_pytorch_model.bin")
-_TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
 
 
 def components(
@@ -50,25 +55,11 @@ def torch_copies_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...
     return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 
 
-def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
-    """The torch files of a folder that hold a whole model: the one, or else all its shards."""
-    found = set(names)
-    for one in _TORCH:
-        if one in found:
-            return (one,)
-    return tuple(sorted(name for name in found if re.fullmatch(_TORCH_SHARD, name)))
-
-
 def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
     """The selection, whose parts are compared with the torch files in their folders."""
     inside = _by_folder(names)
     parts = (_with_torch_copies(part, inside[part.folder]) for part in selection.parts)
     return replace(selection, parts=tuple(parts))
-
-
-def is_in_folder(name: str, folder: str) -> bool:
-    """Whether a file is in a folder, however deep; all are in ""."""
-    return not folder or name.startswith(f"{folder}/")
 
 
 def _weighs(part: SelectedComponent) -> bool:

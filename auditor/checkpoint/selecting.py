@@ -5,15 +5,24 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import asdict, replace
 
-from auditor.checkpoint.filenames import FoundWeights, standard_weights, variant_of, variants
-from auditor.checkpoint.gguf_sets import only_gguf_set, tagged_gguf_set
+from auditor.checkpoint.filenames import (
+    CONFIG,
+    Chooser,
+    FileSelection,
+    FoundWeights,
+    SelectedComponent,
+    standard_weights,
+    variant_of,
+    variants,
+)
+from auditor.checkpoint.gguf_sets import ENDING, only_gguf_set, shards_of, tagged_gguf_set
 from auditor.checkpoint.model_folders import (
     components,
+    found_in,
     models,
     torch_copies_in,
     with_part_torch_copies,
 )
-from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection, SelectedComponent
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import companions_of
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
@@ -268,3 +277,48 @@ def _nothing(names: Iterable[str], where: str) -> SourceError:
 def _is_paperwork(name: str) -> bool:
     last = name.rpartition("/")[2].lower()
     return last.startswith((".git", *_PAPERWORK))
+
+
+# --- a file or a folder that is named -------------------------------------------------------------
+
+
+_SHARD = re.compile(r"-\d+-of-0*(?P<of>\d+)\.\w+$", re.ASCII)
+_INDEX = ".index.json"
+
+
+def select_place(names: Collection[str], where: str, place: str) -> FileSelection:
+    """The weight file or the folder that is named; of any other file the model that it is of.
+
+    Of a shard it is the model that it is a part of. Raises SourceError where nothing is there.
+    """
+    place = place.rstrip("/")
+    if place not in names:
+        return _folder(names, where, place)
+    folder, _, last = place.rpartition("/")
+    shard = _SHARD.search(last)
+    if last.lower().endswith(ENDING):
+        config = _config(names, folder, CONFIG)
+        return FileSelection(config=config, shards=shards_of(place, names))
+    if last.endswith(_INDEX) and is_weights(place):
+        return FileSelection(config=_config(names, folder, CONFIG), index=place)
+    if is_readable(place) and not (shard and shard["of"] != "1"):
+        config = _config(names, folder, ADAPTER_CONFIG if last in ADAPTERS else CONFIG)
+        return FileSelection(config=config, weights=place)
+    return _folder(names, where, folder) if folder else select(names, where)
+
+
+def _config(names: Collection[str], folder: str, name: str) -> str | None:
+    """The config beside a file; else that of the repository."""
+    beside = f"{folder}/{name}" if folder else name
+    return next((one for one in (beside, name) if one in names), None)
+
+
+def _folder(names: Collection[str], where: str, folder: str) -> FileSelection:
+    """The model in a folder of the repository."""
+    inside = {name for name in names if name.startswith(f"{folder}/")}
+    if not inside:
+        raise SourceError(Reason.NOT_FOUND, f"{where} has no file or folder {quoted(folder)}")
+    parts = [part for part in components(inside, PIPELINE, None) if part.folder == folder]
+    if not parts or not found_in({name.rpartition("/")[2] for name in inside}, None):
+        raise SourceError(Reason.NO_WEIGHTS, f"{quoted(folder)} of {where} holds no weights")
+    return parts[0].selection

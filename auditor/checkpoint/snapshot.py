@@ -9,9 +9,8 @@ from msgspec import Struct, field
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import lfs_pointer_size
 from auditor.containers.index import Index, parse_index
-from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile
 from auditor.containers.safetensors import Header, parse_header
-from auditor.containers.weight_formats import Table, parser
+from auditor.containers.weight_formats import FilePart, NeedsBytes, PartialFile, Table, parser
 from auditor.errors import CheckpointError, Reason
 from auditor.messages import named
 from auditor.observation import Observation

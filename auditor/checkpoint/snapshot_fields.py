@@ -16,7 +16,6 @@ from itertools import pairwise
 from auditor.checkpoint.selecting import name_fault
 from auditor.messages import described, listed
 
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 _HEX = re.compile(r"[0-9a-f]*")
 _LARGEST = 2**64 - 1
 
@@ -78,14 +77,6 @@ def hex_digits_of(entry: object, what: str, digits: int) -> str | None:
         return None
     if not isinstance(entry, str) or len(entry) != digits or not _HEX.fullmatch(entry):
         raise SnapshotFaultError(f"{what}: expected {digits} hex digits, found {described(entry)}")
-    return entry
-
-
-def commit_of(entry: object) -> str | None:
-    if entry is None:
-        return None
-    if not isinstance(entry, str) or not _COMMIT.fullmatch(entry):
-        raise SnapshotFaultError(f"commit: expected 40 hex digits, found {described(entry)}")
     return entry
 
 

@@ -41,7 +41,6 @@ from auditor.checkpoint.snapshot_fields import (
     MAX_TEXT,
     BoundedTotal,
     SnapshotFaultError,
-    commit_of,
     decoded,
     flag_of,
     hex_digits_of,
@@ -59,7 +58,7 @@ from auditor.checkpoint.snapshot_fields import (
 )
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import Loaded, load_object
-from auditor.containers.partial_file import FilePart
+from auditor.containers.weight_formats import FilePart
 from auditor.errors import CheckpointError, Reason, UsageError
 from auditor.messages import described, named, quoted
 
@@ -158,7 +157,7 @@ class _Reader:
         components = list_of(document.get(COMPONENTS, []), COMPONENTS)
         return Snapshot(
             model=string_of(document["model"], "model"),
-            commit=commit_of(document["commit"]),
+            commit=hex_digits_of(document["commit"], "commit", 40),
             source=Source.SNAPSHOT,
             origin=string_of(document["origin"], "origin"),
             files=_files(document["files"]),
@@ -216,7 +215,7 @@ class _Reader:
             raise SnapshotFaultError(f"{BASE}: expected a reason, found {described(reason)}")
         return BaseModel(
             model=string_of(fields["model"], BASE),
-            commit=commit_of(fields["commit"]),
+            commit=hex_digits_of(fields["commit"], "commit", 40),
             origin=string_of(fields["origin"], BASE),
             config=self._text(fields["config"], BASE),
             reason=None if reason is None else Reason(str(reason)),

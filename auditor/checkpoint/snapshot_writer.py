@@ -22,7 +22,6 @@ from auditor.checkpoint.snapshot_reader import (
     VERSION,
 )
 from auditor.companions.companion_files import CompanionFile
-from auditor.containers.partial_file import FilePart
 
 # Bytes of a text that stands as such: nearly every config.json, and no index of a large model.
 _LONGEST_TEXT = 16 * 1024
@@ -146,9 +145,6 @@ def _text(file: TextFile | None) -> dict[str, object] | None:
 def _head(head: WeightHeader) -> dict[str, object]:
     known: dict[str, object] = {"name": head.name, "size": head.size}
     if head.parts:
-        return known | {"parts": [_part(part) for part in head.parts]}
+        parts = [{"start": part.start, "deflated": packed(part.data)} for part in head.parts]
+        return known | {"parts": parts}
     return known | {"deflated": packed(head.prefix)}
-
-
-def _part(part: FilePart) -> dict[str, object]:
-    return {"start": part.start, "deflated": packed(part.data)}

@@ -8,8 +8,7 @@ variant, an adapter, an optimizer, or what stands for the same weights in anothe
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from auditor.checkpoint.filenames import variant_of
-from auditor.checkpoint.model_folders import torch_model_files
+from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import is_readable
 
 _SPLIT = re.compile(r"(?P<stem>.+?)[-_](?P<number>\d+)-of-(?P<count>\w+)(?P<ending>(?:\.\w+)+)")

@@ -2,10 +2,12 @@
 
 A count is a polynomial in each key, of the second degree at the most: V*D + N*(12*D^2 + 13*D).
 Three models tell it, and what each slip makes of it. Where a key rounds or decides on shapes, it is
-none: whatever a curve finds is built, and counted, before it is said.
+none: whatever a curve finds is built, and counted, before it is said. Values are likely that
+published models have.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isqrt, lcm
 
 from msgspec import Struct
@@ -99,3 +101,67 @@ def _roots(a: int, b: int, c: int) -> Iterator[int]:
     for root in {isqrt(square), -isqrt(square)}:
         if (root - b) % (2 * a) == 0 and (root - b) // (2 * a) > 0:
             yield (root - b) // (2 * a)
+
+
+# --- values that are likely -----------------------------------------------------------------------
+
+# A count by another vocabulary is the commonest slip of this kind: 21128 for 30522.
+# Vocabularies of published models: BERT, GPT-2, RoBERTa, T5, Llama, Qwen, Gemma, DeepSeek and kin.
+_VOCABULARIES = (
+    *(21128, 28996, 30000, 30522, 31002, 31090, 32000, 32001, 32003, 32064, 32100, 32102, 32128),
+    *(32768, 32256, 35000, 40478, 42384, 49152, 49408, 50005, 50257, 50264, 50265, 50272, 50280),
+    *(50288, 50295, 50304, 50368, 50400, 50432, 51200, 51864, 51865, 51866, 52000, 64000, 64001),
+    *(65024, 65536, 92544, 100277, 100352, 102400, 103168, 105879, 119547, 119548, 125696, 128000),
+    *(128100, 128112, 128256, 128512, 129280, 130528, 131072, 151552, 151643, 151936, 152064),
+    *(163840, 201088, 200019, 248320, 250002, 250112, 250680, 250880, 251000, 255029, 256000),
+    *(256008, 256128, 256206, 257152, 262144, 262208),
+)
+_WIDTHS = (
+    *(32, 64, 96, 128, 144, 160, 192, 216, 256, 288, 312, 320, 384, 448, 480, 512, 576, 640, 672),
+    *(704, 720, 768, 896, 960, 1024, 1088, 1152, 1280, 1408, 1472, 1536, 1600, 1664, 1792, 1920),
+    *(2048, 2304, 2560, 2688, 2816, 2880, 3072, 3200, 3328, 3584, 3840, 4096, 4544, 4608, 5120),
+    *(5376, 5632, 6144, 6656, 7168, 8192, 9216, 10240, 12288, 14336, 14848, 16384),
+)
+_FEED_FORWARDS = (
+    *(1408, 2736, 4864, 5440, 5504, 5632, 6912, 7680, 8960, 9728, 10944, 11008, 12288, 13440),
+    *(13696, 13824, 14336, 15360, 16384, 17408, 17920, 18432, 18944, 21504, 22016, 24576, 25600),
+    *(27392, 27648, 28672, 29568, 32768, 36864, 49152, 53248),
+)
+_LENGTHS = (
+    *(16, 32, 40, 50, 64, 77, 128, 130, 197, 250, 256, 257, 258, 384, 448, 500, 510, 512, 513),
+    *(514, 577, 768, 1024, 1026, 1500, 2048, 2050, 4096, 4098, 8192, 16384, 32768, 65536, 131072),
+)
+_LAYERS = range(97)
+_MOST = 100  # values of one key that are tried
+
+
+def likely_values(key: str, value: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Other values for a key, in order; `sizes` are those of the other keys beside it."""
+    last = key.rpartition(".")[2]
+    near = {value * 2, value // 2, value * 4, value // 4}
+    found = {*_of_kind(last, value, sizes), *(number for number in near if number > 0)}
+    return tuple(sorted(found - {value}))[:_MOST]
+
+
+def _of_kind(  # noqa: PLR0911 - one for each kind of key
+    last: str, value: int, sizes: Mapping[str, int]
+) -> tuple[int, ...]:
+    widths = [size for key, size in sizes.items() if re.search(r"hidden_size$|d_model|n_embd", key)]
+    if "vocab" in last and "type" not in last:
+        return _VOCABULARIES
+    if re.search(r"type_vocab", last):
+        return tuple(range(1, 17))
+    if re.search(r"(^|_)layers?$|^n_layer|depth", last):
+        return tuple(_LAYERS[1:])
+    if re.search(r"position|n_ctx|^n_positions|length", last):
+        return _LENGTHS
+    if re.search(r"intermediate|ffn|d_ff|n_inner|mlp_dim|hidden_dim", last):
+        multiples = tuple(width * times for width in widths[:2] for times in (1, 2, 3, 4, 6, 8))
+        return (*multiples, *_FEED_FORWARDS, *_WIDTHS)[:_MOST]
+    if re.search(r"labels", last):
+        return (*range(1, 21), 77, 100, 1000, 1001, 21841, 21843)
+    if re.search(r"heads|groups|n_head|experts", last):
+        return (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 60, 64, 96, 128, 256)
+    if re.search(r"size$|dim$|width|d_model|n_embd|rank", last) and value > 16:  # noqa: PLR2004
+        return _WIDTHS
+    return tuple(range(1, 33))

@@ -7,14 +7,12 @@ from typing import Any
 from msgspec import Struct
 
 from auditor.claims.candidates import CountedCells, PossibleSlip, candidates
-from auditor.claims.curves import Curve
-from auditor.claims.figures import Figure
-from auditor.claims.likely_values import likely_values
+from auditor.claims.curves import Curve, likely_values
+from auditor.claims.figures import Figure, Way, ways
 from auditor.claims.parts import PartReading, readings
 from auditor.claims.search import Search
 from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Slip
-from auditor.claims.ways import Way, ways
 
 SHOWN = 3  # explanations of one claim
 # Cells of models of other values that are built where nothing else explains a claim: 69 of BERT,

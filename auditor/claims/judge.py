@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from auditor.claims.cells import Axis, FoldedTensor, changed, total_of
+from auditor.claims.cells import FoldedTensor, changed, total_of
 from auditor.claims.explaining import Question, explanations
 from auditor.claims.figures import Figure, parse_figure
 from auditor.claims.formulas import FormulaError, evaluate
@@ -86,12 +86,11 @@ def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReadi
 
 def _active(cell: FoldedTensor) -> FoldedTensor:
     """The cell as one token uses it; all experts are then the slip."""
-    axes = tuple(axis if axis.active is None else _swapped(axis) for axis in cell.axes)
-    return changed(cell, axes=axes)
-
-
-def _swapped(axis: Axis) -> Axis:
-    return axis._replace(size=axis.active or 0, active=axis.size)
+    axes = (
+        axis if axis.active is None else axis._replace(size=axis.active, active=axis.size)
+        for axis in cell.axes
+    )
+    return changed(cell, axes=tuple(axes))
 
 
 # --- the verdict --------------------------------------------------------------------------------

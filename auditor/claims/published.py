@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from auditor.claims.figures import parse_figure
-from auditor.claims.published_count import PublishedCount
+from auditor.claims.verdict import PublishedCount
 
 # Of a size in a name the share that a model may have: opt-350m has 0.95 of it, gemma-2-2b 1.31,
 # codegen-2B 1.39, btlm-3b 0.88; an 8B that the files store as 2B, or a 7B that is a 13B, has not.

@@ -5,7 +5,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, ExpectedTensor, catalogue
@@ -40,7 +40,7 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
 
     model: str
     own: Counterpart
-    letters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    letters: Mapping[str, int] = MappingProxyType({})
     dtype: str | None = None  # "BF16"; None: the config declares none
     config: Config | None = None  # None: there is no closed form
     stored: StoredNumbers | None = None

@@ -226,8 +226,6 @@ def check(  # noqa: PLR0913 - one parameter for each option
             form_now = chosen if output is None else TERMINAL
             hushed = quiet and form_now == TERMINAL
             outcomes.append(print_outcome(outcome, form_now, show, quiet=hushed))
-        if not outcomes:
-            raise UsageError("standard input holds no model")
         if output is not None:
             outcomes = [*write_reports(outcomes, chosen, output, show)]
     raise typer.Exit(max(exit_code(outcome, fail_on) for outcome in outcomes))

@@ -57,6 +57,10 @@ TokenOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="No table and no talk, errors only.")
 ]
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", show_default=False, help="Write it there."),
+]
 VerboseOption = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Every name of each finding, and every row of the table."),
@@ -112,12 +116,17 @@ _stderr = _Stderr()
 
 
 def requested(models: Sequence[str]) -> Iterator[str]:
-    """The models as the user named them; `-` stands for the lines of standard input."""
+    """The models as the user named them; `-` stands for the lines of standard input.
+
+    Raises UsageError at the end where there was none.
+    """
+    found = 0
     for model in models:
-        if model == "-":
-            yield from filter(None, (line.strip() for line in sys.stdin))
-        else:
-            yield model
+        for one in filter(None, map(str.strip, sys.stdin)) if model == "-" else (model,):
+            found += 1
+            yield one
+    if not found:
+        raise UsageError("standard input holds no model")
 
 
 def terminal() -> tuple[int, bool]:
@@ -143,6 +152,14 @@ def only_ascii(stream: TextIO) -> bool:
 def write(path: Path, content: bytes) -> None:
     with writing(path) as file:
         file.write(content)
+
+
+def put(text: str, output: Path | None) -> None:
+    """To standard output, or into a file."""
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write(output, text.encode())
 
 
 @contextmanager

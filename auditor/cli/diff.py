@@ -1,24 +1,23 @@
 """The `audit diff` command: two checkpoints beside each other."""
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from auditor.audit.diffing import diff as compared
+from auditor.audit.pipeline import diff as compared
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
+    FileOption,
     QuietOption,
     SourceChoice,
     SourceOption,
     TokenOption,
     fail,
     guarded,
+    put,
     talk,
-    write,
 )
 from auditor.errors import SourceError, UsageError
 from auditor.formats.comparison import comparison_tables
@@ -37,10 +36,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
     form: Annotated[
         str, typer.Option("--format", help="terminal, markdown, csv, json or latex.")
     ] = "terminal",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", show_default=False, help="Write it there."),
-    ] = None,
+    output: FileOption = None,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
@@ -61,8 +57,6 @@ def diff(  # noqa: PLR0913 - one parameter for each option
             fail(UNAUDITED, f"{error.reason}: {error}")
         most = 40 if form in _FOR_PEOPLE else None
         text = TABLE_FORMATS[form](comparison_tables(found, most=most))
-        if output is not None:
-            write(output, text.encode())
-        elif not quiet:
-            sys.stdout.write(text)
+        if output is not None or not quiet:
+            put(text, output)
     raise typer.Exit(CLEAN if found.same else FINDINGS)

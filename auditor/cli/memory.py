@@ -93,8 +93,6 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             except UsageError as error:
                 found = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
             outcomes.append(found)
-        if not outcomes:
-            raise UsageError("standard input holds no model")
         dtypes_shown = tuple(dict.fromkeys(chosen)) or COMMON_DTYPES
         width, color = terminal()
         for outcome in outcomes:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -15,6 +14,7 @@ from auditor.cli.console import (
     CLEAN,
     UNAUDITED,
     FailOn,
+    FileOption,
     QuietOption,
     SourceChoice,
     SourceOption,
@@ -22,9 +22,9 @@ from auditor.cli.console import (
     exit_code,
     fail,
     guarded,
+    put,
     talk,
     terminal,
-    write,
 )
 from auditor.cli.printing import Shown, print_outcome
 from auditor.downloader.bundled import PAPERS
@@ -77,10 +77,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             "--format", help="Of such tables: markdown, csv, json, latex; of the tree: json."
         ),
     ] = TERMINAL,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", show_default=False, help="Write it there."),
-    ] = None,
+    output: FileOption = None,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
@@ -92,7 +89,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         wanted = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
         if wanted.any or form not in {TERMINAL, _JSON}:
             text = _tables(model, wanted, form, target, source.value, token, given, tell)
-            _put(text, output)
+            put(text, output)
             return
         outcome = explained(
             model, target=target, source=source.value, token=token, settings=given, say=tell
@@ -100,7 +97,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         if form == _JSON:
             from auditor.formats import explanation_json  # noqa: PLC0415 - for this alone
 
-            _put(explanation_json.render(outcome, depth=depth), output)
+            put(explanation_json.render(outcome, depth=depth), output)
             raise typer.Exit(CLEAN if outcome.expected else exit_code(outcome, FailOn.WARNING))
         if outcome.expected is None:
             print_outcome(
@@ -119,7 +116,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             text = explanation.render(
                 outcome, depth=depth, width=width, color=color, symbolic=symbolic
             )
-        _put(text, output)
+        put(text, output)
 
 
 class Tables(NamedTuple):
@@ -133,13 +130,6 @@ class Tables(NamedTuple):
     @property
     def any(self) -> bool:
         return self.tensors or self.kinds or self.classes or self.keys
-
-
-def _put(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write(output, text.encode())
 
 
 def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what

@@ -15,6 +15,7 @@ from auditor.cli.console import (
     UNAUDITED,
     USAGE,
     FailOn,
+    TokenOption,
     is_terminal,
     keep_quiet,
     say,
@@ -117,10 +118,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             "--fail-on", show_default="warning", help="The least severity that exits with 1."
         ),
     ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option("--token", show_default=False, help="Access token. Default: the stored one."),
-    ] = None,
+    token: TokenOption = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress and no talk, errors only.")
     ] = False,

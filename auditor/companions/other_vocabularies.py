@@ -27,7 +27,6 @@ _SPECIAL = re.compile(
 )
 _LOOKED_AT = 4 * 1024 * 1024
 _MOST_SPECIAL = 1000
-_PIECES = 0x0A  # field 1, of bytes: a piece of the vocabulary
 _FIRST_PIECES = 16  # among which the special ones are
 # The longest known, Gemma 3's, has 262,144; half a million take half a second.
 _MOST_PIECES = 500_000
@@ -133,12 +132,8 @@ def added_object(data: bytes) -> Vocabulary:
     found = highest_of_object(data, 0)
     if found.entries > MOST_ADDED:
         return token_object(data)
-    each = (Token(*_pair(match)) for match in _ENTRY.finditer(data))
+    each = (token_of(int(match[2]), text_of(match[1])) for match in _ENTRY.finditer(data))
     return Vocabulary("added", None, found.entries, tuple(sorted(each)))
-
-
-def _pair(found: re.Match[bytes]) -> Token:
-    return token_of(int(found[2]), text_of(found[1]))
 
 
 def token_lines(data: bytes) -> Vocabulary:

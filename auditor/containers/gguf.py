@@ -19,14 +19,80 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.containers.bounded_json import lfs_fault
-from auditor.containers.ggml import REMOVED, TYPES, GgmlType
 from auditor.containers.gguf_reader import NAMES, U32, Cursor, Skipped, Value
 from auditor.containers.magic import format_by_magic
-from auditor.containers.partial_file import PartialFile
-from auditor.containers.weight_formats import Table
+from auditor.containers.weight_formats import PartialFile, Table
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import Span, StoredTensor
+
+
+class GgmlType(NamedTuple):
+    """One way of storing a row of numbers, block by block."""
+
+    name: str  # "F32", "Q4_K"
+    block: int  # numbers in a block; a row is a whole number of blocks
+    size: int  # bytes of a block
+
+
+# Numbers and names are those of `enum ggml_type` in ggml.h; sizes those of its block structs, which
+# the `gguf` package has as GGML_QUANT_SIZES. Where safetensors has a dtype of the same name, it is
+# the same dtype.
+def _types(*rows: tuple[int, str, int, int]) -> Mapping[int, GgmlType]:
+    return MappingProxyType({number: GgmlType(*fields) for number, *fields in rows})  # type: ignore[arg-type]
+
+
+GGML_TYPES = _types(
+    (0, "F32", 1, 4),
+    (1, "F16", 1, 2),
+    (2, "Q4_0", 32, 2 + 16),
+    (3, "Q4_1", 32, 2 + 2 + 16),
+    (6, "Q5_0", 32, 2 + 4 + 16),
+    (7, "Q5_1", 32, 2 + 2 + 4 + 16),
+    (8, "Q8_0", 32, 2 + 32),
+    (9, "Q8_1", 32, 4 + 4 + 32),
+    (10, "Q2_K", 256, 2 + 2 + 16 + 64),
+    (11, "Q3_K", 256, 2 + 12 + 32 + 64),
+    (12, "Q4_K", 256, 2 + 2 + 12 + 128),
+    (13, "Q5_K", 256, 2 + 2 + 12 + 32 + 128),
+    (14, "Q6_K", 256, 2 + 16 + 64 + 128),
+    (15, "Q8_K", 256, 4 + 256 + 32),
+    (16, "IQ2_XXS", 256, 2 + 64),
+    (17, "IQ2_XS", 256, 2 + 64 + 8),
+    (18, "IQ3_XXS", 256, 2 + 64 + 32),
+    (19, "IQ1_S", 256, 2 + 32 + 16),
+    (20, "IQ4_NL", 32, 2 + 16),
+    (21, "IQ3_S", 256, 2 + 64 + 8 + 32 + 4),
+    (22, "IQ2_S", 256, 2 + 64 + 8 + 8),
+    (23, "IQ4_XS", 256, 2 + 2 + 4 + 128),
+    (24, "I8", 1, 1),
+    (25, "I16", 1, 2),
+    (26, "I32", 1, 4),
+    (27, "I64", 1, 8),
+    (28, "F64", 1, 8),
+    (29, "IQ1_M", 256, 32 + 16 + 8),
+    (30, "BF16", 1, 2),
+    (34, "TQ1_0", 256, 48 + 4 + 2),
+    (35, "TQ2_0", 256, 64 + 2),
+    (39, "MXFP4", 32, 1 + 16),
+    (40, "NVFP4", 64, 4 + 32),
+    (41, "Q1_0", 128, 2 + 16),
+)
+
+# Numbers that had a meaning once; llama.cpp refuses files that use them.
+REMOVED_TYPES: Mapping[int, str] = MappingProxyType(
+    {
+        4: "Q4_2",
+        5: "Q4_3",
+        31: "Q4_0_4_4",
+        32: "Q4_0_4_8",
+        33: "Q4_0_8_8",
+        36: "IQ4_NL_4_4",
+        37: "IQ4_NL_4_8",
+        38: "IQ4_NL_8_8",
+    }
+)
+
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -223,12 +289,12 @@ def _entry(cursor: Cursor, number: int) -> _Entry:
 
 
 def _type(number: int, tensor: str) -> GgmlType:
-    if number in TYPES:
-        return TYPES[number]
-    if number in REMOVED:
+    if number in GGML_TYPES:
+        return GGML_TYPES[number]
+    if number in REMOVED_TYPES:
         raise CheckpointError(
-            f"has tensor {tensor} of ggml type {number}, {REMOVED[number]}, which was removed from "
-            f"ggml: llama.cpp reads it no longer"
+            f"has tensor {tensor} of ggml type {number}, {REMOVED_TYPES[number]}, which was "
+            f"removed from ggml: llama.cpp reads it no longer"
         )
     raise CheckpointError(f"has tensor {tensor} of ggml type {number:,}, which is not known")
 

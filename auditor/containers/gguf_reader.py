@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from auditor.containers.partial_file import NeedsBytes, PartialFile
+from auditor.containers.weight_formats import NeedsBytes, PartialFile
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 from auditor.tensors import Span

@@ -7,10 +7,9 @@ Protocols 0 to 5. Everything is bounded, because a pickle is a program that a st
 import struct
 from collections.abc import Callable
 
-from auditor.containers import pickle_arguments as arguments
-from auditor.containers.pickle_arguments import FaultError
+from auditor.containers import pickle_reader as arguments
 from auditor.containers.pickle_machine import MAX_OPCODES, Machine
-from auditor.containers.pickle_reader import TruncatedError
+from auditor.containers.pickle_reader import FaultError, TruncatedError
 from auditor.containers.pickle_values import Octets, PickledDict, PickledSet, Ran
 
 

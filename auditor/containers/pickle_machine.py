@@ -3,9 +3,8 @@
 What CPython's unpickler in C does with an opcode is done here, or is a fault.
 """
 
-from auditor.containers import pickle_arguments as arguments
-from auditor.containers.pickle_arguments import MAX_LONG, FaultError
-from auditor.containers.pickle_reader import Reader
+from auditor.containers import pickle_reader as arguments
+from auditor.containers.pickle_reader import MAX_LONG, FaultError, Reader
 from auditor.containers.pickle_values import (
     Call,
     Global,

@@ -1,11 +1,130 @@
-"""The bytes of a pickle, in frames or not, from one opcode to the next.
+"""The bytes of a pickle, and the arguments of its opcodes as Python's own pickle writes them.
 
-A frame says how many bytes belong together. The unpickler in C reads that many, and drops the rest
-of them if an opcode needs more; the one in Python refuses such a frame. Here a frame begins and
-ends where opcodes do.
+Another spelling is a fault. The unpickler in C reads much more: hexadecimal and octal integers,
+underscores in them, octal escapes in strings. That is not repeated here: two readings of one text
+are what a hostile file is made of.
 """
 
-from auditor.containers.pickle_arguments import FaultError
+import math
+import re
+
+from auditor.messages import quoted
+
+MAX_LONG = 256  # bytes of one integer, 616 digits; torch's magic number has ten
+_MAX_DIGITS = 2 * MAX_LONG
+_MAX_INDEX_DIGITS = 20  # of u64
+
+_INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
+_INDEX = re.compile(rb"0|[1-9][0-9]*")
+_FLOAT = re.compile(rb"-?(?:inf|nan|[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)")
+_BOOLS = {b"00": False, b"01": True}
+# What repr() of a string of Python 2 escapes, and nothing else.
+_PLAIN = re.compile(rb"(?:[^\\]|\\[\\'\"nrt]|\\x[0-9a-fA-F]{2})*", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+class FaultError(Exception):
+    """What no unpickler could do, what two could do differently, or what passes a bound.
+
+    The verb comes first.
+    """
+
+
+def integer(line: bytes) -> int:
+    """Of INT and LONG; `00` and `01` are bools of INT, for which see `integer_or_bool`."""
+    if len(line) > _MAX_DIGITS or not _INTEGER.fullmatch(line):
+        raise FaultError(f"has the integer {_shown(line)}, which pickle never writes so")
+    return int(line)
+
+
+def integer_or_bool(line: bytes) -> int:
+    return _BOOLS[line] if line in _BOOLS else integer(line)
+
+
+def index(line: bytes) -> int:
+    """Of GET and PUT."""
+    if len(line) > _MAX_INDEX_DIGITS or not _INDEX.fullmatch(line):
+        raise FaultError(f"has the place {_shown(line)} in its memo, which pickle never writes so")
+    return int(line)
+
+
+def floating(line: bytes) -> float:
+    value = float(line) if len(line) <= _MAX_DIGITS and _FLOAT.fullmatch(line) else None
+    if value is None or (math.isinf(value) and not line.endswith(b"inf")):
+        raise FaultError(f"has the number {_shown(line)}, which pickle never writes so")
+    return value
+
+
+def string(line: bytes) -> str:
+    """Of STRING: a string of Python 2 in its quotes, which torch reads as UTF-8."""
+    if len(line) < len("''") or line[:1] != line[-1:] or line[:1] not in {b"'", b'"'}:
+        raise FaultError("has a string without its quotes")
+    inside = line[1:-1]
+    if not _PLAIN.fullmatch(inside):
+        raise FaultError("has a string with an escape that pickle never writes")
+    return python2(_ESCAPE.sub(_unescaped, inside))
+
+
+def python2(content: bytes) -> str:
+    """A string of Python 2, whose bytes torch.load takes for UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise FaultError(
+            "has a string of Python 2 that is not UTF-8, which torch.load refuses unless it is "
+            "given another encoding"
+        ) from None
+
+
+def text(content: bytes) -> str:
+    """UTF-8, in which pickle lets halves of characters pass."""
+    try:
+        return content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise FaultError("has a string that is not UTF-8") from None
+
+
+def escaped(line: bytes) -> str:
+    """Of UNICODE."""
+    try:
+        return line.decode("raw-unicode-escape")
+    except UnicodeDecodeError:
+        raise FaultError("has a string with a broken escape") from None
+
+
+def name(line: bytes, encoding: str = "utf-8") -> str:
+    """A module or what is imported from it."""
+    try:
+        found = line.decode(encoding)
+    except UnicodeDecodeError:
+        raise FaultError(f"imports {_shown(line)}, which is not text") from None
+    if not found:
+        raise FaultError("imports a name without letters")
+    return found
+
+
+def ascii_line(line: bytes) -> str:
+    """Of PERSID."""
+    if not line.isascii():
+        raise FaultError("names an object of the loader's own by what is not ASCII")
+    return line.decode()
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    digits, letter = found.groups()
+    return bytes.fromhex(digits.decode()) if digits else _LETTERS.get(letter, letter)
+
+
+def _shown(line: bytes) -> str:
+    return quoted(line.decode("ascii", "backslashreplace"))
+
+
+# --- the bytes ------------------------------------------------------------------------------------
+
+# A frame says how many bytes belong together. The unpickler in C reads that many, and drops the
+# rest of them if an opcode needs more; the one in Python refuses such a frame. Here a frame begins
+# and ends where opcodes do.
 
 MAX_PICKLE = 8 * 1024 * 1024  # bytes
 MAX_LINE = 64 * 1024  # bytes of an argument of protocol 0

@@ -10,9 +10,9 @@ from itertools import islice
 from msgspec import Struct
 
 from auditor.containers import zip_directory
-from auditor.containers.partial_file import PartialFile
 from auditor.containers.pickle_reader import MAX_PICKLE
 from auditor.containers.torch_storages import Held, Storage
+from auditor.containers.weight_formats import PartialFile
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import Span

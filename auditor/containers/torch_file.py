@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from auditor.containers.bounded_json import lfs_fault
 from auditor.containers.magic import format_by_magic
-from auditor.containers.partial_file import PartialFile
 from auditor.containers.pickle_imports import unknown_imports
 from auditor.containers.pickle_interpreter import follow_pickle
 from auditor.containers.pickle_values import Ran
@@ -21,7 +20,7 @@ from auditor.containers.torch_archive import open_archive
 from auditor.containers.torch_legacy import read_legacy
 from auditor.containers.torch_storages import Held, Storage, storage_faults, storages
 from auditor.containers.torch_tensors import TensorView
-from auditor.containers.weight_formats import Table, TensorFault
+from auditor.containers.weight_formats import PartialFile, Table, TensorFault
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import Span, StoredTensor, natural_key

@@ -6,11 +6,11 @@ the storages. Only of the value torch gives the unpickler a persistent_load, whi
 
 from typing import NamedTuple
 
-from auditor.containers.partial_file import NeedsBytes, PartialFile
 from auditor.containers.pickle_interpreter import follow_pickle
 from auditor.containers.pickle_reader import MAX_PICKLE
 from auditor.containers.pickle_values import Ran
 from auditor.containers.torch_storages import Held, asked_keys, storages
+from auditor.containers.weight_formats import NeedsBytes, PartialFile
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import Span

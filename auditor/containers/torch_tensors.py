@@ -1,7 +1,6 @@
 """A tensor of a torch pickle: which numbers of which storage, in which shape. Nothing is built."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import starmap
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
@@ -146,17 +145,13 @@ def _view(
     if shape is None or steps is None or len(shape) != len(steps) or not 0 <= offset < _LARGEST:
         return Unreadable("has no shape, stride and offset that a tensor can have")
     name, width = DTYPES[dtype]
-    reach = sum(starmap(_reach, zip(shape, steps, strict=True)))
+    reach = sum((length - 1) * step for length, step in zip(shape, steps, strict=True))
     count = prod(shape)
     start = offset * width
     stop = start + (reach + 1) * width if count else 0  # an empty view may begin anywhere
     if name == "F4" and shape:
         shape = (*shape[:-1], 2 * shape[-1])
     return TensorView(held, name, shape, start, count * width, stop)
-
-
-def _reach(dimension: int, step: int) -> int:
-    return (dimension - 1) * step
 
 
 def _whole_numbers(value: object) -> tuple[int, ...] | None:

@@ -1,9 +1,10 @@
 """What a cause looks at, and what it proposes: a change that would undo it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -32,8 +33,7 @@ from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 
 Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config implies
-
-
+_Kind = TypeVar("_Kind")
 _LARGE = 2000  # tensors
 
 
@@ -122,18 +122,19 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def unknown(self) -> tuple[str, ...]:
         """The unexpected names that no class of the family has, whatever their shapes."""
-        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
+        found = self._of(UnexpectedFinding)
         return tuple(name for one in found if not one.known_to for name in one.names)
 
+    def _of(self, kind: type[_Kind]) -> Iterator[_Kind]:
+        return (one for one in self.report.findings if isinstance(one, kind))
+
     def _named_by(self, kind: type[Finding]) -> tuple[str, ...]:
-        found = (one for one in self.report.findings if isinstance(one, kind))
-        return tuple(name for one in found for name in one.names)
+        return tuple(name for one in self._of(kind) for name in one.names)
 
     @cached_property
     def lacking(self) -> tuple[ExpectedTensor, ...]:
         """Expected tensors that no file stores, in the form that stored ones have."""
-        found = (one for one in self.report.findings if isinstance(one, Missing))
-        tensors = tuple(tensor for one in found for tensor in one.tensors)
+        tensors = tuple(tensor for one in self._of(Missing) for tensor in one.tensors)
         if self._forms is None:
             return tensors
         return tuple(one._replace(name=self._forms.in_memory(one.name)) for one in tensors)
@@ -167,8 +168,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         """Stored tensors that nothing expects; all that are stored, where not all are named."""
         if self.unnamed:
             return self.stored
-        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
-        return tuple(tensor for one in found for tensor in one.tensors)
+        return tuple(tensor for one in self._of(UnexpectedFinding) for tensor in one.tensors)
 
     @cached_property
     def strange_named(self) -> Mapping[str, StoredTensor]:
@@ -188,13 +188,11 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def unnamed(self) -> bool:
         """Whether there are unexpected tensors that are counted and not named."""
-        found = (one for one in self.report.findings if isinstance(one, UnexpectedFinding))
-        return any(one.more for one in found)
+        return any(one.more for one in self._of(UnexpectedFinding))
 
     @cached_property
     def mismatched(self) -> tuple[MatchedPair, ...]:
-        found = (one for one in self.report.findings if isinstance(one, Mismatched))
-        return tuple(pair for one in found for pair in one.pairs)
+        return tuple(pair for one in self._of(Mismatched) for pair in one.pairs)
 
     @cached_property
     def stored(self) -> tuple[StoredTensor, ...]:
@@ -214,7 +212,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def hidden(self) -> Mapping[str, tuple[ExpectedTensor, ...]]:
         """By file that could not be read, or by the index: the expected tensors behind it."""
-        return {one.file: one.hidden for one in self.report.findings if isinstance(one, OfFile)}
+        return {one.file: one.hidden for one in self._of(OfFile)}
 
     @cached_property
     def implied_shapes(self) -> Shapes:
@@ -283,3 +281,18 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         except CheckpointError:
             return HeldTensors({})
         return HeldTensors(dict.fromkeys(names)).renamed(self.on_disk)
+
+
+AlarmKey = tuple[str, str]  # the kind of a finding, and one of its names
+UNCHANGED: Mapping[str, str] = MappingProxyType({})
+
+
+def alarm_keys(finding: Finding, renames: Mapping[str, str] = UNCHANGED) -> Iterator[AlarmKey]:
+    """A key for each name, as it is after the change; one for a model as a whole."""
+    for name in finding.names or ("",):
+        yield finding.kind, renames.get(name, name)
+
+
+def composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str, str]:
+    """Renames of the original names, by one change and another one after it."""
+    return {**then, **{name: then.get(other, other) for name, other in first.items()}}

@@ -8,8 +8,13 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from auditor.checkpoint.filenames import based_weights, named_weights, variant_of
-from auditor.checkpoint.selection import FileSelection, SelectedComponent
+from auditor.checkpoint.filenames import (
+    FileSelection,
+    SelectedComponent,
+    based_weights,
+    named_weights,
+    variant_of,
+)
 from auditor.checkpoint.snapshot import Component, RepoFile, TextFile, WeightHeader
 from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
 from auditor.companions.companion_files import (

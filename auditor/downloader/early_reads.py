@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from huggingface_hub import constants
 
+from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import WEIGHTS
-from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.downloader.endpoint import endpoint
 from auditor.downloader.file_answers import part_of_file, too_large, whole_body

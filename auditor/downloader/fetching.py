@@ -9,9 +9,14 @@ from typing import Literal, get_args
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.named_place import select_place
-from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, select_config, select_tagged
-from auditor.checkpoint.selection import CONFIG, Chooser
+from auditor.checkpoint.filenames import CONFIG, Chooser
+from auditor.checkpoint.selecting import (
+    ADAPTER_CONFIG,
+    select,
+    select_config,
+    select_place,
+    select_tagged,
+)
 from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
 from auditor.containers.bounded_json import parse_object
 from auditor.downloader import bundled, huggingface_cache, local_folder

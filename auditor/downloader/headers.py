@@ -7,9 +7,16 @@ from typing import NamedTuple
 from msgspec import field
 
 from auditor.checkpoint.snapshot import WeightHeader
-from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, merged_parts
 from auditor.containers.safetensors import header_span
-from auditor.containers.weight_formats import Parse, Table, parser
+from auditor.containers.weight_formats import (
+    FilePart,
+    NeedsBytes,
+    Parse,
+    PartialFile,
+    Table,
+    merged_parts,
+    parser,
+)
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from huggingface_hub import constants
 from msgspec.structs import asdict
 
+from auditor.checkpoint.filenames import Chooser
 from auditor.checkpoint.selecting import name_fault, select
-from auditor.checkpoint.selection import Chooser
 from auditor.checkpoint.snapshot import (
     Fetched,
     PublishedText,

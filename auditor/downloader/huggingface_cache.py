@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     INDEX,
@@ -12,7 +13,6 @@ from auditor.checkpoint.selecting import (
     WEIGHTS,
     select,
 )
-from auditor.checkpoint.selection import CONFIG, Chooser
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import MANIFESTS
 from auditor.downloader import local_folder

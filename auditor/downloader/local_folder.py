@@ -12,6 +12,7 @@ from typing import Never
 from msgspec.structs import asdict, replace
 
 from auditor.checkpoint import gguf_sets
+from auditor.checkpoint.filenames import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     ADAPTERS,
@@ -21,7 +22,6 @@ from auditor.checkpoint.selecting import (
     select,
     with_torch_copies,
 )
-from auditor.checkpoint.selection import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
 from auditor.companions.companion_files import CompanionBounds

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError
-from auditor.fixing.finishing import finish_entries, require_as_seen
 from auditor.fixing.journal import (
     Entry,
     discard_work,
+    finish_entries,
     read_journal,
+    require_as_seen,
     write_journal,
 )
 from auditor.fixing.local_files import FileState

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from auditor.audit.options import Options
 from auditor.audit.repository import only_model
-from auditor.checkpoint.selection import FileSelection
+from auditor.checkpoint.filenames import FileSelection
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import MAX_SHARDS
 from auditor.downloader import fetch, local_folder

@@ -15,11 +15,10 @@ from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
-from auditor.diagnosis.alarms import UNCHANGED, alarm_keys, composed
-from auditor.diagnosis.case import Undoing
+from auditor.diagnosis.case import UNCHANGED, Undoing, alarm_keys, composed
 from auditor.fixing.json_edits import Edit, json_edits
-from auditor.fixing.new_indexes import json_values, rebuilt_index
-from auditor.fixing.steps import FixStep, Unfixable, changed_by, step_of, taken
+from auditor.fixing.new_files import json_values, rebuilt_index
+from auditor.fixing.steps import FixStep, Unfixable, step_of, taken
 from auditor.reconciler.findings import BadIndex, Finding, Severity, WrongTotal
 from auditor.report import Report, Unaudited
 
@@ -67,12 +66,12 @@ def plan_fix(snapshot: Snapshot, options: Options, entry: ManifestEntry | None =
     before = now = examine_model(state, options, entry, keep=found.append)
     left: tuple[Left, ...] = ()
     for _ in range(_ROUNDS):
-        steps, left = _steps(state, found)
+        steps, left, reached = _steps(state, found)
         together = UNCHANGED
         for step in steps:
             together = composed(together, step.renames)
         after, then = _with_index(
-            _with_steps(state, steps), partial(examine_undiagnosed, options=options, entry=entry)
+            reached, partial(examine_undiagnosed, options=options, entry=entry)
         )
         if not _better(now, then, together):
             break
@@ -94,8 +93,10 @@ def plan_fix(snapshot: Snapshot, options: Options, entry: ManifestEntry | None =
     )
 
 
-def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[FixStep], tuple[Left, ...]]:
-    """The undoings that can be written, and those that cannot, with why."""
+def _steps(
+    state: Snapshot, found: list[Undoing]
+) -> tuple[list[FixStep], tuple[Left, ...], Snapshot]:
+    """The undoings that can be written, those that cannot, and what the former come to."""
     steps, left = list[FixStep](), list[Left]()
     base, reached = state, state
     for undoing in found:
@@ -112,14 +113,8 @@ def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[FixStep], tuple[
                     instead=undoing.fix,
                 )
             )
-        base = changed_by(undoing) or base
-    return steps, tuple(left)
-
-
-def _with_steps(state: Snapshot, steps: list[FixStep]) -> Snapshot:
-    for step in steps:
-        state = taken(state, step)
-    return state
+        base = undoing.snapshot
+    return steps, tuple(left), reached
 
 
 def _with_index(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from auditor.errors import FixError
 from auditor.fixing.local_files import FileState, state_of
-from auditor.fixing.new_headers import BLOCK
+from auditor.fixing.new_files import BLOCK
 from auditor.messages import quoted
 
 _AT_ONCE = 256 * 1024 * 1024  # bytes of one call: between two of them Ctrl-C is heard

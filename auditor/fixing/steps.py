@@ -16,8 +16,7 @@ from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.diagnosis.case import Undoing
 from auditor.errors import CheckpointError
 from auditor.fixing.json_edits import ABSENT, Edit, edited_json, json_edits
-from auditor.fixing.new_headers import renamed_header
-from auditor.fixing.new_indexes import index_with_names
+from auditor.fixing.new_files import index_with_names, renamed_header
 
 _WEIGHTS = "it needs other weights than are stored"
 # Meta's files and llama.cpp's have the rows of q and k in another order than transformers rotates
@@ -39,16 +38,9 @@ class FixStep(Struct, frozen=True, kw_only=True):
     packing: tuple[Edit, ...] = ()  # of quantize_config.json
 
 
-def changed_by(undoing: Undoing) -> Snapshot | None:
-    """The checkpoint without the cause; None where bytes are lacking that nothing gives back."""
-    return undoing.snapshot
-
-
 def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
     """The step that makes `before` the undoing's snapshot. Raises Unfixable."""
-    after = changed_by(undoing)
-    if after is None:
-        raise Unfixable("nothing here can stand in its place")
+    after = undoing.snapshot
     as_before = replace(
         after,
         headers=before.headers,

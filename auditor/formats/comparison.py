@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from auditor.claims.hand_counts import CountTable
-from auditor.comparing.differences import Changed, Comparison, Lost
+from auditor.comparing import Changed, Comparison, Lost
 from auditor.formats.count_tables import as_objects
 from auditor.reconciler.fold import fold
 

@@ -1,13 +1,13 @@
 """Stored tensors -> parameters, one file for each layout, or a folder where it takes several.
 
 What layouts share begins with an underscore, and no layout reads another. `packing` is what a
-layout is, `declared` what a config says; `fused` comes after all.
+layout is, `declared` what a config says; `fused` is about stacked experts, and comes after all.
 
 `unpack_tensors` looks for a layout where a checkpoint declares one, or holds dtypes that one uses.
 All other checkpoints are plain, and cost nothing here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
@@ -92,7 +92,9 @@ def unpack_tensors(
         return PLAIN
     if layout is not None and (layout.recognises(stored) or not tensors):
         return layout.unpack(stored, declared, implied)
-    found = next((other for other in _layouts() if other.recognises(stored)), None)
+    # Of two that share a mark the first in the table is asked first.
+    every = map(_layout, dict.fromkeys(METHODS.values()))
+    found = next((other for other in every if other.recognises(stored)), None)
     if found is None:
         return PLAIN if layout is None else _undone(layout, declared)
     unpacked = found.unpack(stored, None, implied)
@@ -131,11 +133,6 @@ def _looks_packed(tensors: tuple[StoredTensor, ...]) -> bool:
 def _layout(file: str) -> Layout:
     layout: Layout = import_module(f"auditor.layouts.{file}").LAYOUT
     return layout
-
-
-def _layouts() -> Iterator[Layout]:
-    """All of them, in the order of the table: of two that share a mark the first is asked first."""
-    yield from map(_layout, dict.fromkeys(METHODS.values()))
 
 
 def _undone(layout: Layout, declared: Declared | None) -> Unpacked:

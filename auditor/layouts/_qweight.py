@@ -4,20 +4,18 @@ Both pack several small integers into a word (I32 as a rule) and give each group
 and a zero point. Which side of the matrix is packed, and which side comes first, is the form.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts.packing import (
+    FLOATS,
     Implied,
-    LogicalTensor,
     Members,
-    PackingLedger,
     Shape,
-    Stored,
+    WrittenTensor,
     tensor_name,
 )
-from auditor.tensors import DTYPE_BITS, StoredTensor
+from auditor.tensors import DTYPE_BITS
 
 GPTQ, MARLIN = "gptq", "marlin"
 GEMM, GEMV, GEMV_FAST = "gemm", "gemv", "gemv_fast"
@@ -48,11 +46,13 @@ class Reading(NamedTuple):
     group: int  # inputs that share a scale
     complaints: tuple[tuple[str, str], ...]  # a member's last name, and what does not fit
 
-
-def telling_modules(stored: Stored) -> Iterable[Members]:
-    """The modules that show which layout this is: those with shapes; all, where none has them."""
-    packed = [members for members in stored.modules.values() if "qweight" in members]
-    return [members for members in packed if not lacks_headers(members)] or packed
+    def beside(self, declared: Mapping[str, object]) -> "Reading":
+        """With a complaint for each declaration that the shapes are not those of."""
+        doubts = (
+            ("qweight", f"{declares}, the shapes are those of {found}")
+            for declares, found in declared.items()
+        )
+        return self._replace(complaints=(*self.complaints, *doubts))
 
 
 def lacks_headers(members: Members) -> bool:
@@ -114,7 +114,7 @@ def _shape(members: Members, part: str) -> Shape | None:
     return members[part].shape if part in members else None
 
 
-def best_reading(readings: Sequence[Reading], expected: Shape | None) -> Reading:
+def best_reading(readings: Iterable[Reading], expected: Shape | None) -> Reading:
     """The one with the fewest complaints, a shape that is not `expected` among them."""
     return min(readings, key=lambda one: len(one.complaints) + _is_strange(one.shape, expected))
 
@@ -152,12 +152,6 @@ def _inputs(parts: Parts, bits: int, expected: Shape | None) -> int:
     told = [shape[-1] for shape in (parts.g_idx, expected) if shape]
     fit = (inputs for inputs in told if -(-inputs * bits // parts.word) == rows)
     return next(fit, rows * parts.word // bits)
-
-
-def transposed_conv1d(reading: Reading, expected: Shape | None) -> Reading:
-    """A Conv1D is (in, out) in a plain checkpoint."""
-    shape = reading.shape[::-1]
-    return reading._replace(shape=shape) if expected == shape else reading
 
 
 def columns_packed(parts: Parts, bits: int, group: int | None) -> Reading:
@@ -219,47 +213,79 @@ def checked_group_size(
     return declared, tuple((last, reason) for reason in said)
 
 
-def note_left_plain(
-    stored: Stored,
-    packed: Collection[str],
-    asked: Callable[[Mapping[str, StoredTensor]], Collection[StoredTensor]],
-    ledger: PackingLedger,
-) -> None:
-    """A fault for modules that are plain while their like is packed: loading looks for a qweight.
+_MATRIX = 2
+_HALVES = ("F16", "BF16")
 
-    `asked` says of modules and their weights for which the config does not say so itself.
+
+# --- what a module of words takes, in each form of GPTQ and AWQ: the inverse --------------------
+#
+# Of a linear (out, in) in b bits and groups of g inputs, as the docstrings of gptq and awq have it.
+
+
+class PackedLinear(NamedTuple):
+    """A linear, and how its numbers are packed."""
+
+    outputs: int
+    inputs: int
+    bits: int
+    group: int
+    word: int = 32  # bits of an element of qweight
+
+    @property
+    def groups(self) -> int:
+        return -(-self.inputs // self.group)
+
+
+def packed_linear(
+    module: str, implied: Implied, bits: int | None, group: int | None, word: int = 32
+) -> PackedLinear | None:
+    """What the architecture has there; None where it has no matrix, or the config says too little.
+
+    `group` is -1 where all inputs are together.
     """
-    found = asked(plain_among_packed(stored, packed))
-    if found:
-        reason = "stored plain while other layers are packed here: loading looks for a qweight"
-        ledger.fault(reason, *found)
+    shape = implied(tensor_name(module))
+    if shape is None or len(shape) != _MATRIX or 0 in shape or bits is None or group is None:
+        return None
+    outputs, inputs = shape[::-1] if module.rpartition(".")[2] in CONV1D else shape
+    return PackedLinear(outputs, inputs, bits, inputs if group < 1 else min(group, inputs), word)
 
 
-def note_orphans(
-    members: Members, lasts: Iterable[str], implied: Implied, ledger: PackingLedger
-) -> None:
-    """What serves a qweight that is not stored, unless the architecture has it by that name."""
-    for last in lasts:
-        if last in members and implied(members[last].name) is None:
-            ledger.note(f"{last} of no stored qweight", members[last])
-            ledger.lack(f"{last} whose qweight is not stored", members[last])
+def under_full_names(
+    module: str, members: Members, parts: Mapping[str, WrittenTensor]
+) -> dict[str, WrittenTensor]:
+    """Those parts that the module has, by their whole names."""
+    return {tensor_name(module, last): one for last, one in parts.items() if last in members}
 
 
-def settings_text(readings: Collection[Reading], *, whole: bool = False) -> list[str]:
-    """`4 bits`, `groups of 64/128`; `whole`: the config says that all inputs are one group."""
-    if not readings:
-        return []
-    bits = "/".join(map(str, sorted({one.bits for one in readings})))
-    sizes = "/".join(map(str, sorted({one.group for one in readings})[:3]))
-    return [f"{bits} bits", "one group" if whole else f"groups of {sizes}"]
+def gptq_tensors(one: PackedLinear) -> dict[str, WrittenTensor]:
+    """GPTQ: the inputs are packed, and the zero points along the outputs."""
+    word = (f"I{one.word}",)
+    return {
+        "qweight": WrittenTensor((_words(one.inputs, one), one.outputs), word),
+        "qzeros": WrittenTensor((one.groups, _words(one.outputs, one)), word),
+        "scales": WrittenTensor((one.groups, one.outputs), FLOATS),
+        "g_idx": WrittenTensor((one.inputs,), ("I32",)),
+    }
 
 
-def note_reading(
-    module: str, members: Members, reading: Reading | None, label: str, ledger: PackingLedger
-) -> None:
-    """Book the faults of a reading on the tensors that they are about."""
-    for last, reason in reading.complaints if reading is not None else ():
-        ledger.fault(reason, *([members[last]] if last in members else []))
-    shape = None if reading is None else reading.shape
-    packed = members["qweight"] if "qweight" in members else members["B"]
-    ledger.tensors.append(LogicalTensor(packed, tensor_name(module), shape, label))
+def awq_tensors(one: PackedLinear) -> dict[str, WrittenTensor]:
+    """AWQ's gemm: the outputs are packed."""
+    word, width = (f"I{one.word}",), _words(one.outputs, one)
+    return {
+        "qweight": WrittenTensor((one.inputs, width), word),
+        "qzeros": WrittenTensor((one.groups, width), word),
+        "scales": WrittenTensor((one.groups, one.outputs), FLOATS),
+    }
+
+
+def marlin_tensors(one: PackedLinear, weight: str, scales: str) -> dict[str, WrittenTensor]:
+    """Marlin: 16 inputs in a row of words. What else stands there may be empty."""
+    packed: Shape = (one.inputs // TILE, one.outputs * TILE * one.bits // one.word)
+    return {
+        weight: WrittenTensor(packed, (f"I{one.word}",)),
+        scales: WrittenTensor((one.groups, one.outputs), _HALVES),
+    }
+
+
+def _words(numbers: int, one: PackedLinear) -> int:
+    return -(-numbers * one.bits // one.word)

@@ -5,13 +5,16 @@ of an output, or a block of b x c. Their grid is the weight's shape divided by t
 rounded up: (1, 1), (out, 1), (out, ceil(in / g)), (ceil(out / b), ceil(in / c)); axes before the
 last two, the experts of a fused weight, are kept. One number is written as (), (1,) or (1, 1), a
 column of (out, 1) also as (out,).
+
+The scales of a KV cache are one number, or one a head.
 """
 
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts.packing import Shape
+from auditor.layouts.packing import Members, PackingLedger, Shape
+from auditor.tensors import StoredTensor
 
 _MATRIX = 2  # axes of a weight, below those of the experts
 _BLOCK = 128  # of fp8 in blocks, where nothing says their size
@@ -89,3 +92,30 @@ def grain_of_shapes(weight: Shape, scales: Shape) -> Grain | None:
         return None
     grain = Grain(-(-weight[-2] // scales[-2]), -(-weight[-1] // scales[-1]))
     return grain if all(grain) and scales == scales_shape(weight, grain) else None
+
+
+# Below an attention module, or below its k_proj and v_proj.
+CACHE = frozenset(
+    {"kv_scale", "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point"}
+    | {"k_global_scale", "v_global_scale", "q_global_scale"}
+)
+
+
+def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
+    """Scales of queries, keys and values: one for the tensor, or (heads, 1, 1)."""
+    found = [parts[key] for key in sorted(CACHE & parts.keys())]
+    if not found:
+        return
+    ledger.note("scales of the KV cache", *found)
+    for tensor in found:
+        if tensor.shape is not None and tensor.elements != 1 and tensor.shape[1:] != (1, 1):
+            reason = (
+                f"a scale of the KV cache is {tensor.shape}, expected one number, or one a head"
+            )
+            ledger.fault(reason, tensor)
+
+
+def require_one_element(what: str, tensor: StoredTensor | None, ledger: PackingLedger) -> None:
+    """A fault where a tensor that serves all of a weight has more or fewer than one element."""
+    if tensor is not None and tensor.elements not in {None, 1}:
+        ledger.fault(f"{what} is {tensor.shape}; one number is needed", tensor)

@@ -11,7 +11,7 @@ Together they are `X.weight` (out, in) = (rows of codes * og, columns of codes *
 
 from collections.abc import Mapping
 
-from auditor.layouts._declared_settings import integer_setting
+from auditor.layouts.declared import integer_setting
 from auditor.layouts.packing import (
     FLOATS,
     Declared,

@@ -14,10 +14,10 @@ The activation before a scaled layer keeps its divisors: `act.scales` (features,
 From awq/modules of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 7.7.0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer_setting, string_list
 from auditor.layouts._left_plain import unlisted
 from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts._qweight import (
@@ -25,28 +25,28 @@ from auditor.layouts._qweight import (
     GEMV,
     GEMV_FAST,
     MARLIN,
+    PackedLinear,
     Parts,
     Reading,
-    best_reading,
+    awq_tensors,
     columns_packed,
     lacks_headers,
     marlin,
-    note_left_plain,
-    note_orphans,
-    note_reading,
-    parts_of,
-    qweight_form,
-    settings_text,
-    shape_complaints,
-    telling_modules,
-)
-from auditor.layouts._qweight_sizes import (
-    PackedLinear,
-    awq_tensors,
     marlin_tensors,
     packed_linear,
+    qweight_form,
+    shape_complaints,
     under_full_names,
 )
+from auditor.layouts._qweight_modules import (
+    ModuleReader,
+    note_lacking,
+    note_left_plain,
+    note_orphans,
+    telling_modules,
+    title_of,
+)
+from auditor.layouts.declared import integer_setting, string_list
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -58,7 +58,6 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -97,16 +96,16 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     """A `qweight` becomes `weight`, (out, in)."""
     ledger = PackingLedger()
     settings = _settings(declared, ledger)
-    read = _Reader(settings, implied)
+    reader = ModuleReader(partial(_readings, settings), implied, conv1d=False)
     packed: dict[str, Reading | None] = {}
     for module, members in stored.modules.items():
         if "qweight" in members:
-            packed[module] = _unpack(module, members, read, ledger)
+            packed[module] = _unpack(module, members, settings, reader, ledger)
         else:
             _others(members, implied, ledger)
     note_left_plain(stored, packed, lambda plain: unlisted(plain, settings.left), ledger)
     _packed_all_the_same(stored, packed, settings.left, ledger)
-    return ledger.close(_title(packed))
+    return ledger.close(title_of("awq", packed))
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
@@ -157,12 +156,6 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     )
 
 
-def _title(packed: Mapping[str, Reading | None]) -> str:
-    readings = [reading for reading in packed.values() if reading is not None]
-    forms = sorted({reading.form for reading in readings})
-    return ", ".join((" ".join(("awq", *forms)), *settings_text(readings)))
-
-
 def _packed_all_the_same(
     stored: Stored,
     packed: Mapping[str, Reading | None],
@@ -180,27 +173,19 @@ def _packed_all_the_same(
 
 
 def _unpack(
-    module: str, members: Members, read: "_Reader", ledger: PackingLedger
+    module: str,
+    members: Members,
+    settings: _Settings,
+    reader: ModuleReader[bool | None],
+    ledger: PackingLedger,
 ) -> Reading | None:
     zeros = next((last for last in _ZEROS if last in members), _ZEROS[0])
-    parts = parts_of(members, "qweight", "scales", zeros)
-    reading = None
-    if isinstance(parts, str):
-        ledger.fault(parts, members["qweight"])
-    else:
-        if parts is not None:
-            reading = read.of(module, parts, zeros, floats=_floats(members.get(zeros)))
-        note_reading(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
-    if "scales" in members:
-        group = f", one for each {reading.group:,} inputs of an output" if reading else ""
-        ledger.note(f"scales{group}", members["scales"])
-    if zeros in members:
-        ledger.note("zero points, one for each scale", members[zeros])
-    form = reading.form if reading else read.settings.form
-    needed = ["scales", zeros] if read.settings.zeros and form != MARLIN else ["scales"]
-    for last in needed:
-        if last not in members:
-            ledger.lack(f"packed without its {last}", members["qweight"])
+    floats = _floats(members.get(zeros))
+    names, notes = ("qweight", "scales", zeros), {zeros: "zero points, one for each scale"}
+    reading = reader.unpack(module, members, floats, ledger, names=names, notes=notes)
+    form = reading.form if reading else settings.form
+    needed = ["scales", zeros] if settings.zeros and form != MARLIN else ["scales"]
+    note_lacking(members, "qweight", needed, ledger)
     return reading
 
 
@@ -209,32 +194,6 @@ def _floats(zeros: StoredTensor | None) -> bool | None:
     if zeros is None or zeros.dtype is not None:
         return zeros is not None and (zeros.dtype or "").startswith(("F", "BF"))
     return None
-
-
-class _Reader:
-    """Reads modules; those of the same shapes once."""
-
-    def __init__(self, settings: _Settings, implied: Implied) -> None:
-        self.settings = settings
-        self._implied = implied
-        self._known: dict[tuple[Parts, str, bool | None, Shape | None], Reading] = {}
-
-    def of(self, module: str, parts: Parts, zeros: str, *, floats: bool | None) -> Reading:
-        """The architecture is asked only where the module does not explain itself."""
-        reading = self._read(parts, zeros, None, floats=floats)
-        if reading.complaints:
-            reading = self._read(parts, zeros, self._implied(tensor_name(module)), floats=floats)
-        return reading
-
-    def _read(
-        self, parts: Parts, zeros: str, expected: Shape | None, *, floats: bool | None
-    ) -> Reading:
-        key = (parts, zeros, floats, expected)
-        if key not in self._known:
-            self._known[key] = best_reading(
-                _readings(parts, self.settings, zeros, floats=floats), expected
-            )
-        return self._known[key]
 
 
 def _others(members: Members, implied: Implied, ledger: PackingLedger) -> None:
@@ -248,36 +207,34 @@ def _others(members: Members, implied: Implied, ledger: PackingLedger) -> None:
 
 
 def _readings(
-    parts: Parts, settings: _Settings, zeros: str, *, floats: bool | None
-) -> list[Reading]:
+    settings: _Settings,
+    parts: Parts,
+    floats: bool | None,  # noqa: FBT001 - the zeros are
+    _expected: Shape | None,
+) -> Iterator[Reading]:
     """One for each form and number of bits, what is declared first."""
     first = settings.form or (GEMV_FAST if floats else GEMM)
     forms = sorted(_FORMS, key=lambda form: form != first)  # stable
     order = sorted(_BITS, key=lambda bits: bits != settings.bits)
-    found = []
     for form in forms:
         for bits in order:
             if form in {GEMV, GEMV_FAST} and bits != 4:  # noqa: PLR2004 - the kernels know no other
                 continue
             reading = _READERS[form](parts, bits, settings.group)
-            doubts = _doubts(reading, settings, floats=floats)
-            said = (*reading.complaints, *doubts)
-            named = tuple((zeros if last == "qzeros" else last, why) for last, why in said)
-            found.append(reading._replace(complaints=named))
-    return found
+            reading = reading.beside(_doubts(reading, settings))
+            if floats is not None and floats != (form == GEMV_FAST):
+                kind = "floats" if floats else "packed or not stored"
+                said = ("qzeros", f"the zero points are {kind}, which is not {form}")
+                reading = reading._replace(complaints=(*reading.complaints, said))
+            yield reading
 
 
-def _doubts(reading: Reading, settings: _Settings, *, floats: bool | None) -> list[tuple[str, str]]:
-    doubts = []
+def _doubts(reading: Reading, settings: _Settings) -> dict[str, object]:
+    doubts: dict[str, object] = {}
     if settings.bits not in {None, reading.bits}:
-        declares = f"{settings.where} declares {settings.bits} bits"
-        doubts.append(("qweight", f"{declares}, the shapes are those of {reading.bits}"))
+        doubts[f"{settings.where} declares {settings.bits} bits"] = reading.bits
     if settings.form not in {None, reading.form}:
-        declares = f"{settings.where} declares the version {settings.form}"
-        doubts.append(("qweight", f"{declares}, the shapes are those of {reading.form}"))
-    if floats is not None and floats != (reading.form == GEMV_FAST):
-        kind = "floats" if floats else "packed or not stored"
-        doubts.append(("qzeros", f"the zero points are {kind}, which is not {reading.form}"))
+        doubts[f"{settings.where} declares the version {settings.form}"] = reading.form
     return doubts
 
 

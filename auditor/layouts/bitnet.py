@@ -7,9 +7,9 @@ after loading (linear_class "autobitlinear") they are plain floats beside their 
 `use_rms_norm` is set each of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 """
 
-from auditor.layouts._declared_settings import string_list
 from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import at_or_below
+from auditor.layouts.declared import string_list
 from auditor.layouts.packing import (
     Declared,
     Implied,

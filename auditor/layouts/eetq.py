@@ -6,8 +6,8 @@ As transformers' integrations/eetq.py saves a linear of (out, in):
     X.weight_scales  F16 (out,), one for each output
 """
 
-from auditor.layouts._declared_settings import string_list
 from auditor.layouts._patterns import names_in_skip_lists
+from auditor.layouts.declared import string_list
 from auditor.layouts.packing import (
     FLOATS,
     Declared,

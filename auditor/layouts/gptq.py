@@ -17,36 +17,34 @@ plain, to be told as the unexpected tensor that it is. From gptqmodel/nn_modules
 GPTQModel 7.7.0 and qlinear_marlin.py of AutoGPTQ 0.7.1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer_setting
 from auditor.layouts._qweight import (
-    CONV1D,
     GPTQ,
     MARLIN,
     Parts,
     Reading,
-    best_reading,
+    gptq_tensors,
     lacks_headers,
     marlin,
-    note_left_plain,
-    note_orphans,
-    note_reading,
-    parts_of,
-    qweight_form,
-    rows_packed,
-    settings_text,
-    telling_modules,
-    transposed_conv1d,
-)
-from auditor.layouts._qweight_sizes import (
-    PackedLinear,
-    gptq_tensors,
     marlin_tensors,
     packed_linear,
+    qweight_form,
+    rows_packed,
     under_full_names,
 )
+from auditor.layouts._qweight_modules import (
+    USUAL,
+    ModuleReader,
+    note_lacking,
+    note_left_plain,
+    note_orphans,
+    settings_text,
+    telling_modules,
+)
+from auditor.layouts.declared import integer_setting
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -105,11 +103,11 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     """A `qweight` becomes `weight`, (out, in); a Conv1D of GPT-2 (in, out)."""
     ledger = PackingLedger()
     settings = _settings(declared, ledger)
-    read = _Reader(settings, implied)
+    reader = ModuleReader(partial(_readings, settings), implied, rows=True)
     packed: dict[str, Reading | None] = {}
     for module, members in stored.modules.items():
         if "qweight" in members or _MARLIN.issubset(members):
-            packed[module] = _unpack(module, members, read, ledger)
+            packed[module] = _unpack(module, members, settings, reader, ledger)
         else:
             note_orphans(members, _PARTS, implied, ledger)
     if not settings.uneven:
@@ -132,14 +130,11 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
         elif settings.format == MARLIN:
             found |= under_full_names(module, members, marlin_tensors(one, "qweight", "scales"))
         else:
-            zeros = {} if implied(tensor_name(module, "bias")) else {"bias": _bias(one)}
+            # Some writers store a bias of zeros where the architecture has none.
+            has_own = implied(tensor_name(module, "bias"))
+            zeros = {} if has_own else {"bias": WrittenTensor((one.outputs,), FLOATS)}
             found |= under_full_names(module, members, gptq_tensors(one) | zeros)
     return found
-
-
-def _bias(one: PackedLinear) -> WrittenTensor:
-    """The zeros that some writers store where the architecture has no bias."""
-    return WrittenTensor((one.outputs,), FLOATS)
 
 
 def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
@@ -159,10 +154,9 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
 
 
 def _title(settings: _Settings, packed: Mapping[str, Reading | None]) -> str:
-    readings = [reading for reading in packed.values() if reading is not None]
     act_order = ["act-order"] if settings.act_order else []
     return ", ".join(
-        (settings.format, *settings_text(readings, whole=settings.group == -1), *act_order)
+        (settings.format, *settings_text(packed, whole=settings.group == -1), *act_order)
     )
 
 
@@ -170,105 +164,45 @@ def _title(settings: _Settings, packed: Mapping[str, Reading | None]) -> str:
 
 
 def _unpack(
-    module: str, members: Members, read: "_Reader", ledger: PackingLedger
-) -> Reading | None:
-    weight, scales = ("qweight", "scales") if "qweight" in members else ("B", "s")
-    parts = parts_of(members, weight, scales, "qzeros")
-    reading = None
-    if isinstance(parts, str):
-        ledger.fault(parts, members[weight])
-    else:
-        reading = read.of(module, weight, parts) if parts is not None else None
-        note_reading(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
-    _notes(members, scales, reading, ledger)
-    _lacking(members, weight, scales, read.settings, reading, ledger)
-    return reading
-
-
-def _notes(members: Members, scales: str, reading: Reading | None, ledger: PackingLedger) -> None:
-    if scales in members:
-        group = f" for each {reading.group:,} inputs of an output" if reading else ""
-        ledger.note(f"scales, one{group}" if group else "scales", members[scales])
-    for last, reason in _NOTES.items():
-        if last in members:
-            ledger.note(reason, members[last])
-
-
-def _lacking(  # noqa: PLR0913, PLR0917 - what is needed depends on all of these
+    module: str,
     members: Members,
-    weight: str,
-    scales: str,
     settings: _Settings,
-    reading: Reading | None,
+    reader: ModuleReader[bool],
     ledger: PackingLedger,
-) -> None:
-    tiled = weight == "B" or (reading.form == MARLIN if reading else settings.format == MARLIN)
-    needed = [scales] if tiled else [scales, "qzeros"]
-    for last in needed:
-        if last not in members:
-            ledger.lack(f"packed without its {last}", members[weight])
+) -> Reading | None:
+    names = USUAL if "qweight" in members else ("B", "s", "qzeros")
+    weight, scales, zeros = names
+    tiled = weight == "B"
+    reading = reader.unpack(module, members, tiled, ledger, names=names, notes=_NOTES)
+    tiled = tiled or (reading.form if reading else settings.format) == MARLIN
+    note_lacking(members, weight, [scales] if tiled else [scales, zeros], ledger)
     if settings.act_order and not tiled and "g_idx" not in members:
         reason = "desc_act is declared, and no g_idx says which group an input is in"
         ledger.lack(reason, members[weight])
-
-
-class _Reader:
-    """Reads modules; those of the same shapes once."""
-
-    def __init__(self, settings: _Settings, implied: Implied) -> None:
-        self.settings = settings
-        self._implied = implied
-        self._known: dict[tuple[str, Parts, Shape | None], Reading] = {}
-
-    def of(self, module: str, weight: str, parts: Parts) -> Reading:
-        """The architecture is asked only where the module does not explain itself."""
-        conv = module.rpartition(".")[2] in CONV1D
-        reading = self._read(weight, parts, None)
-        if conv or reading.complaints or parts.qweight[0] * parts.word % reading.bits:
-            expected = self._implied(tensor_name(module))
-            reading = self._read(weight, parts, expected)
-            reading = reading._replace(complaints=_renamed(reading, weight))
-            return transposed_conv1d(reading, expected) if conv else reading
-        return reading
-
-    def _read(self, weight: str, parts: Parts, expected: Shape | None) -> Reading:
-        known = self._known.get((weight, parts, expected))
-        if known is None:
-            readings = _readings(parts, self.settings, expected, tiled=weight == "B")
-            known = best_reading(readings, expected)
-            self._known[weight, parts, expected] = known
-        return known
-
-
-def _renamed(reading: Reading, weight: str) -> tuple[tuple[str, str], ...]:
-    """The complaints under the names that are stored."""
-    names = {"qweight": weight, "scales": "scales" if weight == "qweight" else "s"}
-    return tuple((names.get(last, last), reason) for last, reason in reading.complaints)
+    return reading
 
 
 def _readings(
-    parts: Parts, settings: _Settings, expected: Shape | None, *, tiled: bool
-) -> list[Reading]:
+    settings: _Settings,
+    parts: Parts,
+    tiled: bool,  # noqa: FBT001 - a B beside its s
+    expected: Shape | None,
+) -> Iterator[Reading]:
     """One for each number of bits, that which is declared first."""
     order = sorted(_BITS, key=lambda bits: bits != settings.bits)  # stable
     group = None if settings.uneven else settings.group
     rows = [rows_packed(parts, bits, group, expected) for bits in order]
     tiles = [marlin(parts, bits, group) for bits in order if bits in {4, 8}]
-    readings = [*tiles, *rows] if tiled or settings.format == MARLIN else [*rows, *tiles]
-    return [
-        reading._replace(complaints=(*reading.complaints, *_doubts(reading, settings)))
-        for reading in readings
-    ]
+    for one in [*tiles, *rows] if tiled or settings.format == MARLIN else [*rows, *tiles]:
+        yield one.beside(_doubts(one, settings))
 
 
-def _doubts(reading: Reading, settings: _Settings) -> list[tuple[str, str]]:
-    doubts = []
+def _doubts(reading: Reading, settings: _Settings) -> dict[str, object]:
+    doubts: dict[str, object] = {}
     if settings.bits not in {None, reading.bits} and not settings.uneven:
-        declares = f"{settings.where} declares {settings.bits} bits"
-        doubts.append(("qweight", f"{declares}, the shapes are those of {reading.bits}"))
+        doubts[f"{settings.where} declares {settings.bits} bits"] = reading.bits
     if settings.where and (reading.form == MARLIN) != (settings.format == MARLIN):
-        declares = f"{settings.where} declares the format {settings.format}"
-        doubts.append(("qweight", f"{declares}, the shapes are those of {reading.form}"))
+        doubts[f"{settings.where} declares the format {settings.format}"] = reading.form
     return doubts
 
 

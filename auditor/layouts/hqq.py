@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from auditor.layouts._declared_settings import object_or_empty
+from auditor.layouts.declared import object_or_empty
 from auditor.layouts.packing import (
     Declared,
     Implied,

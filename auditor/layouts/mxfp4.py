@@ -12,9 +12,9 @@ X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are stored
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import string_list
-from auditor.layouts._experts import AXES
 from auditor.layouts._patterns import names_in_skip_lists
+from auditor.layouts.declared import string_list
+from auditor.layouts.fused import AXES
 from auditor.layouts.packing import (
     Declared,
     Implied,

@@ -18,7 +18,7 @@ and g come from the config alone: from `config_for_layers`, by module, else from
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import object_or_empty
+from auditor.layouts.declared import object_or_empty
 from auditor.layouts.packing import (
     Declared,
     Implied,

@@ -2,25 +2,26 @@
 
 import atexit
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
+from operator import itemgetter
 from pathlib import Path
 from signal import Signals
 from threading import Lock
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from auditor import oracle
-from auditor.analytic import Config, Expectation, expectation, loading, renaming_rules
+from auditor.analytic import Config, Expectation, expectation, loading
 from auditor.analytic.catalogue import Sibling
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.oracle import cache
-from auditor.oracle.answer import from_json
-from auditor.oracle.server import MOST_SECONDS
+from auditor.oracle.server import MOST_SECONDS, from_json
 from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
+from auditor.writing import write_atomically
 
 # Keys that say where a config comes from: fine-tunes of one base ask one question.
 _WRITERS = frozenset({"_name_or_path", "architectures"})
@@ -75,11 +76,11 @@ class Oracle:
         question = json.dumps([target, values], sort_keys=True)
         asked = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
         key = f"{target}-{asked[:32]}"
-        found = self._read(cache.read_answer(self._folder, key), target)
+        found = self._read(read_answer(self._folder, key), target)
         if found is None:
             answer = self._process.ask(question, target)
             found = self._read(answer, target)
-            cache.keep_answer(self._folder, key, answer)
+            keep_answer(self._folder, key, answer)
         if isinstance(found, Expectation):
             return found
         raise CheckpointError(found or f"{target}: no answer of the oracle's")
@@ -100,7 +101,7 @@ def _code() -> str:
     """What changes with the sources of an answer: the oracle's own, and what it writes down."""
     found = sha256()
     own = sorted(Path(oracle.__file__).parent.glob("*.py"))
-    written = (expectation, loading, renaming_rules)
+    written = (expectation, loading)
     for path in (*own, *(Path(one.__file__ or "") for one in written)):
         found.update(path.read_bytes())
     return found.hexdigest()
@@ -114,7 +115,7 @@ def available_oracle() -> Oracle | None:
         return None
     process = Process()
     atexit.register(process.end)
-    return Oracle(library, cache.cache_folder(), process)
+    return Oracle(library, cache_folder(), process)
 
 
 # --- the process ------------------------------------------------------------------------------
@@ -196,3 +197,56 @@ def _no_answer(code: int, target: str) -> SourceError:
         return SourceError(Reason.TOO_LARGE, detail)
     detail = f"the process that was to build {target} ended with {how}"
     return SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+
+
+# --- answers that took long, kept on disk ---------------------------------------------------------
+
+
+# A BERT's answer is 15 KB, that of 92,000 tensors 7 MB.
+MOST_BYTES_OF_ONE = 2**25
+MOST_BYTES = 2**28
+MOST_FILES = 4096
+
+
+def cache_folder() -> Path:
+    """Where answers are kept: in Hugging Face's own folder on this machine, HF_HOME."""
+    from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, only where the oracle is asked
+
+    return Path(constants.HF_HOME) / "hf-audit" / "oracle"
+
+
+def read_answer(folder: Path, key: str) -> Any | None:
+    """The answer of that key; None: it is not there, or not to be read."""
+    path = folder / f"{key}.json"
+    try:
+        if path.stat().st_size > MOST_BYTES_OF_ONE:
+            return None
+        answer = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    with suppress(OSError):
+        os.utime(path)  # what is asked for is kept
+    return answer
+
+
+def keep_answer(folder: Path, key: str, answer: Any) -> None:
+    """Write an answer, and remove those not asked for the longest; a full disk is not an error."""
+    content = json.dumps(answer, separators=(",", ":")).encode()
+    if len(content) > MOST_BYTES_OF_ONE:
+        return
+    with suppress(OSError):
+        write_atomically(folder / f"{key}.json", content)
+        _make_room(folder)
+
+
+def _make_room(folder: Path) -> None:
+    found = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # another audit makes room as well
+            status = path.stat()
+            found.append((status.st_mtime_ns, status.st_size, path))
+    total = 0
+    for count, (_, size, path) in enumerate(sorted(found, key=itemgetter(0), reverse=True), 1):
+        total += size
+        if count > MOST_FILES or total > MOST_BYTES:
+            path.unlink(missing_ok=True)

@@ -7,8 +7,7 @@ model, its sub-models' included, and the memory is the one that it would fill.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.analytic.loading import Loading, Memory
-from auditor.analytic.renaming_rules import Operation, Rule
+from auditor.analytic.loading import Loading, Memory, Operation, Rule
 
 Shape = tuple[int, ...]
 

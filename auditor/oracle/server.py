@@ -1,4 +1,7 @@
-"""The oracle in a process of its own: a question a line, an answer a line, within bounds."""
+"""The oracle in a process of its own: a question a line, an answer a line, within bounds.
+
+An answer is kept on disk, too, and what a file or another process wrote may be broken.
+"""
 
 import json
 import os
@@ -7,9 +10,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct, ValidationError, convert, to_builtins
+
+from auditor.analytic import Expectation, ExpectedTensor
+from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.oracle.answer import to_json
-from auditor.oracle.build import build_expectation, one_line
+from auditor.oracle.build import build_expectation, one_line, summed_expectation
 
 # What `serve` allows for one answer. Of the classes that their defaults build the slowest takes 6 s
 # after an import of 7, and the largest 344 MB.
@@ -54,3 +60,38 @@ def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
         detail = f"{target}: {type(error).__name__}: {one_line(error)}"
         return {"reason": Reason.UNKNOWN_ARCHITECTURE, "detail": detail}
     return to_json(found)
+
+
+# --- an answer as JSON ----------------------------------------------------------------------------
+
+
+class _Answer(Struct, frozen=True):
+    model_type: str
+    prefix: str
+    tensors: tuple[ExpectedTensor, ...]
+    loading: Loading
+
+
+def to_json(found: Expectation) -> dict[str, Any]:
+    """What `from_json` makes the same expectation of."""
+    answer = _Answer(found.model_type, found.prefix, found.tensors, found.loading)
+    said: dict[str, Any] = to_builtins(answer, enc_hook=dict)
+    return said
+
+
+def from_json(answer: object, target: str, library: str) -> Expectation | None:
+    """The expectation that an answer is; None: it is not one."""
+    try:
+        found = convert(answer, _Answer)
+        if answer["loading"].keys() != {*Loading.__struct_fields__}:  # type: ignore[index]
+            return None
+    except ValidationError:
+        return None
+    return summed_expectation(
+        target,
+        model_type=found.model_type,
+        prefix=found.prefix,
+        tensors=found.tensors,
+        loading=found.loading,
+        library=library,
+    )

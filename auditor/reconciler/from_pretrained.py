@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.analytic.conversions import Conversion, ConversionError, Shapes, converted_tensors
-from auditor.analytic.loading import Loading
-from auditor.analytic.renaming_rules import Rule, renamed_by
+from auditor.analytic.loading import Loading, Rule, renamed_by
 from auditor.reconciler.load_report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
-from auditor.analytic.loading import Loading
+from auditor.analytic.loading import ChangedName, Loading
 from auditor.analytic.lookup import NameLookup
-from auditor.analytic.renaming_rules import ChangedName
 from auditor.layouts.packing import LogicalTensor, as_stored_tensor
 from auditor.tensors import StoredTensor, natural_key
 

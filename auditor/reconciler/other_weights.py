@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from auditor.checkpoint.filenames import variant_of
-from auditor.checkpoint.model_folders import torch_model_files
+from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import other_weight_files
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.weight_formats import Table

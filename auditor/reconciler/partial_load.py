@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 
 from auditor.analytic import Expectation, ExpectedTensor
-from auditor.analytic.in_memory import (
+from auditor.analytic.conversions import (
     class_memory,
     converted_groups,
     tensors_before_conversion,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
-from auditor.analytic.in_memory import ConvertedGroup, converted_groups, tensors_before_conversion
+from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.analytic.loading import Loading
 from auditor.reconciler.matching import places
 

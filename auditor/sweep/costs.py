@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from auditor.downloader.headers import FIRST_READ
-from auditor.sweep.workers.budget import WINDOW, spared
+from auditor.downloader.rate_limits import WINDOW
+from auditor.sweep.workers.budget import spared
 
 
 class Quota(Struct, frozen=True, kw_only=True):
@@ -52,6 +53,10 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
     texts: int = 0  # configs and indexes to read, one resolver request each
     headers: int = 0  # weight files to open, likewise
     notes: tuple[str, ...] = ()  # how it was counted
+
+    def __add__(self, other: "SweepLoad") -> "SweepLoad":
+        fields = self.__struct_fields__
+        return SweepLoad(**{name: getattr(self, name) + getattr(other, name) for name in fields})
 
     @property
     def resolvers(self) -> int:
@@ -110,7 +115,7 @@ def _table(load: SweepLoad, most: int | None) -> Iterator[str]:
 
 def _notes(load: SweepLoad) -> Iterator[str]:
     yield f"Rate limits as of {RATES_OF}, of which up to a twentieth is left to others."
-    yield from load.notes
+    yield from dict.fromkeys(load.notes)
 
 
 def _hours(hours: float) -> str:

@@ -4,12 +4,13 @@ import re
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from functools import reduce
+from operator import add
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
+from auditor.checkpoint.filenames import Chooser
+from auditor.checkpoint.filenames import FileSelection as Files
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, with_companions
-from auditor.checkpoint.selection import Chooser
-from auditor.checkpoint.selection import FileSelection as Files
 from auditor.companions.companion_files import OF_HUB, TOKENIZER
 from auditor.downloader.access_token import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE
@@ -75,7 +76,7 @@ def expected_load(
         stack.enter_context(selector)
         beside = settings.policy.companions
         loads = [_load(one, known, selector, shown, beside=beside) for one in settings.selections]
-        return reduce(_added, loads)
+        return reduce(add, loads)
 
 
 def _load(
@@ -111,9 +112,8 @@ def _load(
         )
     load = SweepLoad(models=0, notes=(_LISTED,))
     for page in selector.pages(selection):
-        found = [_of_model(one, known, choose) for one in page.found]
-        page_load = reduce(_added, found, SweepLoad(models=len(page.refused), listing=1))
-        load = _added(load, page_load)
+        found = (_of_model(one, known, choose) for one in page.found)
+        load = reduce(add, found, load + SweepLoad(models=len(page.refused), listing=1))
         shown.selected(load.models)
     return load
 
@@ -166,16 +166,3 @@ def _indexed(index: str | None, names: Collection[str]) -> int:
     start, ending = named["start"], f".{named['ending']}"
     beside = (name for name in names if name.startswith(start) and name.endswith(ending))
     return sum(_SHARD.search(name) is not None for name in beside)
-
-
-def _added(one: SweepLoad, other: SweepLoad) -> SweepLoad:
-    return replace(
-        one,
-        models=one.models + other.models,
-        known=one.known + other.known,
-        stored=one.stored + other.stored,
-        listing=one.listing + other.listing,
-        texts=one.texts + other.texts,
-        headers=one.headers + other.headers,
-        notes=tuple(dict.fromkeys((*one.notes, *other.notes))),
-    )

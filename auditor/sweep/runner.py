@@ -18,9 +18,7 @@ from auditor.sweep.progress import Progress, duration
 from auditor.sweep.selection import SelectedPage, Selector
 from auditor.sweep.settings import SweepSettings
 from auditor.sweep.store.ledger import StoreWriter, Waiting
-from auditor.sweep.store.pruning import prune
-from auditor.sweep.store.reading import Night
-from auditor.sweep.store.tallies import Alarms
+from auditor.sweep.store.reading import Alarms, Night
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done
@@ -76,6 +74,7 @@ def sweep(
             first = ledger.somewhere(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, shown, waits)
             ledger.finish(current)
+            keep = settings.output.keep
         return Swept(
             night=current,
             models=ledger.count(current),
@@ -83,14 +82,8 @@ def sweep(
             seconds=time.monotonic() - since,
             tally=ledger.tally(current.night),
             alarms=ledger.alarms(current.night),
-            dropped=_dropped(settings, current),
+            dropped=ledger.prune(current.night, keep) if keep else 0,
         )
-
-
-def _dropped(settings: SweepSettings, night: Night) -> int:
-    """Drop the nights that a finished one makes too many; how many that were."""
-    output = settings.output
-    return prune(output.store, night=night.night, keep=output.keep) if output.keep else 0
 
 
 def _auditors(
@@ -115,17 +108,16 @@ def _described(settings: SweepSettings) -> str:
 def _planned(
     ledger: StoreWriter, night: Night, settings: SweepSettings, selector: Selector, shown: Progress
 ) -> Night:
-    """The night with its plan, which is frozen unless an earlier run has done that."""
-    if night.plan is None:
-        return _frozen(ledger, night, settings, selector, shown)
-    _resolve(ledger, night, selector)
-    return night
+    """The night with its plan, which is frozen unless an earlier run has done that.
 
-
-def _frozen(
-    ledger: StoreWriter, night: Night, settings: SweepSettings, selector: Selector, shown: Progress
-) -> Night:
-    """Select, and freeze what was found."""
+    Of a frozen plan those models are asked for again of which the Hub told nothing, in passing.
+    """
+    if night.plan is not None:
+        for page in selector.named(ledger.unresolved(night)):
+            for one in page.found:
+                ledger.resolve(night, night.plan, one)
+            _keep(ledger, night, night.plan, SelectedPage((), page.refused))
+        return night
     plan, found = ledger.new_plan(night.night), 0
     for selection in settings.selections:
         for page in selector.pages(selection):
@@ -134,14 +126,6 @@ def _frozen(
             shown.selected(found)
     ledger.freeze(night.night, plan)
     return ledger.known(night.night)
-
-
-def _resolve(ledger: StoreWriter, night: Night, selector: Selector) -> None:
-    """Ask again for the models of a frozen plan of which the Hub told nothing, in passing."""
-    for page in selector.named(ledger.unresolved(night)):
-        for one in page.found:
-            ledger.resolve(night, night.plan or 0, one)
-        _keep(ledger, night, night.plan or 0, SelectedPage((), page.refused))
 
 
 def _keep(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> None:

@@ -114,11 +114,7 @@ class Selector:
         rest = iter(dict.fromkeys(name for name in ids if name in plain or id_fault(name)))
         with threads(_AT_ONCE, self._over.set) as pool:
             while batch := tuple(islice(rest, PAGE)):
-                asked = tuple(pool.map(self._one, batch))
-                yield SelectedPage(
-                    tuple(one for one in asked if isinstance(one, FoundModel)),
-                    tuple(one for one in asked if isinstance(one, RefusedId)),
-                )
+                yield _page_of(*pool.map(self._one, batch))
 
     def _of_author(self, author: str, wanted: set[str]) -> Iterator[SelectedPage]:
         """Those of one author; no more pages are turned than single requests would be made."""
@@ -142,10 +138,7 @@ class Selector:
             entries = page if left is None else page[:left]
             left = None if left is None else left - len(entries)
             found = [_found(entry) for entry in entries]
-            yield SelectedPage(
-                tuple(one for one in found if isinstance(one, FoundModel)),
-                tuple(one for one in found if isinstance(one, RefusedId)),
-            )
+            yield _page_of(*found)
             for name in (one for one in found if isinstance(one, str)):
                 yield _page_of(self._one(name))
             if left == 0:
@@ -193,5 +186,9 @@ def _refused(requested: str, reason: Reason, detail: str) -> RefusedId:
     )
 
 
-def _page_of(one: FoundModel | RefusedId) -> SelectedPage:
-    return SelectedPage((one,)) if isinstance(one, FoundModel) else SelectedPage((), (one,))
+def _page_of(*asked: FoundModel | RefusedId | str) -> SelectedPage:
+    """Those that were found, and those that were refused; ids alone are asked for once more."""
+    return SelectedPage(
+        tuple(one for one in asked if isinstance(one, FoundModel)),
+        tuple(one for one in asked if isinstance(one, RefusedId)),
+    )

@@ -1,7 +1,7 @@
 """What rules look at: an outcome, what was read of each tensor, and a second look at bytes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,12 +12,15 @@ from msgspec import Struct
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.local_blocks import BLOCK, BlockFile
-from auditor.reconciler.findings import QuantizationData, StoredBuffer, Unexpected
+from auditor.reconciler.findings import Finding, QuantizationData, StoredBuffer, Unexpected
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
+from auditor.values.local_numbers import values_of
 from auditor.values.number_formats import FORMATS, Bytes
 from auditor.values.placing import Placed
+from auditor.values.plan import PlannedSpan
+from auditor.values.tally import NumberTally, counter_of
 
 SAMPLE = 16 * 1024  # bytes of a tensor that are looked at where a sample will do
 
@@ -78,17 +81,18 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def buffers(self) -> frozenset[str]:
-        found = (one for one in self.outcome.findings if isinstance(one, StoredBuffer))
-        return frozenset(name for one in found for name in one.names)
+        return self._named_by(StoredBuffer)
 
     @cached_property
     def unexpected(self) -> frozenset[str]:
-        found = (one for one in self.outcome.findings if isinstance(one, Unexpected))
-        return frozenset(name for one in found for name in one.names)
+        return self._named_by(Unexpected)
 
     @cached_property
     def quantization_data(self) -> frozenset[str]:
-        found = (one for one in self.outcome.findings if isinstance(one, QuantizationData))
+        return self._named_by(QuantizationData)
+
+    def _named_by(self, kind: type[Finding]) -> frozenset[str]:
+        found = (one for one in self.outcome.findings if isinstance(one, kind))
         return frozenset(name for one in found for name in one.names)
 
     def tensor(self, name: str) -> StoredTensor:
@@ -144,7 +148,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         first, second = self.placed[one], self.placed[other]
         if first.tensor.dtype != second.tensor.dtype or first.span.length != second.span.length:
             return None
-        for here, there in self._both(first, second):
+        for here, there in both_blocks(self.bytes, first, self.bytes, second):
             if not np.array_equal(here, there):
                 return False
         return True if self.compared(one, other) == first.span.length else None
@@ -154,14 +158,17 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         runs = (self.bytes.runs(self.placed[name]) for name in (one, other))
         return sum(span.length for span in common_runs(*runs))
 
-    def _both(self, one: Placed, other: Placed) -> Iterator[tuple[Bytes, Bytes]]:
-        """What both hold at the same places, block by block."""
-        for span in common_runs(self.bytes.runs(one), self.bytes.runs(other)):
-            for start in range(span.start, span.stop, BLOCK):
-                part = Span(start, min(start + BLOCK, span.stop))
-                here, there = self.bytes.read(one, part), self.bytes.read(other, part)
-                if here is not None and there is not None:
-                    yield here, there
+
+def both_blocks(
+    data: TensorBytes, one: Placed, other_data: TensorBytes, other: Placed
+) -> Iterator[tuple[Bytes, Bytes]]:
+    """What two tensors hold where both were read, block by block."""
+    for span in common_runs(data.runs(one), other_data.runs(other)):
+        for start in range(span.start, span.stop, BLOCK):
+            part = Span(start, min(start + BLOCK, span.stop))
+            here, there = data.read(one, part), other_data.read(other, part)
+            if here is not None and there is not None:
+                yield here, there
 
 
 def common_runs(one: Iterable[Span], other: Iterable[Span]) -> Iterator[Span]:
@@ -182,3 +189,53 @@ def is_matrix(tensor: StoredTensor) -> bool:
 def holds_floats(tensor: StoredTensor) -> bool:
     form = FORMATS.get(tensor.dtype or "")
     return form is not None and form.is_float
+
+
+class SampledBytes:
+    """Bytes of spans that were fetched; none touches another of its file."""
+
+    def __init__(self, parts: Iterable[tuple[PlannedSpan, bytes]]) -> None:
+        self._parts: dict[Path, list[tuple[Span, Bytes]]] = {}
+        for (path, span), data in parts:
+            self._parts.setdefault(path, []).append((span, np.frombuffer(data, np.uint8)))
+
+    def read(self, tensor: Placed, span: Span) -> Bytes | None:
+        start, stop = tensor.span.start + span.start, tensor.span.start + span.stop
+        for part, data in self._parts.get(tensor.path, ()):
+            if part.start <= start and stop <= part.stop:
+                return data[start - part.start : stop - part.start].copy()
+        return None
+
+    def runs(self, tensor: Placed) -> tuple[Span, ...]:
+        return tuple(self._runs(tensor))
+
+    def _runs(self, tensor: Placed) -> Iterator[Span]:
+        first = tensor.span.start
+        for part, _ in self._parts.get(tensor.path, ()):
+            start, stop = max(part.start, first), min(part.stop, tensor.span.stop)
+            if start < stop:
+                yield Span(start - first, stop - first)
+
+
+def sampled_values(
+    placed: Sequence[Placed], data: SampledBytes, *, statistics: bool
+) -> tuple[TensorValues, ...]:
+    """What is known of each tensor of which some numbers were fetched, in the order given."""
+    return tuple(
+        found for one in placed if (found := _values(one, data, statistics=statistics)) is not None
+    )
+
+
+def _values(one: Placed, data: SampledBytes, *, statistics: bool) -> TensorValues | None:
+    counter = counter_of(one.dtype, statistics=statistics)
+    if counter is None:
+        return None
+    tally, unit = NumberTally(), counter.unit
+    step = BLOCK // unit * unit
+    for run in data.runs(one):
+        first, last = -(-run.start // unit) * unit, run.stop // unit * unit
+        for start in range(first, last, step):
+            block = data.read(one, Span(start, min(start + step, last)))
+            if block is not None:
+                counter.count(block, tally)
+    return values_of(one, tally, statistics=statistics) if tally.read else None

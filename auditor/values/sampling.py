@@ -13,11 +13,11 @@ from auditor.reconciler.findings import Duplicate, Finding, Unexpected
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
+from auditor.values.adding import without_headers_alone
 from auditor.values.placing import place_tensors
 from auditor.values.plan import PlannedSpan, SampleBudget, plan_spans
 from auditor.values.telling import Interest, telling_slices
 from auditor.values.tokens import Tokens, known_tokens
-from auditor.values.unread import without_headers_alone
 
 if TYPE_CHECKING:
     from auditor.values.evidence import Evidence
@@ -104,9 +104,12 @@ class Sampler:
         *,
         cost: int,
     ) -> Report | Unaudited:
-        from auditor.values.evidence import Evidence  # noqa: PLC0415 - needs numpy
+        from auditor.values.evidence import (  # noqa: PLC0415 - needs numpy
+            Evidence,
+            SampledBytes,
+            sampled_values,
+        )
         from auditor.values.findings import with_findings  # noqa: PLC0415 - likewise
-        from auditor.values.sampled_bytes import SampledBytes, sampled_values  # noqa: PLC0415 - ...
 
         placed, left_out = place_tensors(snapshot, Path())
         tokens = known_tokens(snapshot.companions or ())
@@ -115,7 +118,7 @@ class Sampler:
         if not planned:
             why = "values: none were sampled, for there is nothing to read or no leave to"
             return replace(outcome, unchecked=(*without_headers_alone(outcome), why, *left_out))
-        parts, fetched = self._read(snapshot, planned)
+        parts, fetched = read_planned(snapshot, planned, self._token, self._say)
         self._left = SampleBudget(
             requests=self._left.requests - cost * len(planned),
             bytes=self._left.bytes - fetched.bytes,
@@ -154,16 +157,19 @@ class Sampler:
         size = self._left.bytes // self._models - (cost - 1) * requests * _REDIRECT
         return SampleBudget(requests=requests, bytes=max(0, size))
 
-    def _read(
-        self, snapshot: Snapshot, planned: Sequence[PlannedSpan]
-    ) -> tuple[tuple[bytes, ...], Fetched]:
-        from auditor.downloader.hub_spans import read_spans  # noqa: PLC0415 - 0.1 s
 
-        files = {Path(one.name): RepoFile(name=one.name, size=one.size) for one in snapshot.headers}
-        spans = [(files[path], span) for path, span in planned]
-        return read_spans(
-            snapshot.model, snapshot.commit or "", spans, token=self._token, say=self._say
-        )
+def read_planned(
+    snapshot: Snapshot,
+    planned: Sequence[PlannedSpan],
+    token: str | None,
+    say: Callable[[str], None],
+) -> tuple[tuple[bytes, ...], Fetched]:
+    """Spans of the weight files of a model on the Hub, and what they cost."""
+    from auditor.downloader.hub_spans import read_spans  # noqa: PLC0415 - 0.1 s
+
+    files = {Path(one.name): RepoFile(name=one.name, size=one.size) for one in snapshot.headers}
+    spans = [(files[path], span) for path, span in planned]
+    return read_spans(snapshot.model, snapshot.commit or "", spans, token=token, say=say)
 
 
 def _unchecked(read: ValuesRead) -> Iterator[str]:

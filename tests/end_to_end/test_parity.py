@@ -8,8 +8,7 @@ from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
 from auditor.analytic.family import loading_facts
-from auditor.analytic.loading import LEGACY
-from auditor.analytic.renaming_rules import Rule
+from auditor.analytic.loading import LEGACY, Rule
 from auditor.reconciler.matching import places
 
 SHARE = [

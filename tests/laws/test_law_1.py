@@ -10,7 +10,7 @@ from support.formulas import evaluate
 
 from auditor.analytic import Role, catalogue
 from auditor.analytic.blocks import symbols
-from auditor.analytic.inventory import inventory
+from auditor.analytic.listing import inventory
 
 
 @given(modules(blocks()))

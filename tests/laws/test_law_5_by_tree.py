@@ -9,7 +9,7 @@ from support.examples import examples
 
 from auditor.analytic import Config, Expectation, catalogue
 from auditor.analytic.families import FILES
-from auditor.analytic.inventory import inventory
+from auditor.analytic.listing import inventory
 from auditor.errors import CheckpointError, SourceError
 from auditor.folded_names import expand, first, how_many, numbered
 from auditor.formats.module_lines import lines

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, deserialize, safe_open
 from support.builders import framed, safetensors_bytes
 from support.examples import examples
 
-from auditor.containers import parse_header
+from auditor.containers.safetensors import parse_header
 from auditor.errors import CheckpointError
 from auditor.tensors import DTYPE_BITS
 

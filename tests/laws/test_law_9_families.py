@@ -19,8 +19,8 @@ from support.bert_configs import config_of
 from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
+from auditor.analytic.conversions import class_memory as memory_of
 from auditor.analytic.families import FILES
-from auditor.analytic.in_memory import class_memory as memory_of
 from auditor.oracle import build
 
 pytestmark = pytest.mark.oracle
@@ -144,7 +144,8 @@ def test_the_defaults_are_those_of_the_config_class(model_type):
             own = theirs.to_dict()[key] if isinstance(value, Mapping) else getattr(theirs, key)
             if isinstance(value, Mapping):
                 own = {inner: own[inner] for inner in value}
-            assert (tuple(own) if isinstance(own, list) else own) == value
+            listed = list(own) if isinstance(own, tuple) else own
+            assert listed == (list(value) if isinstance(value, tuple) else value)
 
 
 @given(st.sampled_from(["LlamaForCausalLM", "T5Model"]))

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from auditor.containers.gguf import GgufHeader, parse
-from auditor.containers.partial_file import FilePart, NeedsBytes, PartialFile, merged_parts
+from auditor.containers.weight_formats import FilePart, NeedsBytes, PartialFile, merged_parts
 from auditor.tensors import Span
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)

@@ -11,8 +11,8 @@ from auditor.report import Report, Unaudited
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
 from auditor.sweep.store.packing import Kept, compress_text
-from auditor.sweep.store.reading import Planned, Recorded, StoredNight, Versions
-from auditor.sweep.store.schema import SUMMARY
+from auditor.sweep.store.reading import Planned, Recorded, Versions
+from auditor.sweep.store.schema import SUMMARY, StoredNight
 
 Outcome = Mapping[str, Any]
 VERSIONS = Versions(auditor="1.0", catalogue="abc")

@@ -18,7 +18,7 @@ from support.hub import Hub, Sparse
 from support.torch_files import STORAGES, write_large
 
 from auditor.analytic import Role, catalogue, read_config
-from auditor.containers.ggml import TYPES
+from auditor.containers.gguf import GGML_TYPES
 from auditor.tensors import DTYPE_BITS
 from benching.checkpoints import GGUF, GGUF_FILE, GPTQ, TORCH
 
@@ -202,7 +202,7 @@ def _type(known: str, shape: Shape, number: int) -> int:
 
 def _gguf_size(tensor: GgufTensor) -> int:
     """Bytes of its data; all here are multiples of the alignment of 32."""
-    kind = TYPES[tensor.type]
+    kind = GGML_TYPES[tensor.type]
     return prod(tensor.shape) // kind.block * kind.size
 
 

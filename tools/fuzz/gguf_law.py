@@ -27,7 +27,7 @@ from support.gguf_files import (
 )
 
 from auditor.containers.gguf import GgufHeader, parse
-from auditor.containers.partial_file import FilePart, PartialFile
+from auditor.containers.weight_formats import FilePart, PartialFile
 from auditor.errors import CheckpointError
 from fuzz.target import READ, REFUSED, Target, Verdict
 

@@ -17,7 +17,7 @@ from support.checkpoints import TINY
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
-from auditor.containers import parse_index
+from auditor.containers.index import parse_index
 from auditor.errors import CheckpointError
 from auditor.formats.registry import FORMATS
 from auditor.formats.view import View

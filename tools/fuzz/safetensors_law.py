@@ -6,7 +6,7 @@ from random import Random
 from safetensors import SafetensorError, deserialize
 from support.builders import framed, safetensors_bytes
 
-from auditor.containers import parse_header, size_fault
+from auditor.containers.safetensors import parse_header, size_fault
 from auditor.errors import CheckpointError
 from auditor.tensors import DTYPE_BITS
 from fuzz import json_forms

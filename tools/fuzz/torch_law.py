@@ -3,12 +3,11 @@
 import re
 from random import Random
 
-from auditor.containers.partial_file import FilePart, PartialFile
 from auditor.containers.pickle_imports import KNOWN
 from auditor.containers.pickle_interpreter import follow_pickle
 from auditor.containers.pickle_values import Global, Ran
 from auditor.containers.torch_file import parse
-from auditor.containers.weight_formats import Table
+from auditor.containers.weight_formats import FilePart, PartialFile, Table
 from auditor.errors import CheckpointError
 from fuzz import archives, programs
 from fuzz.hostile_files import hostile_files, legacy

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.analytic.adapters import other_methods, prompts
+from auditor.analytic.adapters import other_methods
 from auditor.analytic.adapters.base import AdaptedModel, base_model_forms
-from auditor.analytic.adapters.ia3 import ia3
 from auditor.analytic.adapters.lora import LowRankPair, adalora, lora, lora_formula
 from auditor.analytic.adapters.saved_modules import (
     BELOW,
@@ -54,16 +53,16 @@ __all__ = [
 
 _PROMPTS = MappingProxyType(
     {
-        "PROMPT_TUNING": prompts.prompt_tuning,
-        "P_TUNING": prompts.prompt_tuning,
-        "PREFIX_TUNING": prompts.prefix_tuning,
-        "MULTITASK_PROMPT_TUNING": prompts.multitask_prompt_tuning,
+        "PROMPT_TUNING": other_methods.prompt_tuning,
+        "P_TUNING": other_methods.prompt_tuning,
+        "PREFIX_TUNING": other_methods.prefix_tuning,
+        "MULTITASK_PROMPT_TUNING": other_methods.multitask_prompt_tuning,
     }
 )
 _LORAS = MappingProxyType({"LORA": lora, "ADALORA": adalora})
 _LAYERS = MappingProxyType(
     {
-        "IA3": ia3,
+        "IA3": other_methods.ia3,
         "LOHA": other_methods.loha,
         "VERA": other_methods.vera,
         "FOURIERFT": other_methods.fourier_ft,

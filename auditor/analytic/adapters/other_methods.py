@@ -1,4 +1,4 @@
-"""Methods that store a few tensors beside each layer: LoHa, VeRA, FourierFT, norms, chosen words.
+"""Methods with few tensors: LoHa, VeRA, FourierFT, IA3, norms, chosen words, learned prompts.
 
 Their shapes are those of peft's classes, and held to them by a test.
 """
@@ -6,8 +6,9 @@ Their shapes are those of peft's classes, and held to them by a test.
 from collections.abc import Iterator
 
 from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, Size
+from auditor.analytic.adapters.patterns import UnsafeError
 from auditor.analytic.adapters.saved_modules import BELOW, BESIDE, expected_tensor
-from auditor.analytic.adapters.settings import AdapterSettings, unchecked_adapter
+from auditor.analytic.adapters.settings import AdapterSettings, ModuleNames, unchecked_adapter
 from auditor.analytic.adapters.targets import Ranks, Targets
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
@@ -92,3 +93,70 @@ def _linear(settings: AdapterSettings, base: AdaptedModel) -> Iterator[tuple[Ada
                 f"target_modules chooses {quoted(part.path)}, which is not linear"
             )
         yield part, size
+
+
+# --- learned prompts ------------------------------------------------------------------------------
+
+# What made them (an MLP, an LSTM, a projection) is left out on saving: the file holds its outputs.
+_EMBEDDINGS = "prompt_embeddings"
+_TOWERS = "SEQ_2_SEQ_LM"  # the task with an encoder and a decoder, which get a prompt each
+
+
+def prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
+    """One embedding for each virtual token: (num_virtual_tokens * submodules, token_dim)."""
+    yield expected_tensor(_EMBEDDINGS, _tokens(settings), settings.count("token_dim"))
+
+
+def prefix_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
+    """A key and a value for each layer: (num_virtual_tokens, num_layers * 2 * token_dim)."""
+    width = settings.count("num_layers") * 2 * settings.count("token_dim")
+    yield expected_tensor(_EMBEDDINGS, settings.count("num_virtual_tokens"), width)
+
+
+def multitask_prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
+    """A prompt for all tasks, and for each a matrix of low rank that it is multiplied by."""
+    tokens, width = _tokens(settings), settings.count("token_dim")
+    tasks, rank = settings.count("num_tasks"), settings.count("num_ranks")
+    yield expected_tensor("prefix_task_cols", tasks, tokens, rank)
+    yield expected_tensor("prefix_task_rows", tasks, rank, width)
+    yield expected_tensor(_EMBEDDINGS, tokens, width)
+
+
+def _tokens(settings: AdapterSettings) -> int:
+    """Of all towers: the settings say how many there are, or the task does."""
+    towers = 2 if settings.task == _TOWERS else 1
+    if settings.config.present("num_transformer_submodules"):
+        towers = settings.count("num_transformer_submodules")
+    return settings.count("num_virtual_tokens") * towers
+
+
+def ia3(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
+    """IA3, https://arxiv.org/abs/2205.05638: a vector beside a layer, for its inputs or outputs.
+
+    `ia3_l` of (1, in) for a feed-forward module, of (out, 1) for any other.
+    """
+    forward = _feed_forward(settings, base)
+    for part in Targets(settings, base).parts:
+        size = part.size()
+        if size is None or part.layer is Layer.EMBEDDING:
+            raise unchecked_adapter(f"target_modules chooses {quoted(part.path)}: no linear layer")
+        name, inward = f"{BELOW}{part.path}.ia3_l", part.path in forward
+        width = size.inputs if inward else size.outputs
+        if size.kernel:
+            yield expected_tensor(name, 1, width, *(1 for _ in size.kernel))
+        else:
+            yield expected_tensor(name, *((1, width) if inward else (width, 1)))
+
+
+def _feed_forward(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
+    names = settings.names("feedforward_modules") or ModuleNames(ends=frozenset())
+    if names.ends is not None:
+        # Unlike targets, peft takes these as ends of the name without a dot before them.
+        ends = tuple(names.ends)
+        return frozenset(path for path in base.paths if ends and path.endswith(ends))
+    if names.expression is None:
+        raise unchecked_adapter("feedforward_modules is all-linear, which says no modules")
+    try:
+        return names.expression.matching(base.paths)
+    except UnsafeError as error:
+        raise unchecked_adapter(f"feedforward_modules is an expression not run: {error}") from None

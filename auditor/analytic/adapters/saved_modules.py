@@ -1,6 +1,7 @@
 """What an adapter stores of the base itself: whole modules, biases, words and their rows."""
 
 from collections.abc import Collection, Iterable, Iterator
+from math import prod
 
 from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule
 from auditor.analytic.adapters.settings import AdapterSettings, unchecked_adapter
@@ -17,10 +18,7 @@ _COPIES = ("modules_to_save", "modules_to_save.default", "original_module")
 
 
 def expected_tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> ExpectedTensor:
-    elements = 1
-    for size in shape:
-        elements *= size
-    return ExpectedTensor(name, shape, elements, role)
+    return ExpectedTensor(name, shape, prod(shape), role)
 
 
 def saved_paths(settings: AdapterSettings, base: AdaptedModel) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ _PEFT = Family(
     model_type="",
     prefix="",
     base="",
-    defaults=MappingProxyType(
+    own=MappingProxyType(
         {
             "r": 8,
             "init_r": 12,

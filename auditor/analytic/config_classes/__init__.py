@@ -1,14 +1,14 @@
 """transformers' config classes, imitated: how they complete a config, and what they refuse."""
 
 from auditor.analytic.config_classes.base import config_rules, settle
-from auditor.analytic.config_classes.completed import Settled
-from auditor.analytic.config_classes.declarations import (
-    ConfigClass,
+from auditor.analytic.config_classes.completed import (
+    Blame,
+    ConfigFault,
+    FaultyConfigError,
+    Settled,
     fault_sentence,
-    library,
-    of_model_type,
 )
-from auditor.analytic.config_classes.faults import Blame, ConfigFault, FaultyConfigError
+from auditor.analytic.config_classes.declarations import ConfigClass, library, of_model_type
 
 __all__ = [
     "Blame",

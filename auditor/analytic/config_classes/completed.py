@@ -1,23 +1,74 @@
-"""Settled: a config as its config class completes it, and what the class refuses of it.
+"""Settled: a config as its config class completes it, and ConfigFault: what it refuses of it.
 
 A value is refused by the type of its field, as huggingface_hub has it, or by the class's own rules.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple, assert_never
 
-from auditor.analytic.config_classes.declarations import ConfigClass, Kind
-from auditor.analytic.config_classes.faults import Blame, ConfigFault
+from auditor.analytic.config_classes.declarations import ConfigClass, Kind, library
+from auditor.errors import CheckpointError
 from auditor.messages import described, named
+
+_MOST = 32  # of one config: a reader needs no more, and a hostile one may have thousands
+
+
+class Blame(StrEnum):
+    """Where a config is refused."""
+
+    LIBRARY = "library"  # checks of this version of it alone; a model could be built
+    MODEL = "model"  # a part of the model cannot be as the config asks for it
+    CONFIG = "config"  # what the tensors would be does not follow
+
+
+class ConfigFault(NamedTuple):
+    """One reason, and the keys that it is about."""
+
+    reason: str  # "pad_token_id is 32000, and the embedding has rows 0 to 31999"
+    keys: tuple[str, ...]  # with the path to them, e.g. "text_config.pad_token_id"
+    blame: Blame = Blame.MODEL
+
+
+class FaultyConfigError(CheckpointError):
+    """No model can be built from a config, and what its tensors would be does not follow."""
+
+    def __init__(self, faults: tuple[ConfigFault, ...], target: str) -> None:
+        super().__init__("; ".join(fault.reason for fault in faults))
+        self.faults = faults
+        self.target = target
+
+
+def one_per_cause(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
+    """One fault for each cause: what a key is blamed for first explains the rest of it."""
+    kept: list[ConfigFault] = []
+    blamed: set[str] = set()
+    for fault in faults:
+        if len(kept) < _MOST and (not fault.keys or not blamed.issuperset(fault.keys)):
+            kept.append(fault)
+            blamed.update(fault.keys)
+    return tuple(kept)
+
+
+def fault_sentence(fault: ConfigFault, target: str) -> str:
+    """The fault in a sentence: which class or library refuses what."""
+    match fault.blame:
+        case Blame.LIBRARY:
+            return f"{library().short} refuses it: {fault.reason}"
+        case Blame.MODEL:
+            return f"{fault.reason}: {library().short} cannot build {target}"
+        case Blame.CONFIG:
+            return fault.reason
+        case never:
+            assert_never(never)
+
 
 Hook = Callable[["Settled", dict[str, Any]], None]  # the config, and the keys that are not fields
 
 # What Python raises at a value of the wrong kind or size: transformers looks at few before it
 # works with them.
 WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-
-_MOST = 32  # faults of one config; a reader needs no more, and a hostile one may have thousands
 
 
 class Settled:

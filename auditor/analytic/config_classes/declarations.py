@@ -9,9 +9,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, assert_never
-
-from auditor.analytic.config_classes.faults import Blame, ConfigFault
+from typing import Any, NamedTuple
 
 _FILE = Path(__file__).parents[2] / "data" / "config_classes.jsonl"
 _BASE = "PreTrainedConfig"  # whose fields all the others have
@@ -71,19 +69,6 @@ class ConfigClassLibrary(NamedTuple):
         return self.name.rpartition(".")[0]
 
 
-def fault_sentence(fault: ConfigFault, target: str) -> str:
-    """The fault in a sentence: which class or library refuses what."""
-    match fault.blame:
-        case Blame.LIBRARY:
-            return f"{library().short} refuses it: {fault.reason}"
-        case Blame.MODEL:
-            return f"{fault.reason}: {library().short} cannot build {target}"
-        case Blame.CONFIG:
-            return fault.reason
-        case never:
-            assert_never(never)
-
-
 @cache
 def _lines() -> tuple[str, ...]:
     return tuple(_FILE.read_text(encoding="utf-8").splitlines())
@@ -106,6 +91,15 @@ def of_model_type(model_type: str) -> ConfigClass | None:
     """The config class of a model type; None: the file has none."""
     name = library().class_names.get(model_type)
     return None if name is None else of_name(name)
+
+
+def of_family(model_type: str) -> ConfigClass | None:
+    """The same, also of a type that stands only inside other configs: blip_text_model."""
+    stated = f'"model_type": "{model_type}"'
+    inside = (line for line in _lines()[1:] if model_type and line.split(", ", 2)[1] == stated)
+    return of_model_type(model_type) or next(
+        (of_name(line.split('"', 4)[3]) for line in inside), None
+    )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Kinds of layers, and settings of single layers."""
+"""Kinds of layers, settings of single layers, and which stages a backbone hands on."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -113,11 +113,70 @@ def _differing(config: Settled, single: dict[int, dict[str, Any]]) -> dict[int, 
         if key not in config and not (everywhere and all(key in own for own in single.values())):
             raise ValueError(f"{key} is not said of every layer")
     differing = {
-        number: {key: value for key, value in own.items() if _differs(config, key, value)}
+        number: {
+            key: value
+            for key, value in own.items()
+            if key == "skip" or key not in config or config[key] != value
+        }
         for number, own in single.items()
     }
     return {number: own for number, own in differing.items() if own}
 
 
-def _differs(config: Settled, key: str, value: Any) -> bool:
-    return key == "skip" or key not in config or config[key] != value
+# --- stages of a backbone -------------------------------------------------------------------------
+
+# By name, by number, by both; or the last.
+_NAMES, _NUMBERS = "out_features", "out_indices"
+
+
+def stages_by_depths(config: Settled, others: dict[str, Any]) -> None:
+    """A stage for each of the depths."""
+    with config.working_with("depths"):
+        set_stages(config, others, len(config["depths"]))
+
+
+def stages_by_layers(config: Settled, others: dict[str, Any]) -> None:
+    """A stage for each layer."""
+    set_stages(config, others, min(config["num_hidden_layers"], MOST))
+
+
+def set_stages(config: Settled, others: dict[str, Any], count: int) -> None:
+    stages = ["stem", *(f"stage{number}" for number in range(1, count + 1))]
+    config.values["stage_names"] = stages
+    numbers, names = others.pop(_NUMBERS, None), others.pop(_NAMES, None)
+    fits = [
+        config.set(f"_{key}", value, called=key)
+        for key, value in ((_NAMES, names), (_NUMBERS, numbers))
+    ]
+    if all(fits):
+        with config.working_with(f"_{_NAMES}", f"_{_NUMBERS}"):
+            _check(config, stages, names, numbers)
+
+
+def _check(
+    config: Settled, stages: list[str], names: list[str] | None, numbers: list[int] | None
+) -> None:
+    if names is not None:
+        known = {name for name in names if isinstance(name, str)}
+        _in_order(config, _NAMES, names, [name for name in stages if name in known])
+    if numbers is not None:
+        count = len(stages)
+        found = [number % count if number < 0 else number for number in numbers]
+        known_numbers = set(found)
+        _in_order(config, _NUMBERS, found, [n for n in range(count) if n in known_numbers])
+    if numbers is None or not _all_of(stages, numbers):
+        return
+    named = [stages[number] for number in numbers]  # 0.0 is in the range, and not a place in a list
+    if names is not None and names != named:
+        both = f"{config.path}{_NAMES} and {config.path}{_NUMBERS}"
+        config.refuse(f"{both} are not of the same stages", _NAMES, _NUMBERS)
+
+
+def _all_of(stages: list[str], numbers: list[int]) -> bool:
+    return all(-len(stages) <= number < len(stages) for number in numbers)
+
+
+def _in_order(config: Settled, key: str, stated: list[Any], ordered: list[Any]) -> None:
+    if stated != ordered:
+        what = "names of stages" if key == _NAMES else "numbers of stages"
+        config.refuse(f"{config.named(key)}: expected {what}, each once and in order", key)

@@ -1,4 +1,4 @@
-"""One file for each model family; the catalogue imports one when its classes are needed.
+"""One file for each model family or kin; the catalogue imports one when its classes are needed.
 
 The functions of a file are builders, named after the parts of the model that they build: attention,
 layer, mlp. Several files have an `attention`, each that of its own model; a model that has the part
@@ -8,114 +8,50 @@ of another imports it. Files that begin with an underscore hold what several fam
 from collections.abc import Mapping
 from types import MappingProxyType
 
-# Model type -> the file here that has its classes. Below a hundred names, and yet the reason why
-# `audit bert-base-chinese` does not wait for all the others.
+# Files of the one model type that they are named after.
+_ALONE = (
+    "albert bert blip bloom convnext detr dinov2 distilbert electra esm falcon gpt2 gpt_bigcode "
+    "gpt_neo gpt_neox gpt_oss gptj layoutlm llama llava modernbert mpnet mpt opt paligemma phi "
+    "phi3 resnet rwkv segformer smollm3 stablelm starcoder2 swin whisper"
+)
+# File -> its model types, of the others.
+_KIN = {
+    "bart": "bart m2m_100 marian mbart pegasus",
+    "clip": "clip clip_text_model clip_vision_model",
+    "cohere": "cohere cohere2",
+    "deberta_v2": "deberta-v2",
+    "deepseek": "deepseek_v2 deepseek_v3",
+    "gemma": "gemma gemma2",
+    "gemma3": "gemma3 gemma3_text",
+    "gemma4": "gemma4 gemma4_audio gemma4_text gemma4_vision",
+    "glm4": "glm4 glm4_moe",
+    "granite": "granite granitemoe",
+    "lfm2": "lfm2 lfm2_moe",
+    "mamba": "mamba mamba2",
+    "mistral": "mistral mixtral",
+    "olmo": "olmo2 olmoe",
+    "openai_gpt": "openai-gpt",
+    "qwen": "qwen2 qwen3",
+    "qwen2_vl": "qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text",
+    "qwen3_5": (
+        "qwen3_5 qwen3_5_text qwen3_5_vision qwen3_5_moe qwen3_5_moe_text qwen3_5_moe_vision"
+    ),
+    "qwen3_vl": "qwen3_vl qwen3_vl_text qwen3_vl_vision",
+    "qwen_moe": "qwen2_moe qwen3_moe",
+    "roberta": "camembert roberta xlm-roberta",
+    "sam": "sam sam_vision_model",
+    "siglip": "siglip siglip_text_model siglip_vision_model",
+    "t5": "mt5 t5",
+    "transformer_2017": "transformer-2017",
+    "vision_encoder_decoder": "vision-encoder-decoder",
+    "vit": "deit vit",
+    "wav2vec2": "hubert wav2vec2 wavlm",
+}
+# Model type -> the file here that has its classes: why `audit bert-base-chinese` does not wait for
+# all the others.
 FILES: Mapping[str, str] = MappingProxyType(
-    {
-        "albert": "albert",
-        "bart": "bart",
-        "bert": "bert",
-        "blip": "blip",
-        "bloom": "bloom",
-        "camembert": "roberta",
-        "clip": "clip",
-        "clip_text_model": "clip",
-        "clip_vision_model": "clip",
-        "cohere": "cohere",
-        "cohere2": "cohere",
-        "convnext": "convnext",
-        "deberta-v2": "deberta_v2",
-        "deepseek_v2": "deepseek",
-        "deepseek_v3": "deepseek",
-        "deit": "deit",
-        "detr": "detr",
-        "dinov2": "dinov2",
-        "distilbert": "distilbert",
-        "electra": "electra",
-        "esm": "esm",
-        "falcon": "falcon",
-        "gemma": "gemma",
-        "gemma2": "gemma2",
-        "gemma3": "gemma3",
-        "gemma3_text": "gemma3",
-        "gemma4": "gemma4",
-        "gemma4_audio": "gemma4_audio",
-        "gemma4_text": "gemma4",
-        "gemma4_vision": "gemma4_vision",
-        "glm4": "glm4",
-        "glm4_moe": "glm4_moe",
-        "gpt2": "gpt2",
-        "gpt_bigcode": "gpt_bigcode",
-        "gpt_neo": "gpt_neo",
-        "gpt_neox": "gpt_neox",
-        "gpt_oss": "gpt_oss",
-        "gptj": "gptj",
-        "granite": "granite",
-        "granitemoe": "granitemoe",
-        "hubert": "hubert",
-        "layoutlm": "layoutlm",
-        "lfm2": "lfm2",
-        "lfm2_moe": "lfm2_moe",
-        "llama": "llama",
-        "llava": "llava",
-        "m2m_100": "m2m_100",
-        "mamba": "mamba",
-        "mamba2": "mamba",
-        "marian": "marian",
-        "mbart": "mbart",
-        "mistral": "mistral",
-        "mixtral": "mixtral",
-        "modernbert": "modernbert",
-        "mpnet": "mpnet",
-        "mpt": "mpt",
-        "mt5": "mt5",
-        "olmo2": "olmo2",
-        "olmoe": "olmoe",
-        "openai-gpt": "openai_gpt",
-        "opt": "opt",
-        "pegasus": "pegasus",
-        "phi": "phi",
-        "phi3": "phi3",
-        "paligemma": "paligemma",
-        "qwen2": "qwen2",
-        "qwen2_5_vl": "qwen2_5_vl",
-        "qwen2_5_vl_text": "qwen2_5_vl",
-        "qwen2_moe": "qwen2_moe",
-        "qwen2_vl": "qwen2_vl",
-        "qwen2_vl_text": "qwen2_vl",
-        "qwen3": "qwen3",
-        "qwen3_5": "qwen3_5",
-        "qwen3_5_moe": "qwen3_5_moe",
-        "qwen3_5_moe_text": "qwen3_5_moe",
-        "qwen3_5_moe_vision": "qwen3_5_moe",
-        "qwen3_5_text": "qwen3_5",
-        "qwen3_5_vision": "qwen3_5",
-        "qwen3_moe": "qwen3_moe",
-        "qwen3_vl": "qwen3_vl",
-        "qwen3_vl_text": "qwen3_vl",
-        "qwen3_vl_vision": "qwen3_vl",
-        "resnet": "resnet",
-        "roberta": "roberta",
-        "rwkv": "rwkv",
-        "sam": "sam",
-        "sam_vision_model": "sam_vision",
-        "segformer": "segformer",
-        "siglip": "siglip",
-        "siglip_text_model": "siglip",
-        "siglip_vision_model": "siglip",
-        "smollm3": "smollm3",
-        "stablelm": "stablelm",
-        "starcoder2": "starcoder2",
-        "swin": "swin",
-        "t5": "t5",
-        "transformer-2017": "transformer_2017",
-        "vision-encoder-decoder": "vision_encoder_decoder",
-        "vit": "vit",
-        "wav2vec2": "wav2vec2",
-        "wavlm": "wavlm",
-        "whisper": "whisper",
-        "xlm-roberta": "roberta",
-    }
+    {name: name for name in _ALONE.split()}
+    | {model_type: file for file, types in _KIN.items() for model_type in types.split()}
 )
 
 # Names that checkpoints on the Hub have for one of these, where the tensors agree.

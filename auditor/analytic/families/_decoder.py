@@ -28,10 +28,17 @@ from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import behind_any
+from auditor.analytic.family import Conversions
+from auditor.analytic.loading import Operation, Rule
 from auditor.analytic.parts import activation, groups, padding
 from auditor.analytic.rotation import Frequencies, plain_frequencies, rotation
 from auditor.errors import CheckpointError
 
+# The keys that shape the tensors of most decoders.
+KEYS = (
+    "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+    "num_key_value_heads tie_word_embeddings"
+)
 # The heads of most decoders, in the order in which the others leave them out from the end.
 HEADS = ("CausalLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")
 
@@ -60,6 +67,17 @@ def decoder(
         norm=norm(D),
         rotary_emb=rotation(c, turns, kinds=kinds) if turns else None,
     )
+
+
+def decoder_of(
+    block: Builder, *, norm: Norm = RMSNorm, turns: Frequencies | None = plain_frequencies
+) -> Builder:
+    """What builds a decoder of such layers, as many as the config says."""
+
+    def build(c: Config, /) -> Module:
+        return decoder(c, partial(block, c), norm=norm, turns=turns)
+
+    return build
 
 
 def layer(
@@ -243,3 +261,23 @@ def register(
     for head in heads:
         at = qa if qa and head == "QuestionAnswering" else family
         architecture(f"{stem}For{head}", at)(headed(model, head, at.prefix))
+
+
+# --- Experts that transformers 5 fuses when it loads them -----------------------------------------
+
+# On disk each is stored by itself.
+
+_STACKED = Operation("MergeModulelist")  # an axis of experts in front
+_ABOVE = Operation("Concatenate", axes=(1,))  # what gates above what is gated, in each expert
+
+
+def fused_experts(gate: str, up: str, down: str, module: str) -> Conversions:
+    """The experts of a layer become two tensors, (E, 2F, D) and (E, D, F)."""
+    each = [f"{module}.*.{name}.weight" for name in (gate, up, down)]
+    return (
+        Rule((each[0], each[1]), (f"{module}.gate_up_proj",), operations=(_STACKED, _ABOVE)),
+        Rule((each[2],), (f"{module}.down_proj",), operations=(_STACKED,)),
+    )
+
+
+FUSED_EXPERTS = fused_experts("gate_proj", "up_proj", "down_proj", "mlp.experts")

@@ -4,13 +4,14 @@ A layer can also have an embedding of its own of every token, and experts beside
 """
 
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import (
     Block,
     Buffer,
     Embedding,
     Experts,
+    Extra,
     Linear,
     Module,
     Param,
@@ -24,42 +25,113 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.config_classes.completed import WRONG, error_text
 from auditor.analytic.config_classes.rope import KEY
+from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families import _configs
-from auditor.analytic.families._decoder import decoder, gated_mlp, headed
-from auditor.analytic.families._gemma4 import Kind, attention, kinds, unread_patterns
-from auditor.analytic.families.gemma2 import NORMS
-from auditor.analytic.parts import activation, padding, refused, scaled
+from auditor.analytic.families._decoder import KEYS, decoder, gated_mlp, headed, layer_types
+from auditor.analytic.families.gemma import NORMS
+from auditor.analytic.parts import activation, groups, padding, refused, scaled
 from auditor.analytic.rotation import plain_frequencies, work_out
+from auditor.errors import CheckpointError
+
+# --- how the layers differ: in their heads, and in having keys and values of their own ------------
+
+_MOST_DIGITS = 8  # of the number of a layer, as it may be padded
+
+
+class Kind(NamedTuple):
+    """In what layers differ."""
+
+    values: bool  # has values of its own; else the keys are the values, too
+    width: Dim  # of a head
+    pairs: Dim  # heads of keys and values
+    shared: bool  # takes keys and values from an earlier layer
+
+
+def kinds(c: Config) -> tuple[Kind, ...]:
+    types = layer_types(c, lambda n: "full_attention" if not (n + 1) % 6 else "sliding_attention")
+    types = (*types[:-1], "full_attention") if types else ()
+    sharing = c.integer("num_kv_shared_layers")
+    own = len(types) - sharing
+    if sharing and types:
+        _check_sources(c, types, own)
+    same = c.flag("attention_k_eq_v")
+    return tuple(
+        Kind(not same or kind == "sliding_attention", *heads(c, number, kind), number >= own)
+        for number, kind in enumerate(types)
+    )
+
+
+def _check_sources(c: Config, types: tuple[str, ...], own: int) -> None:
+    """Of each type the last layer with keys and values of its own is there for the others."""
+    sources = types[0:own][::-1]  # counted as transformers counts, from the end where below zero
+    last = [own - 1 - sources.index(kind) for kind in set(types) if kind in sources]
+    if set(sources) != set(types) or not all(-len(types) <= n < len(types) for n in last):
+        named = c.dim("num_kv_shared_layers").named
+        key = f"{c.path}num_kv_shared_layers"
+        raise CheckpointError(f"{named} leaves no layer of some type to share with", key)
+
+
+def heads(c: Config, number: int, kind: str) -> tuple[Dim, Dim]:
+    """The width of a layer's heads, and how many there are for keys and values.
+
+    transformers writes `per_layer_config`, where layer 5 of 30 is "05"; before there were keys for
+    all layers that see far.
+    """
+    width, pairs = c.dim("head_dim"), c.dim("num_key_value_heads")
+    if c.states("per_layer_config"):
+        single = c.nested("per_layer_config")
+        spelt = (str(number).zfill(digits) for digits in range(_MOST_DIGITS))
+        own = single.nested(next((key for key in spelt if key in single.values), str(number)))
+        return (
+            dim(own.integer("head_dim")) if own.states("head_dim") else width,
+            dim(own.integer("num_key_value_heads")) if own.states("num_key_value_heads") else pairs,
+        )
+    if kind != "full_attention":
+        return width, pairs
+    fewer = c.optional("num_global_key_value_heads") if c.flag("attention_k_eq_v") else None
+    return c.dim("global_head_dim"), fewer or pairs
+
+
+def attention(c: Config, kind: Kind) -> Module:
+    D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("attention_bias")
+    keys, norm = Linear(D, kind.pairs * kind.width, bias=bias), RMSNorm(kind.width)
+    pairs = {"k_proj": keys, "k_norm": norm} | ({"v_proj": keys} if kind.values else {})
+    # A layer that shares has no keys, but google/gemma-4-E2B and -E4B store some, which are unused.
+    unread = {name: Extra(block) for name, block in pairs.items()}
+    return module(
+        groups=groups(c, H, kind.pairs),
+        q_proj=Linear(D, H * kind.width, bias=bias),
+        q_norm=norm,
+        **(unread if kind.shared else pairs),
+        o_proj=Linear(H * kind.width, D, bias=bias),
+    )
+
+
+_MOST_UNREAD = 1024  # layers whose unused tensors loading leaves out; the largest model has 60
+
+
+def unread_patterns(c: Config) -> tuple[str, ...]:
+    """What loading leaves out of a layer that has no keys and values of its own."""
+    shared = [number for number, kind in enumerate(kinds(c)) if kind.shared]
+    names = ("k_proj", "v_proj", "k_norm", "v_norm")
+    return tuple(
+        f"layers.{number}.self_attn.{name}" for number in shared[:_MOST_UNREAD] for name in names
+    )
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 TEXT = Family(
     model_type="gemma4_text",
     prefix="model",
     base="Gemma4TextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 262144,
-            "hidden_size": 2304,
-            "intermediate_size": 9216,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "num_global_key_value_heads": None,
-            "head_dim": 256,
-            "global_head_dim": 512,
-            "attention_bias": False,
-            "attention_k_eq_v": False,
-            "layer_types": None,
-            "num_kv_shared_layers": 0,
-            "use_double_wide_mlp": False,
-            "vocab_size_per_layer_input": 262144,
-            "hidden_size_per_layer_input": 256,
-            "enable_moe_block": False,
-            "num_experts": None,
-            "top_k_experts": None,
-            "moe_intermediate_size": None,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        f"{KEYS} head_dim attention_bias attention_k_eq_v layer_types num_kv_shared_layers "
+        "use_double_wide_mlp vocab_size_per_layer_input hidden_size_per_layer_input "
+        "enable_moe_block num_experts top_k_experts moe_intermediate_size "
+        "num_global_key_value_heads"
     ),
+    own=MappingProxyType({"global_head_dim": 512}),
     letters=MappingProxyType(
         {
             "top_k_experts": "k",

@@ -1,10 +1,11 @@
-"""The heads of encoders: what stands beside a bare model, which has its family's prefix."""
+"""The heads of encoders and of GPT: what stands beside a bare model, which has its own prefix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from auditor.analytic.blocks import Linear, Module, Unbuildable, module
+from auditor.analytic.blocks import Legacy, Linear, Module, Param, Tied, Unbuildable, module
 from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.dims import Dim
 from auditor.analytic.parts import activation, dropout, refused
 
 Head = Callable[[Config], Module]
@@ -82,3 +83,33 @@ def _summary_dropout(c: Config, key: str) -> Unbuildable | None:
     share = c.attribute(key)
     none = isinstance(share, int | float) and not share > 0
     return None if none or not c.has(key) else dropout(c, key)
+
+
+# --- What GPT and its many relatives share --------------------------------------------------------
+
+# The causal mask of old versions, and their heads.
+
+
+def causal_mask(positions: Dim) -> Mapping[str, Legacy]:
+    """The mask that old versions stored in every attention, and the number it puts there."""
+    return {"bias": Legacy((1, 1, positions, positions)), "masked_bias": Legacy(())}
+
+
+def language_model(embedding: str, *, name: str = "lm_head", bias: bool = False) -> Head:
+    """A head that shares the embedding's matrix, by its full name, where the config ties them."""
+
+    def head(c: Config) -> Module:
+        D, V = c.dim("hidden_size"), c.dim("vocab_size")
+        tied = module(weight=Tied(embedding), bias=Param((V,)) if bias else None)
+        return module(**{name: tied if c.flag("tie_word_embeddings") else Linear(D, V, bias=bias)})
+
+    return head
+
+
+def score(c: Config) -> Module:
+    return module(score=Linear(c.dim("hidden_size"), c.num_labels, bias=False))
+
+
+def span(c: Config) -> Module:
+    """Where an answer begins and where it ends."""
+    return module(qa_outputs=Linear(c.dim("hidden_size"), 2))

@@ -3,7 +3,7 @@
 Each layer attention, in a decoder attention to the encoder, and a feed-forward block; a norm each.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
 from typing import Literal
@@ -25,41 +25,26 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, padding, shares
 
 Side = Literal["encoder", "decoder"]
 
 SHARED = "shared.weight"
 
-# The config classes' attribute_map, the same for all of them.
-SYNONYMS: Mapping[str, str] = MappingProxyType(
-    {
-        "num_attention_heads": "encoder_attention_heads",
-        "hidden_size": "d_model",
-        "num_hidden_layers": "encoder_layers",
-    }
-)
 
-
-def family(model_type: str, base: str, **own: bool | int | None) -> Family:
-    """A Family of that prefix and those defaults that all have, but for the `own`."""
-    sizes = {
-        "vocab_size": 50265,
-        "max_position_embeddings": 1024,
-        "d_model": 1024,
-        "encoder_layers": 12,
-        "encoder_ffn_dim": 4096,
-        "encoder_attention_heads": 16,
-        "decoder_layers": 12,
-        "decoder_ffn_dim": 4096,
-        "decoder_attention_heads": 16,
-    }
+def family(model_type: str, base: str, keys: str = "", **own: int) -> Family:
+    """A Family of that prefix and the keys that all have, and its own."""
     return Family(
         model_type=model_type,
         prefix="model",
         base=base,
-        defaults=MappingProxyType({**sizes, "tie_word_embeddings": True, **own}),
-        synonyms=SYNONYMS,
+        keys=(
+            "vocab_size max_position_embeddings d_model encoder_layers encoder_ffn_dim "
+            "encoder_attention_heads decoder_layers decoder_ffn_dim decoder_attention_heads "
+            f"tie_word_embeddings {keys}"
+        ),
+        own=MappingProxyType(own),
     )
 
 
@@ -187,6 +172,9 @@ def register(family: Family, stem: str, style: Style) -> None:
     @architecture(f"{stem}ForCausalLM", family)
     def for_causal_lm(c: Config) -> Module:
         return causal(c, tower(c, "decoder", style, embed_tokens=words(c, c.dim("vocab_size"))))
+
+    zeros = LoadingFacts(taken=("^final_logits_bias$",), unmissed=("final_logits_bias",))
+    loads(f"{stem}ForConditionalGeneration", zeros)
 
 
 def register_classifiers(family: Family, stem: str, style: Style) -> None:

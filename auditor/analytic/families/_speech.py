@@ -3,8 +3,7 @@
 The position's convolution is stored as a magnitude and a direction, whose product it is.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 from auditor.analytic.blocks import (
@@ -26,31 +25,14 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._towers import attention
-from auditor.analytic.family import Default
 from auditor.analytic.parts import activation, depthwise, dropout, refused
 from auditor.errors import CheckpointError
 
-DEFAULTS: Mapping[str, Default] = MappingProxyType(
-    {
-        "vocab_size": 32,
-        "hidden_size": 768,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "intermediate_size": 3072,
-        "feat_extract_norm": "group",
-        "conv_dim": (512, 512, 512, 512, 512, 512, 512),
-        "conv_stride": (5, 2, 2, 2, 2, 2, 2),
-        "conv_kernel": (10, 3, 3, 3, 3, 2, 2),
-        "conv_bias": False,
-        "num_conv_pos_embeddings": 128,
-        "num_conv_pos_embedding_groups": 16,
-        "do_stable_layer_norm": False,
-        "mask_time_prob": 0.05,
-        "mask_feature_prob": 0.0,
-        "use_weighted_layer_sum": False,
-        "classifier_proj_size": 256,
-        "adapter_attn_dim": None,
-    }
+KEYS = (
+    "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+    "feat_extract_norm conv_dim conv_stride conv_kernel conv_bias num_conv_pos_embeddings "
+    "num_conv_pos_embedding_groups do_stable_layer_norm mask_time_prob mask_feature_prob "
+    "use_weighted_layer_sum classifier_proj_size adapter_attn_dim"
 )
 
 

@@ -15,19 +15,10 @@ ALBERT = Family(
     model_type="albert",
     prefix="albert",
     base="AlbertModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 30000,
-            "embedding_size": 128,
-            "hidden_size": 4096,
-            "num_hidden_groups": 1,
-            "inner_group_num": 1,
-            "num_attention_heads": 64,
-            "intermediate_size": 16384,
-            "max_position_embeddings": 512,
-            "type_vocab_size": 2,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size embedding_size hidden_size num_hidden_groups inner_group_num "
+        "num_attention_heads intermediate_size max_position_embeddings type_vocab_size "
+        "tie_word_embeddings"
     ),
     letters=MappingProxyType(
         {

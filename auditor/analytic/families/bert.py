@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import (
     Embedding,
@@ -27,19 +26,10 @@ BERT = Family(
     model_type="bert",
     prefix="bert",
     base="BertModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 30522,
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "intermediate_size": 3072,
-            "max_position_embeddings": 512,
-            "type_vocab_size": 2,
-            "is_decoder": False,
-            "add_cross_attention": False,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+        "max_position_embeddings type_vocab_size is_decoder add_cross_attention "
+        "tie_word_embeddings"
     ),
 )
 

@@ -1,7 +1,6 @@
 """BLIP, https://arxiv.org/abs/2201.12086: a vision tower, and BERTs that look at what it saw."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import (
     Conv,
@@ -24,41 +23,24 @@ TEXT = Family(
     model_type="blip_text_model",
     prefix="bert",
     base="BlipTextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 30524,
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 8,
-            "max_position_embeddings": 512,
-            "is_decoder": True,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "max_position_embeddings is_decoder tie_word_embeddings"
     ),
 )
 VISION = Family(
     model_type="blip_vision_model",
     prefix="blip",
     base="BlipVisionModel",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "image_size": 384,
-            "patch_size": 16,
-        }
+    keys=(
+        "hidden_size intermediate_size num_hidden_layers num_attention_heads image_size patch_size"
     ),
 )
 BLIP = Family(
     model_type="blip",
     prefix="blip",
     base="BlipModel",
-    defaults=MappingProxyType(
-        {"projection_dim": 512, "image_text_hidden_size": 256, "tie_word_embeddings": True}
-    ),
+    keys="projection_dim image_text_hidden_size tie_word_embeddings",
 )
 
 

@@ -8,24 +8,21 @@ from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.families._gpt import language_model, score, span
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import (
+    behind_any,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.parts import dropout, shares
 
 BLOOM = Family(
     model_type="bloom",
     prefix="transformer",
     base="BloomModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 250880,
-            "hidden_size": 64,
-            "n_layer": 2,
-            "n_head": 8,
-            "tie_word_embeddings": True,
-        }
-    ),
-    synonyms=MappingProxyType({"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}),
+    keys="vocab_size hidden_size n_layer n_head tie_word_embeddings",
     older=MappingProxyType({"n_embed": "hidden_size"}),
 )
 

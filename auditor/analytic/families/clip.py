@@ -3,7 +3,6 @@
 On disk the towers are `text_model` and `vision_model`; a tower saved alone has no such prefix.
 """
 
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -36,40 +35,25 @@ TEXT = Family(
     model_type="clip_text_model",
     prefix="clip",
     base="CLIPTextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 49408,
-            "hidden_size": 512,
-            "intermediate_size": 2048,
-            "projection_dim": 512,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 8,
-            "max_position_embeddings": 77,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size projection_dim num_hidden_layers "
+        "num_attention_heads max_position_embeddings"
     ),
 )
 VISION = Family(
     model_type="clip_vision_model",
     prefix="clip",
     base="CLIPVisionModel",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "projection_dim": 512,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "num_channels": 3,
-            "image_size": 224,
-            "patch_size": 32,
-        }
+    keys=(
+        "hidden_size intermediate_size projection_dim num_hidden_layers num_attention_heads "
+        "num_channels image_size patch_size"
     ),
 )
 CLIP = Family(
     model_type="clip",
     prefix="clip",
     base="CLIPModel",
-    defaults=MappingProxyType({"projection_dim": 512}),
+    keys="projection_dim",
 )
 
 

@@ -13,6 +13,7 @@ from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
     decoder,
     gated_mlp,
@@ -28,23 +29,15 @@ COHERE = Family(
     model_type="cohere",
     prefix="model",
     base="CohereModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 256000,
-            "hidden_size": 8192,
-            "intermediate_size": 22528,
-            "num_hidden_layers": 40,
-            "num_attention_heads": 64,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "attention_bias": False,
-            "use_qk_norm": False,
-            "tie_word_embeddings": True,
-        }
-    ),
+    keys=f"{KEYS} attention_bias use_qk_norm head_dim",
 )
 
-COHERE2 = replace(COHERE, model_type="cohere2", base="Cohere2Model")
+COHERE2 = replace(
+    COHERE,
+    model_type="cohere2",
+    base="Cohere2Model",
+    own=MappingProxyType({"use_qk_norm": False}),
+)
 
 
 def cohere_attention(c: Config, *, qk_norm: bool) -> Module:

@@ -16,7 +16,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import backbones, config_rules
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import by_stage, classifier, handed_on, projection
 from auditor.analytic.parts import activation, depthwise, refused
@@ -25,19 +26,10 @@ CONVNEXT = Family(
     model_type="convnext",
     prefix="convnext",
     base="ConvNextModel",
-    defaults=MappingProxyType(
-        {
-            "num_channels": 3,
-            "patch_size": 4,
-            "num_stages": 4,
-            "hidden_sizes": (96, 192, 384, 768),
-            "depths": (3, 3, 9, 3),
-            "layer_scale_init_value": 1e-6,
-            "out_features": None,
-            "out_indices": None,
-        }
+    keys=(
+        "num_channels patch_size num_stages hidden_sizes depths layer_scale_init_value "
+        "out_features out_indices"
     ),
-    synonyms=MappingProxyType({"num_hidden_layers": "num_stages"}),
     letters=MappingProxyType({"hidden_sizes": "D", "depths": "N"}),
 )
 
@@ -123,4 +115,4 @@ def joined(c: Config) -> Unbuildable | None:
     return refused(c, f"{c.path}{key} is not in the config, and its default is not a list", key)
 
 
-config_rules("ConvNextConfig", first=backbones.by_depths)
+config_rules("ConvNextConfig", first=stages_by_depths)

@@ -29,29 +29,19 @@ DEBERTA_V2 = Family(
     model_type="deberta-v2",
     prefix="deberta",
     base="DebertaV2Model",
-    defaults=MappingProxyType(
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+        "max_position_embeddings type_vocab_size position_biased_input relative_attention "
+        "pos_att_type max_relative_positions legacy tie_word_embeddings embedding_size "
+        "attention_head_size pooler_hidden_size"
+    ),
+    own=MappingProxyType(
         {
-            "vocab_size": 128100,
-            "embedding_size": None,
-            "hidden_size": 1536,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 24,
-            "attention_head_size": None,
-            "intermediate_size": 6144,
-            "max_position_embeddings": 512,
-            "type_vocab_size": 0,
-            "position_biased_input": True,
-            "relative_attention": False,
-            "pos_att_type": None,
             "share_att_key": False,
-            "max_relative_positions": -1,
             "position_buckets": -1,
             "norm_rel_ebd": "none",
             "conv_kernel_size": 0,
             "conv_groups": 1,
-            "pooler_hidden_size": None,
-            "legacy": True,
-            "tie_word_embeddings": True,
         }
     ),
     letters=MappingProxyType({"embedding_size": "D_embedding", "pooler_hidden_size": "D_pooler"}),

@@ -25,9 +25,15 @@ from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.config_classes.completed import WRONG, error_text
 from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.families import _configs
-from auditor.analytic.families._decoder import HEADS, decoder, gated_mlp, layer, register
+from auditor.analytic.families._decoder import (
+    FUSED_EXPERTS,
+    HEADS,
+    decoder,
+    gated_mlp,
+    layer,
+    register,
+)
 from auditor.analytic.families._drafting import drafting
-from auditor.analytic.families._fused_experts import FUSED_EXPERTS
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import groups, known_activation, refused, scaled
 from auditor.analytic.rotation import mscale
@@ -37,29 +43,12 @@ DEEPSEEK_V2 = Family(
     taken_over=True,
     prefix="model",
     base="DeepseekV2Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 102400,
-            "hidden_size": 4096,
-            "intermediate_size": 11008,
-            "moe_intermediate_size": 1407,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "n_shared_experts": 2,
-            "n_routed_experts": 64,
-            "num_experts_per_tok": None,
-            "first_k_dense_replace": 0,
-            "q_lora_rank": 1536,
-            "kv_lora_rank": 512,
-            "qk_nope_head_dim": 128,
-            "qk_rope_head_dim": 64,
-            "v_head_dim": 128,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size moe_intermediate_size num_hidden_layers "
+        "num_attention_heads n_shared_experts n_routed_experts num_experts_per_tok "
+        "first_k_dense_replace q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim "
+        "v_head_dim attention_bias mlp_bias tie_word_embeddings"
     ),
-    synonyms=MappingProxyType({"num_experts": "n_routed_experts"}),
 )
 
 DEEPSEEK_V3 = Family(
@@ -67,25 +56,13 @@ DEEPSEEK_V3 = Family(
     taken_over=True,
     prefix="model",
     base="DeepseekV3Model",
-    defaults=MappingProxyType(
-        {
-            **DEEPSEEK_V2.defaults,
-            "vocab_size": 129280,
-            "hidden_size": 7168,
-            "intermediate_size": 18432,
-            "moe_intermediate_size": 2048,
-            "num_hidden_layers": 61,
-            "num_attention_heads": 128,
-            "n_shared_experts": 1,
-            "n_routed_experts": 256,
-            "num_experts_per_tok": 8,
-            "first_k_dense_replace": 3,
-            "num_nextn_predict_layers": 1,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size moe_intermediate_size num_hidden_layers "
+        "num_attention_heads n_shared_experts n_routed_experts num_experts_per_tok "
+        "first_k_dense_replace q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim "
+        "v_head_dim attention_bias tie_word_embeddings"
     ),
-    synonyms=MappingProxyType(
-        {"num_local_experts": "n_routed_experts", "num_mtp_layers": "num_nextn_predict_layers"}
-    ),
+    own=MappingProxyType({"mlp_bias": False, "num_nextn_predict_layers": 1}),
 )
 
 

@@ -1,5 +1,6 @@
 """DETR, https://arxiv.org/abs/2005.12872: a ResNet, and a Transformer from queries to boxes."""
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from auditor.analytic.blocks import (
     Embedding,
     FrozenBatchNorm,
     LayerNorm,
+    Legacy,
     Linear,
     Module,
     Repeat,
@@ -21,9 +23,8 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.dims import Dim
-from auditor.analytic.families._seq2seq import SYNONYMS, Side, Style, layer, learned_positions
-from auditor.analytic.families._timm import frozen_resnet
+from auditor.analytic.dims import Dim, dim
+from auditor.analytic.families._seq2seq import Side, Style, layer, learned_positions
 from auditor.analytic.families._vision import by_stage, handed_on
 from auditor.analytic.families.resnet import RESNET, resnet_model
 from auditor.analytic.family import LoadingFacts, Renames, loads
@@ -31,35 +32,91 @@ from auditor.analytic.parts import activation, refused, shares
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
+# --- the ResNets of timm: torchvision's names, frozen norms --------------------------------------
+
+_DEPTHS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "resnet18": (2, 2, 2, 2),
+        "resnet34": (3, 4, 6, 3),
+        "resnet50": (3, 4, 6, 3),
+        "resnet101": (3, 4, 23, 3),
+        "resnet152": (3, 8, 36, 3),
+    }
+)
+_BASIC = frozenset({"resnet18", "resnet34"})  # two convolutions a layer; the rest have three
+_STEM = 64
+
+
+def frozen_resnet(c: Config) -> tuple[Module, tuple[Dim, ...]]:
+    """The backbone that `backbone` names, and how wide its four stages are.
+
+    SourceError for one of timm's others; they are a thousand.
+    """
+    name = c.text("backbone").partition(".")[0]  # resnet50.a1_in1k is one of its trainings
+    if name not in _DEPTHS:
+        raise SourceError(
+            Reason.UNKNOWN_ARCHITECTURE,
+            f"no closed form is known for {c.path}backbone {quoted(name)} of timm",
+        )
+    basic = name in _BASIC
+    inner = [_STEM * 2**number for number in range(len(_DEPTHS[name]))]
+    widths = inner if basic else [4 * width for width in inner]
+    befores = (_STEM, *widths)
+    stages = {
+        f"layer{number}": _stage(count, before, width, basic=basic)
+        for number, count, before, width in zip(
+            (1, 2, 3, 4), _DEPTHS[name], befores, widths, strict=False
+        )
+    }
+    tree = module(
+        conv1=_conv(c.dim("num_channels"), _STEM, 7), bn1=FrozenBatchNorm(_STEM), **stages
+    )
+    return tree, tuple(map(dim, widths))
+
+
+def _stage(count: int, before: int, width: int, *, basic: bool) -> Module:
+    """Layers of which the first changes the width, where it has to change."""
+    first = _layer(before, width, basic=basic, changes=before != width)
+    other = _layer(width, width, basic=basic, changes=False)
+    return sequential(first, *[other] * (count - 1))
+
+
+def _layer(before: int, width: int, *, basic: bool, changes: bool) -> Module:
+    inner = width if basic else width // 4
+    steps = [(before, inner, 3 if basic else 1), (inner, inner, 3), (inner, width, 1)]
+    children: dict[str, Module] = {}
+    for number, (inputs, outputs, kernel) in enumerate(steps[:2] if basic else steps, start=1):
+        children[f"conv{number}"] = _conv(inputs, outputs, kernel)
+        children[f"bn{number}"] = FrozenBatchNorm(outputs)
+    # facebook/detr-resnet-50 stores how many batches these norms have seen, and of no other.
+    norm = Module((*FrozenBatchNorm(width).children, ("num_batches_tracked", Legacy(()))))
+    shortcut = sequential(_conv(before, width, 1), norm)
+    return module(**children, downsample=shortcut if changes else None)
+
+
+def _conv(inputs: Dim | int, outputs: int, kernel: int) -> Module:
+    return Conv(inputs, outputs, kernel=(kernel, kernel), bias=False)
+
+
+# --- the model ----------------------------------------------------------------------------------
+
 DETR = Family(
     model_type="detr",
     prefix="model",
     base="DetrModel",
-    defaults=MappingProxyType(
-        {
-            "backbone_config": None,
-            "use_timm_backbone": True,
-            "backbone": "resnet50",
-            "num_channels": 3,
-            "num_queries": 100,
-            "encoder_layers": 6,
-            "encoder_ffn_dim": 2048,
-            "encoder_attention_heads": 8,
-            "decoder_layers": 6,
-            "decoder_ffn_dim": 2048,
-            "decoder_attention_heads": 8,
-            "d_model": 256,
-            "position_embedding_type": "sine",
-        }
+    keys=(
+        "backbone_config num_channels num_queries encoder_layers encoder_ffn_dim "
+        "encoder_attention_heads decoder_layers decoder_ffn_dim decoder_attention_heads "
+        "d_model position_embedding_type"
     ),
-    synonyms=SYNONYMS,
+    own=MappingProxyType({"use_timm_backbone": True, "backbone": "resnet50"}),
     letters=MappingProxyType({"num_queries": "Q"}),
 )
 TIMM = Family(
     model_type="timm_backbone",
     prefix="",
     base="",
-    defaults=MappingProxyType({"backbone": "resnet50", "num_channels": 3}),
+    own=MappingProxyType({"backbone": "resnet50", "num_channels": 3}),
 )
 
 _STYLE = Style(positions=learned_positions, even=False)  # a layer has no positions

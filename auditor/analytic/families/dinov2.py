@@ -1,35 +1,25 @@
 """DINOv2, https://arxiv.org/abs/2304.07193: a ViT whose layers are scaled, learned unsupervised."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import backbones, config_rules
+from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes.layers import stages_by_layers
 from auditor.analytic.families._vision import classifier, patches, projection
 from auditor.analytic.families.vit import attention
 from auditor.analytic.family import LoadingFacts, Renames, loads
+from auditor.analytic.loading import Operation, Rule
 from auditor.analytic.parts import activation, dropout
-from auditor.analytic.renaming_rules import Operation, Rule
 
 DINOV2 = Family(
     model_type="dinov2",
     prefix="dinov2",
     base="Dinov2Model",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "mlp_ratio": 4,
-            "image_size": 224,
-            "patch_size": 14,
-            "num_channels": 3,
-            "qkv_bias": True,
-            "use_swiglu_ffn": False,
-            "use_mask_token": True,
-        }
+    keys=(
+        "hidden_size num_hidden_layers num_attention_heads mlp_ratio image_size patch_size "
+        "num_channels qkv_bias use_swiglu_ffn use_mask_token"
     ),
 )
 
@@ -83,7 +73,7 @@ def for_image_classification(c: Config) -> Module:
     return module(dinov2=dinov2_model(c), classifier=head)
 
 
-config_rules("Dinov2Config", first=backbones.by_layers)
+config_rules("Dinov2Config", first=stages_by_layers)
 
 _RENAMES: Renames = (
     ("attention.attention.query", "attention.q_proj"),

@@ -23,24 +23,7 @@ DISTILBERT = Family(
     model_type="distilbert",
     prefix="distilbert",
     base="DistilBertModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 30522,
-            "max_position_embeddings": 512,
-            "n_layers": 6,
-            "n_heads": 12,
-            "dim": 768,
-            "hidden_dim": 3072,
-            "tie_word_embeddings": True,
-        }
-    ),
-    synonyms=MappingProxyType(
-        {
-            "hidden_size": "dim",
-            "num_attention_heads": "n_heads",
-            "num_hidden_layers": "n_layers",
-        }
-    ),
+    keys=("vocab_size max_position_embeddings n_layers n_heads dim hidden_dim tie_word_embeddings"),
     letters=MappingProxyType({"hidden_dim": "F"}),
 )
 

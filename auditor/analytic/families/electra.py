@@ -22,17 +22,8 @@ ELECTRA = Family(
     model_type="electra",
     prefix="electra",
     base="ElectraModel",
-    defaults=MappingProxyType(
-        {
-            **BERT.defaults,
-            "embedding_size": 128,
-            "hidden_size": 256,
-            "num_attention_heads": 4,
-            "intermediate_size": 1024,
-            "summary_use_proj": True,
-            "summary_proj_to_labels": False,
-        }
-    ),
+    keys=f"{BERT.keys} embedding_size summary_use_proj",
+    own=MappingProxyType({"summary_proj_to_labels": False}),
     letters=MappingProxyType({"embedding_size": "D_embedding"}),
 )
 

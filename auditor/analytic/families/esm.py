@@ -1,7 +1,6 @@
 """ESM-1b and ESM-2, https://doi.org/10.1126/science.ade2574: a BERT that reads proteins."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import (
     Embedding,
@@ -25,20 +24,10 @@ ESM = Family(
     model_type="esm",
     prefix="esm",
     base="EsmModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": None,
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "intermediate_size": 3072,
-            "max_position_embeddings": 1026,
-            "position_embedding_type": "absolute",
-            "emb_layer_norm_before": None,
-            "is_decoder": False,
-            "add_cross_attention": False,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+        "max_position_embeddings position_embedding_type emb_layer_norm_before is_decoder "
+        "add_cross_attention tie_word_embeddings"
     ),
 )
 

@@ -11,8 +11,14 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._gpt import language_model, score, span
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import (
+    behind_any,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 from auditor.analytic.rotation import plain_frequencies, rotation
@@ -22,21 +28,10 @@ FALCON = Family(
     taken_over=True,
     prefix="transformer",
     base="FalconModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 65024,
-            "hidden_size": 4544,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 71,
-            "num_kv_heads": None,
-            "ffn_hidden_size": None,
-            "num_ln_in_parallel_attn": None,
-            "new_decoder_architecture": False,
-            "multi_query": True,
-            "parallel_attn": True,
-            "bias": False,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads num_kv_heads "
+        "ffn_hidden_size num_ln_in_parallel_attn new_decoder_architecture multi_query "
+        "parallel_attn bias tie_word_embeddings"
     ),
     older=MappingProxyType({"n_embed": "hidden_size"}),
     letters=MappingProxyType({"num_kv_heads": "K", "ffn_hidden_size": "F"}),

@@ -1,7 +1,6 @@
 """Gemma 3, https://arxiv.org/abs/2503.19786: Gemma 2 with normed heads, and SigLIP to see with."""
 
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import Linear, Module, Param, RMSNorm, Unbuildable, module
@@ -20,7 +19,7 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.families._vlm import LLAVA_MODEL_RENAMES, LLAVA_RENAMES, llava, llava_head
-from auditor.analytic.families.gemma2 import GEMMA2, NORMS
+from auditor.analytic.families.gemma import GEMMA2, NORMS
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import generates, refused, scaled
 from auditor.analytic.rotation import kinds_of_layers
@@ -29,20 +28,13 @@ GEMMA3_TEXT = Family(
     model_type="gemma3_text",
     prefix="model",
     base="Gemma3TextModel",
-    defaults=MappingProxyType({**GEMMA2.defaults, "vocab_size": 262208}),
+    keys=GEMMA2.keys,
 )
 GEMMA3 = Family(
     model_type="gemma3",
     prefix="model",
     base="Gemma3Model",
-    defaults=MappingProxyType({"tie_word_embeddings": True}),
-    synonyms=MappingProxyType(
-        {
-            "image_token_id": "image_token_index",
-            "boi_token_id": "boi_token_index",
-            "eoi_token_id": "eoi_token_index",
-        }
-    ),
+    keys="tie_word_embeddings",
 )
 
 

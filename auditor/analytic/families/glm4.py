@@ -1,22 +1,28 @@
-"""GLM 4 of 2025: a Llama of rotated half heads, with norms around both halves of a layer."""
+"""GLM 4 of 2025: a Llama of rotated half heads, with norms around both halves; and GLM 4.5."""
 
 from functools import partial
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Module
+from auditor.analytic.blocks import Module, stack
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    FUSED_EXPERTS,
     HEADS,
+    KEYS,
     attention,
     decoder,
+    decoder_of,
     fused_mlp,
+    gated_mlp,
     head_dim,
     layer,
     register,
 )
+from auditor.analytic.families._drafting import drafting
+from auditor.analytic.families.deepseek import sparse_mlp
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 from auditor.analytic.rotation import partial_frequencies
@@ -25,19 +31,7 @@ GLM4 = Family(
     model_type="glm4",
     prefix="model",
     base="Glm4Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 151552,
-            "hidden_size": 4096,
-            "intermediate_size": 13696,
-            "num_hidden_layers": 40,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 2,
-            "head_dim": 128,
-            "attention_bias": True,
-            "tie_word_embeddings": False,
-        }
-    ),
+    keys=f"{KEYS} head_dim attention_bias",
 )
 
 
@@ -49,10 +43,6 @@ NORMS = (
 )
 
 
-def glm4_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), turns=partial_frequencies)
-
-
 def block(c: Config) -> Module:
     bias, width = c.flag("attention_bias"), head_dim(c)
     self_attn = attention(c, width, qkv_bias=bias, scale=scaled(c, width))
@@ -62,6 +52,54 @@ def block(c: Config) -> Module:
 config_rules("Glm4Config", first=_configs.partly_turned(0.5))
 
 
-register(GLM4, "Glm4", glm4_model, heads=HEADS[:3])
+register(GLM4, "Glm4", decoder_of(block, turns=partial_frequencies), heads=HEADS[:3])
 
 loads("glm4", LoadingFacts(rotary=True))
+
+
+# --- GLM 4.5 and 4.6 ------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2508.06471: the experts of DeepSeek V3.
+
+GLM4_MOE = Family(
+    model_type="glm4_moe",
+    prefix="model",
+    base="Glm4MoeModel",
+    keys=(
+        f"{KEYS} moe_intermediate_size attention_bias use_qk_norm n_shared_experts "
+        "n_routed_experts num_experts_per_tok first_k_dense_replace head_dim"
+    ),
+    own=MappingProxyType({"num_nextn_predict_layers": 1}),
+)
+
+
+def glm4_moe_model(c: Config) -> Module:
+    dense_layers = c.integer("first_k_dense_replace")
+    block = partial(glm4_moe_layer, c)
+    layers = stack(c.dim("num_hidden_layers"), lambda n: n < dense_layers, block)
+    model = decoder(c, layers, turns=partial_frequencies)
+    return Module((*model.children, *drafting(c, partial(block, dense=False))))
+
+
+def glm4_moe_layer(c: Config, dense: bool) -> Module:  # noqa: FBT001 - where layers differ
+    width, bias, norm = head_dim(c), c.flag("attention_bias"), c.flag("use_qk_norm")
+    return layer(
+        c,
+        self_attn=attention(c, width, qkv_bias=bias, qk_norm=norm, scale=scaled(c, width)),
+        mlp=gated_mlp(c) if dense else sparse_mlp(c, bias=False, correction=True),
+    )
+
+
+config_rules("Glm4MoeConfig", first=_configs.partly_turned(0.5))
+
+
+register(GLM4_MOE, "Glm4Moe", glm4_moe_model, heads=HEADS[:1])
+
+loads(
+    "glm4_moe",
+    LoadingFacts(
+        rules=FUSED_EXPERTS,
+        silent=(r"model\.layers\.92.*", r"model\.layers\.46.*"),
+        rotary=True,
+    ),
+)

@@ -13,8 +13,15 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._gpt import causal_mask, language_model, score, span
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import (
+    behind_any,
+    causal_mask,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 
@@ -22,25 +29,9 @@ GPT2 = Family(
     model_type="gpt2",
     prefix="transformer",
     base="GPT2Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50257,
-            "n_positions": 1024,
-            "n_embd": 768,
-            "n_layer": 12,
-            "n_head": 12,
-            "n_inner": None,
-            "add_cross_attention": False,
-            "tie_word_embeddings": True,
-        }
-    ),
-    synonyms=MappingProxyType(
-        {
-            "hidden_size": "n_embd",
-            "max_position_embeddings": "n_positions",
-            "num_attention_heads": "n_head",
-            "num_hidden_layers": "n_layer",
-        }
+    keys=(
+        "vocab_size n_positions n_embd n_layer n_head n_inner add_cross_attention "
+        "tie_word_embeddings"
     ),
     letters=MappingProxyType({"n_inner": "F"}),
 )

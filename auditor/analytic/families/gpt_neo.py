@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from functools import partial
 from itertools import islice
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import (
@@ -18,8 +17,15 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
-from auditor.analytic.families._gpt import causal_mask, language_model, score, span
-from auditor.analytic.families._heads import dropped, heads, labelled
+from auditor.analytic.families._heads import (
+    causal_mask,
+    dropped,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.parts import activation, dropout, refused, shares, unstored
 from auditor.messages import described
 
@@ -27,19 +33,9 @@ GPT_NEO = Family(
     model_type="gpt_neo",
     prefix="transformer",
     base="GPTNeoModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50257,
-            "max_position_embeddings": 2048,
-            "hidden_size": 2048,
-            "num_layers": 24,
-            "num_heads": 16,
-            "intermediate_size": None,
-            "tie_word_embeddings": True,
-        }
-    ),
-    synonyms=MappingProxyType(
-        {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}
+    keys=(
+        "vocab_size max_position_embeddings hidden_size num_layers num_heads "
+        "intermediate_size tie_word_embeddings"
     ),
 )
 

@@ -16,8 +16,15 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
-from auditor.analytic.families._gpt import causal_mask, language_model, score, span
-from auditor.analytic.families._heads import dropped, heads, labelled
+from auditor.analytic.families._heads import (
+    causal_mask,
+    dropped,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares
 from auditor.analytic.rotation import rotation, turning
@@ -26,19 +33,11 @@ GPT_NEOX = Family(
     model_type="gpt_neox",
     prefix="gpt_neox",
     base="GPTNeoXModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50432,
-            "hidden_size": 6144,
-            "num_hidden_layers": 44,
-            "num_attention_heads": 64,
-            "intermediate_size": 24576,
-            "max_position_embeddings": 2048,
-            "attention_bias": True,
-            "rotary_pct": 0.25,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+        "max_position_embeddings attention_bias tie_word_embeddings"
     ),
+    own=MappingProxyType({"rotary_pct": 0.25}),
 )
 
 

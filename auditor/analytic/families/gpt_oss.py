@@ -3,8 +3,6 @@
 These are the names and shapes of its weights unpacked; published files hold them in MXFP4.
 """
 
-from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import Experts, Linear, Module, Param, module
@@ -12,7 +10,15 @@ from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, rope
 from auditor.analytic.families import _configs
-from auditor.analytic.families._decoder import HEADS, attention, decoder, head_dim, layer, register
+from auditor.analytic.families._decoder import (
+    HEADS,
+    KEYS,
+    attention,
+    decoder_of,
+    head_dim,
+    layer,
+    register,
+)
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import scaled
 
@@ -20,22 +26,7 @@ GPT_OSS = Family(
     model_type="gpt_oss",
     prefix="model",
     base="GptOssModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 201088,
-            "hidden_size": 2880,
-            "intermediate_size": 2880,
-            "num_hidden_layers": 36,
-            "num_attention_heads": 64,
-            "num_key_value_heads": 8,
-            "head_dim": 64,
-            "num_local_experts": 128,
-            "num_experts_per_tok": 4,
-            "attention_bias": True,
-            "tie_word_embeddings": False,
-        }
-    ),
-    synonyms=MappingProxyType({"num_experts": "num_local_experts"}),
+    keys=f"{KEYS} head_dim num_local_experts num_experts_per_tok attention_bias",
 )
 
 
@@ -52,10 +43,6 @@ def sparse_mlp(c: Config) -> Module:
         router=Linear(D, E),
         experts=Experts(experts, count=E, active=c.dim("num_experts_per_tok")),
     )
-
-
-def gpt_oss_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -77,6 +64,6 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 config_rules("GptOssConfig", first=first)
 
 
-register(GPT_OSS, "GptOss", gpt_oss_model, heads=HEADS[:3])
+register(GPT_OSS, "GptOss", decoder_of(block), heads=HEADS[:3])
 
 loads("gpt_oss", LoadingFacts(rotary=True))

@@ -6,33 +6,14 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._gpt import causal_mask, language_model, score
-from auditor.analytic.families._heads import answers, heads
+from auditor.analytic.families._heads import answers, causal_mask, heads, language_model, score
 from auditor.analytic.parts import activation, dropout, shares, unstored
 
 GPTJ = Family(
     model_type="gptj",
     prefix="transformer",
     base="GPTJModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50400,
-            "n_positions": 2048,
-            "n_embd": 4096,
-            "n_layer": 28,
-            "n_head": 16,
-            "n_inner": None,
-            "tie_word_embeddings": False,
-        }
-    ),
-    synonyms=MappingProxyType(
-        {
-            "max_position_embeddings": "n_positions",
-            "hidden_size": "n_embd",
-            "num_attention_heads": "n_head",
-            "num_hidden_layers": "n_layer",
-        }
-    ),
+    keys="vocab_size n_positions n_embd n_layer n_head n_inner tie_word_embeddings",
     letters=MappingProxyType({"n_inner": "F"}),
 )
 

@@ -1,52 +1,34 @@
-"""Granite 3, a Llama with constant factors that no checkpoint stores."""
+"""Granite 3, a Llama with constant factors that no checkpoint stores; dense and of experts."""
 
-from functools import partial
-from types import MappingProxyType
-
-from auditor.analytic.blocks import Module, Unbuildable
+from auditor.analytic.blocks import Experts, Linear, Module, Param, Unbuildable, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     head_dim,
     layer,
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
+from auditor.analytic.parts import known_activation
 
 GRANITE = Family(
     model_type="granite",
     prefix="model",
     base="GraniteModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32000,
-            "hidden_size": 4096,
-            "intermediate_size": 11008,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": False,
-        }
-    ),
+    keys=f"{KEYS} attention_bias mlp_bias head_dim",
 )
 
 
 def granite_attention(c: Config, *, scale: Unbuildable | None = None) -> Module:
     bias = c.flag("attention_bias")
     return attention(c, head_dim(c), qkv_bias=bias, out_bias=bias, scale=scale)
-
-
-def granite_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -57,6 +39,49 @@ def block(c: Config) -> Module:
 config_rules("GraniteConfig", "GraniteMoeConfig", first=_configs.key_value_heads)
 
 
-register(GRANITE, "Granite", granite_model, heads=HEADS[:1])
+register(GRANITE, "Granite", decoder_of(block), heads=HEADS[:1])
 
 loads("granite", LoadingFacts(rotary=True))
+
+
+# --- Granite 3 with experts -----------------------------------------------------------------------
+
+# The matrices of all experts of a layer are stored as one.
+
+GRANITEMOE = Family(
+    model_type="granitemoe",
+    prefix="model",
+    base="GraniteMoeModel",
+    keys=f"{KEYS} attention_bias num_local_experts num_experts_per_tok head_dim",
+)
+
+
+def sparse_mlp(c: Config) -> Module:
+    D, F, E = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_local_experts")
+    k = c.dim("num_experts_per_tok")
+    gate_and_up, down = Param((E, 2 * F, D)), Param((E, D, F))
+    return module(
+        input_linear=module(weight=Experts(gate_and_up, count=E, active=k)),
+        output_linear=module(weight=Experts(down, count=E, active=k)),
+        router=module(layer=Linear(D, E, bias=False)),
+        activation=known_activation(c),
+    )
+
+
+def granitemoe_block(c: Config) -> Module:
+    return layer(c, self_attn=granite_attention(c), block_sparse_moe=sparse_mlp(c))
+
+
+register(GRANITEMOE, "GraniteMoe", decoder_of(granitemoe_block), heads=HEADS[:1])
+
+loads(
+    "granitemoe",
+    LoadingFacts(
+        rules=(
+            (r"block_sparse_moe\.input_linear\.weight", "block_sparse_moe.experts.gate_up_proj"),
+            (r"block_sparse_moe\.output_linear\.weight", "block_sparse_moe.experts.down_proj"),
+            (r"block_sparse_moe\.router\.layer\.weight", "block_sparse_moe.router.weight"),
+        ),
+        rotary=True,
+    ),
+)

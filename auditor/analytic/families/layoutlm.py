@@ -8,7 +8,6 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import answers, heads, labelled
 from auditor.analytic.families.bert import (
-    BERT,
     embeddings,
     encoder,
     encoder_layer,
@@ -22,7 +21,12 @@ LAYOUTLM = Family(
     model_type="layoutlm",
     prefix="layoutlm",
     base="LayoutLMModel",
-    defaults=MappingProxyType({**BERT.defaults, "max_2d_position_embeddings": 1024}),
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+        "max_position_embeddings type_vocab_size tie_word_embeddings "
+        "max_2d_position_embeddings"
+    ),
+    own=MappingProxyType({"is_decoder": False, "add_cross_attention": False}),
     letters=MappingProxyType({"max_2d_position_embeddings": "L_2d"}),
 )
 

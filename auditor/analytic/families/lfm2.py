@@ -3,10 +3,12 @@
 The others look back over three tokens by a gated convolution.
 """
 
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import (
+    Buffer,
     Conv,
     Embedding,
     Linear,
@@ -23,9 +25,13 @@ from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
+    experts,
+    fused_experts,
     head_dim,
     layer_types,
     register,
+    types_of_layers,
 )
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import depthwise, groups, padding, scaled
@@ -35,24 +41,9 @@ LFM2 = Family(
     model_type="lfm2",
     prefix="model",
     base="Lfm2Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 65536,
-            "hidden_size": 2560,
-            "intermediate_size": 12288,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "head_dim": None,
-            "conv_bias": False,
-            "conv_L_cache": 3,
-            "block_multiple_of": 256,
-            "block_ffn_dim_multiplier": 1.0,
-            "block_auto_adjust_ff_dim": True,
-            "full_attn_idxs": None,
-            "layer_types": None,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        f"{KEYS} conv_bias conv_L_cache block_multiple_of block_ffn_dim_multiplier "
+        "block_auto_adjust_ff_dim full_attn_idxs layer_types head_dim"
     ),
     older=MappingProxyType(
         {"tie_embedding": "tie_word_embeddings", "block_ff_dim": "intermediate_size"}
@@ -166,3 +157,48 @@ config_rules("Lfm2Config", first=first)
 register(LFM2, "Lfm2", lfm2_model, heads=HEADS[:1])
 
 loads("lfm2", LoadingFacts(rotary=True))
+
+
+# --- LFM2 with experts ----------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2511.23404, in all but the first layers.
+
+LFM2_MOE = Family(
+    model_type="lfm2_moe",
+    prefix="model",
+    base="Lfm2MoeModel",
+    keys=(
+        f"{KEYS} moe_intermediate_size conv_bias conv_L_cache num_dense_layers num_experts "
+        "num_experts_per_tok use_expert_bias head_dim"
+    ),
+    older=MappingProxyType({"tie_embedding": "tie_word_embeddings"}),
+)
+
+
+def sparse_mlp(c: Config) -> Module:
+    """`expert_bias` is a buffer that balances the experts; no gradient changes it."""
+    E = c.dim("num_experts")
+    return module(
+        experts=experts(c, E, partial(gated_mlp, c, c.dim("moe_intermediate_size"))),
+        gate=Linear(c.dim("hidden_size"), E, bias=False),
+        expert_bias=Buffer((E,)) if c.flag("use_expert_bias") else None,
+    )
+
+
+def lfm2_moe_model(c: Config) -> Module:
+    count, dense_layers = c.dim("num_hidden_layers"), c.integer("num_dense_layers")
+    types = types_of_layers(c) if count.value > 0 else ()
+
+    def block(kind: tuple[bool, bool]) -> Module:
+        attends, dense = kind
+        mlp = gated_mlp(c, c.dim("intermediate_size")) if dense else sparse_mlp(c)
+        return layer(c, attends=attends, feed_forward=mlp)
+
+    return decoder(c, stack(count, lambda n: (types[n] != "conv", n < dense_layers), block))
+
+
+config_rules("Lfm2MoeConfig", first=older_keys)
+
+register(LFM2_MOE, "Lfm2Moe", lfm2_moe_model, heads=HEADS[:1])
+
+loads("lfm2_moe", LoadingFacts(rules=fused_experts("w1", "w3", "w2", "feed_forward.experts")))

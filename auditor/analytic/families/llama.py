@@ -1,8 +1,5 @@
 """Llama 1 to 3, https://arxiv.org/abs/2302.13971, and those that keep its tensors."""
 
-from functools import partial
-from types import MappingProxyType
-
 from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module
@@ -11,8 +8,9 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     head_dim,
     layer,
@@ -25,25 +23,8 @@ LLAMA = Family(
     model_type="llama",
     prefix="model",
     base="LlamaModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32000,
-            "hidden_size": 4096,
-            "intermediate_size": 11008,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": False,
-        }
-    ),
+    keys=f"{KEYS} head_dim attention_bias mlp_bias",
 )
-
-
-def llama_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -63,6 +44,6 @@ config_rules(
     architecture=_configs.even_heads,
 )
 
-register(LLAMA, "Llama", llama_model, qa=replace(LLAMA, prefix="transformer"))
+register(LLAMA, "Llama", decoder_of(block), qa=replace(LLAMA, prefix="transformer"))
 
 loads("llama", LoadingFacts(rotary=True))

@@ -15,7 +15,8 @@ LLAVA = Family(
     model_type="llava",
     prefix="model",
     base="LlavaModel",
-    defaults=MappingProxyType(
+    keys="vision_feature_layer multimodal_projector_bias tie_word_embeddings",
+    own=MappingProxyType(
         {
             "vision_config": MappingProxyType(
                 {
@@ -26,13 +27,9 @@ LLAVA = Family(
                     "image_size": 336,
                     "patch_size": 14,
                 }
-            ),
-            "vision_feature_layer": -2,
-            "multimodal_projector_bias": True,
-            "tie_word_embeddings": False,
+            )
         }
     ),
-    synonyms=MappingProxyType({"image_token_id": "image_token_index"}),
 )
 
 

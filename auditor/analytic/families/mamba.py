@@ -18,8 +18,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.families._gpt import language_model
-from auditor.analytic.families._heads import heads
+from auditor.analytic.families._heads import heads, language_model
 from auditor.analytic.parts import activation, depthwise, refused
 from auditor.errors import CheckpointError
 from auditor.messages import described
@@ -28,42 +27,20 @@ MAMBA = Family(
     model_type="mamba",
     prefix="backbone",
     base="MambaModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50280,
-            "hidden_size": 768,
-            "state_size": 16,
-            "num_hidden_layers": 32,
-            "expand": 2,
-            "intermediate_size": None,
-            "conv_kernel": 4,
-            "use_bias": False,
-            "use_conv_bias": True,
-            "time_step_rank": None,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size state_size num_hidden_layers expand conv_kernel use_bias "
+        "use_conv_bias tie_word_embeddings intermediate_size"
     ),
+    own=MappingProxyType({"time_step_rank": None}),
     letters=MappingProxyType({"state_size": "S", "time_step_rank": "R"}),
 )
 MAMBA2 = Family(
     model_type="mamba2",
     prefix="backbone",
     base="Mamba2Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32768,
-            "hidden_size": 4096,
-            "state_size": 128,
-            "num_hidden_layers": 64,
-            "expand": 2,
-            "num_heads": 128,
-            "head_dim": 64,
-            "n_groups": 8,
-            "conv_kernel": 4,
-            "use_bias": False,
-            "use_conv_bias": True,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size state_size num_hidden_layers expand num_heads head_dim "
+        "n_groups conv_kernel use_bias use_conv_bias tie_word_embeddings"
     ),
     letters=MappingProxyType({"state_size": "S", "num_heads": "H", "n_groups": "G"}),
 )

@@ -1,45 +1,32 @@
-"""Mistral 7B, https://arxiv.org/abs/2310.06825."""
+"""Mistral 7B, https://arxiv.org/abs/2310.06825, and Mixtral."""
 
 from functools import partial
-from types import MappingProxyType
 
-from auditor.analytic.blocks import Module
+from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     either_head_dim,
+    experts,
+    fused_experts,
     gated_mlp,
     layer,
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import scaled
+from auditor.analytic.parts import known_activation, scaled
 
 MISTRAL = Family(
     model_type="mistral",
     prefix="model",
     base="MistralModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32000,
-            "hidden_size": 4096,
-            "intermediate_size": 14336,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "head_dim": None,
-            "tie_word_embeddings": False,
-        }
-    ),
+    keys=f"{KEYS} head_dim",
 )
-
-
-def mistral_model(c: Config) -> Module:
-    return decoder(c, partial(block, c))
 
 
 def block(c: Config) -> Module:
@@ -50,6 +37,54 @@ def block(c: Config) -> Module:
 config_rules("MistralConfig", first=_configs.each(_configs.head_dim, _configs.key_value_heads))
 
 
-register(MISTRAL, "Mistral", mistral_model)
+register(MISTRAL, "Mistral", decoder_of(block))
 
 loads("mistral", LoadingFacts(rotary=True))
+
+
+# --- Mixtral 8x7B ---------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2401.04088: a Mistral of experts, two of eight a token.
+
+MIXTRAL = Family(
+    model_type="mixtral",
+    prefix="model",
+    base="MixtralModel",
+    keys=f"{MISTRAL.keys} num_local_experts num_experts_per_tok",
+)
+
+
+def sparse_mlp(c: Config) -> Module:
+    E = c.dim("num_local_experts")
+    return module(
+        gate=Linear(c.dim("hidden_size"), E, bias=False),
+        experts=experts(c, E, partial(expert, c)),
+        act_fn=known_activation(c),
+    )
+
+
+def expert(c: Config) -> Module:
+    D, F = c.dim("hidden_size"), c.dim("intermediate_size")
+    return module(
+        w1=Linear(D, F, bias=False), w2=Linear(F, D, bias=False), w3=Linear(D, F, bias=False)
+    )
+
+
+def mixtral_block(c: Config) -> Module:
+    width = either_head_dim(c)
+    self_attn = attention(c, width, scale=scaled(c, width))
+    return layer(c, self_attn=self_attn, block_sparse_moe=sparse_mlp(c))
+
+
+config_rules("MixtralConfig", first=_configs.key_value_heads)
+
+
+register(MIXTRAL, "Mixtral", decoder_of(mixtral_block))
+
+loads(
+    "mixtral",
+    LoadingFacts(
+        rules=((".block_sparse_moe.", ".mlp."), *fused_experts("w1", "w3", "w2", ".experts")),
+        rotary=True,
+    ),
+)

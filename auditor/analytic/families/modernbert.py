@@ -1,6 +1,5 @@
 """ModernBERT, https://arxiv.org/abs/2412.13663: gated, rotary, and without most of the biases."""
 
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import (
@@ -24,20 +23,9 @@ MODERNBERT = Family(
     model_type="modernbert",
     prefix="model",
     base="ModernBertModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50368,
-            "hidden_size": 768,
-            "intermediate_size": 1152,
-            "num_hidden_layers": 22,
-            "num_attention_heads": 12,
-            "norm_bias": False,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "decoder_bias": True,
-            "classifier_bias": False,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "norm_bias attention_bias mlp_bias decoder_bias classifier_bias tie_word_embeddings"
     ),
 )
 

@@ -1,7 +1,6 @@
 """MPNet, https://arxiv.org/abs/2004.09297: RoBERTa with one table of biases by distance."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import (
     Embedding,
@@ -23,17 +22,9 @@ MPNET = Family(
     model_type="mpnet",
     prefix="mpnet",
     base="MPNetModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 30527,
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "intermediate_size": 3072,
-            "max_position_embeddings": 512,
-            "relative_attention_num_buckets": 32,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+        "max_position_embeddings relative_attention_num_buckets tie_word_embeddings"
     ),
 )
 

@@ -1,7 +1,6 @@
 """MPT, of whose options transformers builds one choice: no biases, no learned positions."""
 
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import (
@@ -19,8 +18,14 @@ from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.config_classes.base import settled_part
 from auditor.analytic.config_classes.declarations import SubConfig
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._gpt import language_model, score, span
-from auditor.analytic.families._heads import behind_any, heads, labelled
+from auditor.analytic.families._heads import (
+    behind_any,
+    heads,
+    labelled,
+    language_model,
+    score,
+    span,
+)
 from auditor.analytic.parts import dropout, refused, shares
 
 MPT = Family(
@@ -28,22 +33,7 @@ MPT = Family(
     taken_over=True,
     prefix="transformer",
     base="MptModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50368,
-            "d_model": 2048,
-            "n_layers": 24,
-            "n_heads": 16,
-            "tie_word_embeddings": True,
-        }
-    ),
-    synonyms=MappingProxyType(
-        {
-            "num_attention_heads": "n_heads",
-            "hidden_size": "d_model",
-            "num_hidden_layers": "n_layers",
-        }
-    ),
+    keys="vocab_size d_model n_layers n_heads tie_word_embeddings",
 )
 
 

@@ -1,7 +1,6 @@
 """GPT, the first one, whose linear layers are stored as (in, out) like GPT-2's."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import (
     Conv1D,
@@ -15,8 +14,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._gpt import language_model, score
-from auditor.analytic.families._heads import heads
+from auditor.analytic.families._heads import heads, language_model, score
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import dropout, refused, shares, unstored
 from auditor.messages import described
@@ -25,24 +23,7 @@ GPT = Family(
     model_type="openai-gpt",
     prefix="transformer",
     base="OpenAIGPTModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 40478,
-            "n_positions": 512,
-            "n_embd": 768,
-            "n_layer": 12,
-            "n_head": 12,
-            "tie_word_embeddings": True,
-        }
-    ),
-    synonyms=MappingProxyType(
-        {
-            "max_position_embeddings": "n_positions",
-            "hidden_size": "n_embd",
-            "num_attention_heads": "n_head",
-            "num_hidden_layers": "n_layer",
-        }
-    ),
+    keys="vocab_size n_positions n_embd n_layer n_head tie_word_embeddings",
 )
 
 

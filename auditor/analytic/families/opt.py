@@ -24,21 +24,11 @@ OPT = Family(
     model_type="opt",
     prefix="model",
     base="OPTModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50272,
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "ffn_dim": 3072,
-            "max_position_embeddings": 2048,
-            "num_attention_heads": 12,
-            "word_embed_proj_dim": None,
-            "do_layer_norm_before": True,
-            "_remove_final_layer_norm": False,
-            "enable_bias": True,
-            "layer_norm_elementwise_affine": True,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size hidden_size num_hidden_layers ffn_dim max_position_embeddings "
+        "num_attention_heads word_embed_proj_dim do_layer_norm_before "
+        "_remove_final_layer_norm enable_bias layer_norm_elementwise_affine "
+        "tie_word_embeddings"
     ),
     letters=MappingProxyType({"ffn_dim": "F"}),
 )

@@ -15,7 +15,8 @@ PALIGEMMA = Family(
     model_type="paligemma",
     prefix="model",
     base="PaliGemmaModel",
-    defaults=MappingProxyType(
+    keys="projection_dim tie_word_embeddings",
+    own=MappingProxyType(
         {
             "vision_config": MappingProxyType(
                 {
@@ -38,11 +39,8 @@ PALIGEMMA = Family(
                     "num_key_value_heads": 1,
                 }
             ),
-            "projection_dim": 2048,
-            "tie_word_embeddings": True,
         }
     ),
-    synonyms=MappingProxyType({"image_token_id": "image_token_index"}),
 )
 
 

@@ -4,7 +4,6 @@ The first is https://arxiv.org/abs/2306.11644.
 """
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
@@ -13,6 +12,7 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     head_dim,
     key_value_heads,
     layer,
@@ -28,19 +28,7 @@ PHI = Family(
     taken_over=True,
     prefix="model",
     base="PhiModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 51200,
-            "hidden_size": 2048,
-            "intermediate_size": 8192,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "qk_layernorm": False,
-            "tie_word_embeddings": False,
-        }
-    ),
+    keys=f"{KEYS} qk_layernorm head_dim",
 )
 
 

@@ -1,7 +1,5 @@
 """Phi 3 and 4, https://arxiv.org/abs/2404.14219: a Llama of fused projections."""
 
-from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import Linear, Module, module
@@ -11,7 +9,8 @@ from auditor.analytic.config_classes import Settled, config_rules, rope
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
-    decoder,
+    KEYS,
+    decoder_of,
     fused_mlp,
     head_dim,
     key_value_heads,
@@ -28,18 +27,7 @@ PHI3 = Family(
     taken_over=True,
     prefix="model",
     base="Phi3Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32064,
-            "hidden_size": 3072,
-            "intermediate_size": 8192,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "tie_word_embeddings": False,
-        }
-    ),
+    keys=f"{KEYS} head_dim",
 )
 
 
@@ -52,10 +40,6 @@ def fused_attention(c: Config) -> Module:
         groups=groups(c, H, K),
         scale=scaled(c, width),
     )
-
-
-def phi3_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), turns=partial_frequencies)
 
 
 def block(c: Config) -> Module:
@@ -112,6 +96,6 @@ config_rules(
 )
 
 
-register(PHI3, "Phi3", phi3_model, heads=HEADS[:3])
+register(PHI3, "Phi3", decoder_of(block, turns=partial_frequencies), heads=HEADS[:3])
 
 loads("phi3", LoadingFacts(rotary=True))

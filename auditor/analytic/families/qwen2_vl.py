@@ -18,6 +18,7 @@ from auditor.analytic.blocks import (
     LayerNorm,
     Linear,
     Module,
+    RMSNorm,
     module,
     repeat,
     sequential,
@@ -39,42 +40,27 @@ TEXT = Family(
     model_type="qwen2_vl_text",
     prefix="model",
     base="Qwen2VLTextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 152064,
-            "hidden_size": 8192,
-            "intermediate_size": 29568,
-            "num_hidden_layers": 80,
-            "num_attention_heads": 64,
-            "num_key_value_heads": 8,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "num_key_value_heads"
     ),
+    own=MappingProxyType({"tie_word_embeddings": False}),
 )
 VISION = Family(
     model_type="qwen2_vl_vision",
     prefix="model",
     base="Qwen2VisionTransformerPretrainedModel",
-    defaults=MappingProxyType(
-        {
-            "depth": 32,
-            "embed_dim": 1280,
-            "hidden_size": 3584,
-            "mlp_ratio": 4,
-            "in_channels": 3,
-            "patch_size": 14,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
-        }
+    keys=(
+        "depth embed_dim hidden_size mlp_ratio in_channels patch_size spatial_merge_size "
+        "temporal_patch_size"
     ),
-    synonyms=MappingProxyType({"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}),
     letters=MappingProxyType({"embed_dim": "D", "hidden_size": "O", "spatial_merge_size": "m"}),
 )
 QWEN2_VL = Family(
     model_type="qwen2_vl",
     prefix="model",
     base="Qwen2VLModel",
-    defaults=MappingProxyType({"tie_word_embeddings": False}),
+    keys="tie_word_embeddings",
 )
 
 
@@ -227,3 +213,37 @@ loads("qwen2_vl", LoadingFacts(inside=(("language_model", "text_config", "qwen2_
 loads("qwen2_vl_text", LoadingFacts(rotary=True))
 loads("Qwen2VLForConditionalGeneration", LoadingFacts(rules=QWEN2_VL_RENAMES))
 loads("Qwen2VLModel", LoadingFacts(rules=QWEN2_VL_MODEL_RENAMES))
+
+
+# --- Qwen2.5-VL -----------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2502.13923: Qwen2-VL with a tower made of Llama's blocks.
+
+QWEN2_5_VL_TEXT = replace(TEXT, model_type="qwen2_5_vl_text", base="Qwen2_5_VLTextModel")
+QWEN2_5_VL_VISION = Family(
+    model_type="qwen2_5_vl_vision",
+    prefix="model",
+    base="Qwen2_5_VisionTransformerPretrainedModel",
+    keys=(
+        "depth hidden_size intermediate_size in_channels patch_size spatial_merge_size "
+        "temporal_patch_size out_hidden_size"
+    ),
+    letters=MappingProxyType({"out_hidden_size": "O", "spatial_merge_size": "m"}),
+)
+QWEN2_5_VL = replace(QWEN2_VL, model_type="qwen2_5_vl", base="Qwen2_5_VLModel")
+
+
+def qwen2_5_vl_visual(c: Config) -> Module:
+    D = c.dim("hidden_size")
+    return module(
+        **tower(c, D, norm=RMSNorm, mlp=partial(gated_mlp, c, bias=True)),
+        merger=merger(RMSNorm(D), merged(c, D), c.dim("out_hidden_size")),
+    )
+
+
+register(QWEN2_5_VL, QWEN2_5_VL_TEXT, QWEN2_5_VL_VISION, qwen2_5_vl_visual)
+
+loads("qwen2_5_vl", LoadingFacts(inside=(("language_model", "text_config", "qwen2_5_vl_text"),)))
+loads("qwen2_5_vl_text", LoadingFacts(rotary=True))
+loads("Qwen2_5_VLForConditionalGeneration", LoadingFacts(rules=QWEN2_VL_RENAMES))
+loads("Qwen2_5_VLModel", LoadingFacts(rules=QWEN2_VL_MODEL_RENAMES))

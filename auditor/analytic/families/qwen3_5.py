@@ -1,48 +1,177 @@
-"""Qwen 3.5: three layers of linear attention for one of full attention, and an eye for pictures.
+"""Qwen 3.5, dense and of experts: three layers of linear attention for one of full, and an eye.
 
+Linear attention is a gated delta net, https://arxiv.org/abs/2412.06464.
 JevForDecision, which transformers lists for this type, is built from a config of its own type.
 """
 
+from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from msgspec.structs import replace
 
-from auditor.analytic.blocks import Linear, Module, module
-from auditor.analytic.catalogue import Family, architecture
+from auditor.analytic.blocks import (
+    Embedding,
+    Extra,
+    LayerNorm,
+    Linear,
+    Module,
+    Param,
+    RMSNorm,
+    module,
+    stack,
+)
+from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families import qwen3_vl
-from auditor.analytic.families._decoder import gated_mlp
-from auditor.analytic.families._qwen3_5 import TEXT_RENAMES, register, text_model
-from auditor.analytic.family import LoadingFacts, loads
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.families import _configs, qwen3_vl
+from auditor.analytic.families._decoder import (
+    FUSED_EXPERTS,
+    KEYS,
+    attention,
+    decoder,
+    gated_mlp,
+    head_dim,
+    layer_types,
+)
+from auditor.analytic.families._drafting import drafting_aside
+from auditor.analytic.families._vlm import lm_head
+from auditor.analytic.families.qwen2_vl import tower
+from auditor.analytic.families.qwen_moe import QWEN2_MOE, shared_and_sparse_mlp
+from auditor.analytic.family import LoadingFacts, Renames, loads
+from auditor.analytic.parts import depthwise, generates, scaled
+from auditor.analytic.rotation import partial_frequencies
+from auditor.errors import CheckpointError
+
+
+def text_layer(c: Config, kind: str, mlp: Callable[[], Module]) -> Module:
+    D = c.dim("hidden_size")
+    return module(
+        linear_attn=delta_net(c) if kind == "linear_attention" else None,
+        self_attn=full_attention(c) if kind == "full_attention" else None,
+        mlp=mlp(),
+        input_layernorm=RMSNorm(D),
+        post_attention_layernorm=RMSNorm(D),
+    )
+
+
+def full_attention(c: Config) -> Module:
+    """Qwen 3's, but that a query brings a gate for what comes out of its head."""
+    D, H, width = c.dim("hidden_size"), c.dim("num_attention_heads"), head_dim(c)
+    bias, scale = c.flag("attention_bias"), scaled(c, width)
+    heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scale)
+    return module(**{**dict(heads.children), "q_proj": Linear(D, 2 * H * width, bias=bias)})
+
+
+def delta_net(c: Config) -> Module:
+    """Queries, keys and values go through one convolution; a head of values has its own decay."""
+    D, heads, width = (
+        c.dim("hidden_size"),
+        c.dim("linear_num_value_heads"),
+        c.dim("linear_value_head_dim"),
+    )
+    values = heads * width
+    qkv = 2 * c.dim("linear_num_key_heads") * c.dim("linear_key_head_dim") + values
+    return module(
+        groups=depthwise(c, qkv),
+        dt_bias=Param((heads,)),
+        A_log=Param((heads,)),
+        conv1d=module(weight=Param((qkv, 1, c.dim("linear_conv_kernel_dim")))),
+        norm=RMSNorm(width),
+        out_proj=Linear(values, D, bias=False),
+        in_proj_qkv=Linear(D, qkv, bias=False),
+        in_proj_z=Linear(D, values, bias=False),
+        in_proj_b=Linear(D, heads, bias=False),
+        in_proj_a=Linear(D, heads, bias=False),
+    )
+
+
+def text_model(c: Config, mlp: Callable[[], Module]) -> Module:
+    def kind(number: int) -> str:
+        interval = c.integer("full_attention_interval")
+        if not interval:
+            key = f"{c.path}full_attention_interval"
+            raise CheckpointError(f"{key} is 0; it has to be 1 or more", key)
+        return "linear_attention" if (number + 1) % interval else "full_attention"
+
+    types = layer_types(c, kind)
+    count = c.dim("num_hidden_layers")
+    layers = stack(count, types.__getitem__, lambda kind: text_layer(c, kind, mlp))
+    return decoder(c, layers, turns=partial_frequencies)
+
+
+def visual(c: Config) -> Module:
+    D, mlp = c.dim("hidden_size"), partial(qwen3_vl.vision_mlp, c)
+    return module(
+        pos_embed=Embedding(c.dim("num_position_embeddings"), D),
+        **tower(c, D, norm=LayerNorm, mlp=mlp, bias=True),
+        merger=qwen3_vl.merger(c, LayerNorm(D)),
+    )
+
+
+def register(whole: Family, text: Family, vision: Family, mlp: Builder) -> Builder:
+    """The classes that both have; the composite model, for a head of its own."""
+    stem = whole.base.removesuffix("Model")
+    architecture(vision.base, vision)(visual)
+
+    @architecture(text.base, text)
+    def language_model(c: Config) -> Module:
+        return text_model(c, partial(mlp, c))
+
+    @architecture(f"{stem}ForCausalLM", text)
+    def for_causal_lm(c: Config) -> Module:
+        tied = "model.embed_tokens.weight" if c.flag("tie_word_embeddings") else None
+        return module(model=language_model(c), lm_head=lm_head(c, tied=tied), **drafters(c))
+
+    @architecture(whole.base, whole)
+    def model(c: Config) -> Module:
+        return module(
+            visual=visual(c.nested("vision_config", vision)),
+            language_model=language_model(c.nested("text_config", text)),
+        )
+
+    @architecture(f"{stem}ForConditionalGeneration", whole)
+    def for_conditional_generation(c: Config) -> Module:
+        inner, embeddings = (
+            c.nested("text_config", text),
+            "model.language_model.embed_tokens.weight",
+        )
+        head = lm_head(inner, tied=embeddings if c.flag("tie_word_embeddings") else None)
+        return module(model=model(c), lm_head=head, **drafters(inner), generation=generates(c))
+
+    def drafters(c: Config) -> dict[str, Extra]:
+        return drafting_aside(c, partial(text_layer, c, "full_attention", partial(mlp, c)))
+
+    return model
+
+
+def first(config: Settled, others: dict[str, Any]) -> None:
+    _configs.partly_turned(0.25)(config, others)
+    _configs.every(4, "full_attention_interval", "linear_attention")(config, others)
+
+
+config_rules("Qwen3_5TextConfig", "Qwen3_5MoeTextConfig", first=first)
+
+TEXT_RENAMES: Renames = ((r"^model\.language_model\.(.+)", r"model.\1"),)
+
 
 TEXT = Family(
     model_type="qwen3_5_text",
     prefix="model",
     base="Qwen3_5TextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 248320,
-            "hidden_size": 4096,
-            "intermediate_size": 12288,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 4,
-            "head_dim": 256,
-            "attention_bias": False,
-            "linear_conv_kernel_dim": 4,
-            "linear_key_head_dim": 128,
-            "linear_value_head_dim": 128,
-            "linear_num_key_heads": 16,
-            "linear_num_value_heads": 32,
-            "layer_types": None,
-            "full_attention_interval": 4,
-            "mtp_num_hidden_layers": 0,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        f"{KEYS} head_dim attention_bias linear_conv_kernel_dim linear_key_head_dim "
+        "linear_value_head_dim linear_num_key_heads linear_num_value_heads layer_types"
     ),
+    own=MappingProxyType({"full_attention_interval": 4, "mtp_num_hidden_layers": 0}),
 )
-VISION = replace(qwen3_vl.VISION, model_type="qwen3_5_vision", base="Qwen3_5VisionModel")
+VISION = replace(
+    qwen3_vl.VISION,
+    model_type="qwen3_5_vision",
+    base="Qwen3_5VisionModel",
+    own=MappingProxyType({"deepstack_visual_indexes": (8, 16, 24)}),
+)
 QWEN3_5 = replace(qwen3_vl.QWEN3_VL, model_type="qwen3_5", base="Qwen3_5Model")
 
 
@@ -75,3 +204,43 @@ loads(
 loads("qwen3_5_text", LoadingFacts(rules=TEXT_RENAMES, silent=("^mtp.*",), rotary=True))
 loads("qwen3_5_vision", LoadingFacts(silent=("^mtp.*",)))
 loads("Qwen3_5ForCausalLM", LoadingFacts(silent=("^model.visual.*",)))
+
+
+# --- Qwen 3.5 with experts ------------------------------------------------------------------------
+
+# One expert more serves every token.
+
+QWEN3_5_MOE_TEXT = Family(
+    model_type="qwen3_5_moe_text",
+    prefix="model",
+    base="Qwen3_5MoeTextModel",
+    keys=(
+        "vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
+        "head_dim attention_bias linear_conv_kernel_dim linear_key_head_dim "
+        "linear_value_head_dim linear_num_key_heads linear_num_value_heads layer_types "
+        "tie_word_embeddings moe_intermediate_size shared_expert_intermediate_size "
+        "num_experts num_experts_per_tok"
+    ),
+    own=MappingProxyType(
+        {"intermediate_size": 12288, "full_attention_interval": 4, "mtp_num_hidden_layers": 0}
+    ),
+    letters=QWEN2_MOE.letters,
+)
+QWEN3_5_MOE_VISION = replace(VISION, model_type="qwen3_5_moe_vision", base="Qwen3_5MoeVisionModel")
+QWEN3_5_MOE = replace(QWEN3_5, model_type="qwen3_5_moe", base="Qwen3_5MoeModel")
+
+register(QWEN3_5_MOE, QWEN3_5_MOE_TEXT, QWEN3_5_MOE_VISION, shared_and_sparse_mlp)
+
+loads(
+    "qwen3_5_moe",
+    LoadingFacts(
+        inside=(("language_model", "text_config", "qwen3_5_moe_text"),),
+        silent=("^mtp.*",),
+    ),
+)
+loads(
+    "qwen3_5_moe_text",
+    LoadingFacts(rules=(*TEXT_RENAMES, *FUSED_EXPERTS), silent=("^mtp.*",), rotary=True),
+)
+loads("qwen3_5_moe_vision", LoadingFacts(silent=("^mtp.*",)))
+loads("Qwen3_5MoeForCausalLM", LoadingFacts(silent=("^model.visual.*",)))

@@ -15,35 +15,30 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families import _configs
 from auditor.analytic.families._vlm import lm_head
-from auditor.analytic.families.qwen2_5_vl import VISION as OLDER
+from auditor.analytic.families.qwen import QWEN3, qwen3_model
+from auditor.analytic.families.qwen2_vl import QWEN2_5_VL_VISION as OLDER
 from auditor.analytic.families.qwen2_vl import merged, tower
-from auditor.analytic.families.qwen3 import QWEN3, qwen3_model
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, generates
 
-TEXT = replace(QWEN3, model_type="qwen3_vl_text", base="Qwen3VLTextModel")
+TEXT = replace(
+    QWEN3,
+    model_type="qwen3_vl_text",
+    base="Qwen3VLTextModel",
+    own=MappingProxyType({"tie_word_embeddings": False}),
+)
 VISION = replace(
     OLDER,
     model_type="qwen3_vl_vision",
     base="Qwen3VLVisionModel",
-    defaults=MappingProxyType(
-        {
-            **OLDER.defaults,
-            "depth": 27,
-            "hidden_size": 1152,
-            "intermediate_size": 4304,
-            "patch_size": 16,
-            "num_position_embeddings": 2304,
-            "deepstack_visual_indexes": (8, 16, 24),
-        }
-    ),
+    keys=f"{OLDER.keys} num_position_embeddings deepstack_visual_indexes",
     letters=MappingProxyType({**OLDER.letters, "num_position_embeddings": "L"}),
 )
 QWEN3_VL = Family(
     model_type="qwen3_vl",
     prefix="model",
     base="Qwen3VLModel",
-    defaults=MappingProxyType({"tie_word_embeddings": False}),
+    keys="tie_word_embeddings",
 )
 
 

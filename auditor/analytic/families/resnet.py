@@ -16,7 +16,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, backbones, config_rules
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._vision import by_stage, classifier
 from auditor.analytic.parts import activation
@@ -26,17 +27,9 @@ RESNET = Family(
     model_type="resnet",
     prefix="resnet",
     base="ResNetModel",
-    defaults=MappingProxyType(
-        {
-            "num_channels": 3,
-            "embedding_size": 64,
-            "hidden_sizes": (256, 512, 1024, 2048),
-            "depths": (3, 4, 6, 3),
-            "layer_type": "bottleneck",
-            "downsample_in_first_stage": False,
-            "out_features": None,
-            "out_indices": None,
-        }
+    keys=(
+        "num_channels embedding_size hidden_sizes depths layer_type downsample_in_first_stage "
+        "out_features out_indices"
     ),
     letters=MappingProxyType({"embedding_size": "D_stem", "hidden_sizes": "D", "depths": "N"}),
 )
@@ -103,4 +96,4 @@ def known_layers(config: Settled, others: dict[str, Any]) -> None:
         config.refuse(f'{what}, expected "basic" or "bottleneck"', "layer_type")
 
 
-config_rules("ResNetConfig", first=backbones.by_depths, layer_types=known_layers)
+config_rules("ResNetConfig", first=stages_by_depths, layer_types=known_layers)

@@ -5,7 +5,6 @@ BERT's tensors, and places that are counted from behind the padding: 514 of them
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -28,7 +27,7 @@ ROBERTA = Family(
     model_type="roberta",
     prefix="roberta",
     base="RobertaModel",
-    defaults=MappingProxyType({**BERT.defaults, "vocab_size": 50265}),
+    keys=BERT.keys,
 )
 XLM_ROBERTA = replace(BERT, model_type="xlm-roberta", prefix="roberta", base="XLMRobertaModel")
 CAMEMBERT = replace(BERT, model_type="camembert", prefix="roberta", base="CamembertModel")

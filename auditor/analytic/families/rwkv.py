@@ -7,25 +7,17 @@ from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Param,
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.families._gpt import language_model
-from auditor.analytic.families._heads import heads
+from auditor.analytic.families._heads import heads, language_model
 from auditor.analytic.parts import generates
 
 RWKV = Family(
     model_type="rwkv",
     prefix="rwkv",
     base="RwkvModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50277,
-            "hidden_size": 4096,
-            "num_hidden_layers": 32,
-            "attention_hidden_size": None,
-            "intermediate_size": None,
-            "tie_word_embeddings": False,
-        }
+    keys=(
+        "vocab_size hidden_size num_hidden_layers attention_hidden_size intermediate_size "
+        "tie_word_embeddings"
     ),
-    synonyms=MappingProxyType({"max_position_embeddings": "context_length"}),
     letters=MappingProxyType({"attention_hidden_size": "A"}),
 )
 

@@ -24,20 +24,10 @@ SEGFORMER = Family(
     model_type="segformer",
     prefix="segformer",
     base="SegformerModel",
-    defaults=MappingProxyType(
-        {
-            "num_channels": 3,
-            "num_encoder_blocks": 4,
-            "depths": (2, 2, 2, 2),
-            "sr_ratios": (8, 4, 2, 1),
-            "hidden_sizes": (32, 64, 160, 256),
-            "patch_sizes": (7, 3, 3, 3),
-            "num_attention_heads": (1, 2, 5, 8),
-            "mlp_ratios": (4, 4, 4, 4),
-            "decoder_hidden_size": 256,
-        }
+    keys=(
+        "num_channels num_encoder_blocks depths sr_ratios hidden_sizes patch_sizes "
+        "num_attention_heads mlp_ratios decoder_hidden_size"
     ),
-    synonyms=MappingProxyType({"num_hidden_layers": "num_encoder_blocks"}),
     letters=MappingProxyType(
         {
             "hidden_sizes": "D",

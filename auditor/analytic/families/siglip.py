@@ -1,6 +1,5 @@
 """SigLIP, https://arxiv.org/abs/2303.15343: CLIP's towers, compared by a sigmoid."""
 
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.blocks import (
@@ -31,37 +30,24 @@ TEXT = Family(
     model_type="siglip_text_model",
     prefix="text_model",
     base="SiglipTextModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32000,
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "max_position_embeddings": 64,
-            "projection_size": None,
-        }
+    keys=(
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
+        "max_position_embeddings projection_size"
     ),
 )
 VISION = Family(
     model_type="siglip_vision_model",
     prefix="vision_model",
     base="SiglipVisionModel",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "num_channels": 3,
-            "image_size": 224,
-            "patch_size": 16,
-            "vision_use_head": True,
-        }
+    keys=(
+        "hidden_size intermediate_size num_hidden_layers num_attention_heads num_channels "
+        "image_size patch_size vision_use_head"
     ),
 )
 SIGLIP = Family(
-    model_type="siglip", prefix="siglip", base="SiglipModel", defaults=MappingProxyType({})
+    model_type="siglip",
+    prefix="siglip",
+    base="SiglipModel",
 )
 
 

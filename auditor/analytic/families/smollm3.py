@@ -1,7 +1,5 @@
 """SmolLM 3, whose layers without rotary positions store the same."""
 
-from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,7 +9,14 @@ from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules, layers
 from auditor.analytic.families import _configs
-from auditor.analytic.families._decoder import decoder, gated_mlp, head_dim, layer, register
+from auditor.analytic.families._decoder import (
+    KEYS,
+    decoder_of,
+    gated_mlp,
+    head_dim,
+    layer,
+    register,
+)
 from auditor.analytic.families.granite import granite_attention
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import refused, scaled
@@ -20,28 +25,11 @@ SMOLLM3 = Family(
     model_type="smollm3",
     prefix="model",
     base="SmolLM3Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 128256,
-            "hidden_size": 2048,
-            "intermediate_size": 11008,
-            "num_hidden_layers": 36,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 4,
-            "head_dim": None,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "tie_word_embeddings": True,
-        }
-    ),
+    keys=f"{KEYS} attention_bias mlp_bias head_dim",
 )
 
 
 _TURNS = "no_rope_layers"  # one for each layer that turns, zero for one that does not
-
-
-def smollm3_model(c: Config) -> Module:
-    return decoder(c, partial(smollm3_block, c))
 
 
 def smollm3_block(c: Config) -> Module:
@@ -73,6 +61,6 @@ def first(config: Settled, others: dict[str, Any]) -> None:
 
 config_rules("SmolLM3Config", first=first)
 
-register(SMOLLM3, "SmolLM3", smollm3_model, qa=replace(SMOLLM3, prefix="transformer"))
+register(SMOLLM3, "SmolLM3", decoder_of(smollm3_block), qa=replace(SMOLLM3, prefix="transformer"))
 
 loads("smollm3", LoadingFacts(rotary=True))

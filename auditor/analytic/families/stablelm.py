@@ -1,7 +1,6 @@
 """StableLM 3B and 2, https://arxiv.org/abs/2402.17834: layer norms, and one for each head."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import LayerNorm, Module, module, repeat
 from auditor.analytic.catalogue import Family
@@ -10,8 +9,9 @@ from auditor.analytic.config_classes import config_rules
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     gated_mlp,
     key_value_heads,
     layer,
@@ -26,20 +26,7 @@ STABLELM = Family(
     taken_over=True,
     prefix="model",
     base="StableLmModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 50304,
-            "hidden_size": 2560,
-            "intermediate_size": 6912,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 32,
-            "use_qkv_bias": False,
-            "qk_layernorm": False,
-            "use_parallel_residual": False,
-            "tie_word_embeddings": False,
-        }
-    ),
+    keys=f"{KEYS} use_qkv_bias qk_layernorm use_parallel_residual",
 )
 
 
@@ -57,10 +44,6 @@ def stablelm_attention(c: Config) -> Module:
     return attention(c, width, qkv_bias=c.flag("use_qkv_bias"), norms=norms, scale=shared)
 
 
-def stablelm_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), norm=LayerNorm, turns=partial_frequencies)
-
-
 def block(c: Config) -> Module:
     parallel = c.flag("use_parallel_residual")
     return layer(
@@ -76,6 +59,11 @@ def block(c: Config) -> Module:
 config_rules("StableLmConfig", first=_configs.partly_turned(0.25))
 
 
-register(STABLELM, "StableLm", stablelm_model, heads=HEADS[:3])
+register(
+    STABLELM,
+    "StableLm",
+    decoder_of(block, norm=LayerNorm, turns=partial_frequencies),
+    heads=HEADS[:3],
+)
 
 loads("stablelm", LoadingFacts(rotary=True))

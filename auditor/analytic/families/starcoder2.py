@@ -1,15 +1,13 @@
 """StarCoder 2, https://arxiv.org/abs/2402.19173: layer norms, and biases everywhere."""
 
-from functools import partial
-from types import MappingProxyType
-
 from auditor.analytic.blocks import LayerNorm, Linear, Module, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
 from auditor.analytic.families._decoder import (
     HEADS,
+    KEYS,
     attention,
-    decoder,
+    decoder_of,
     either_head_dim,
     layer,
     register,
@@ -21,19 +19,7 @@ STARCODER2 = Family(
     model_type="starcoder2",
     prefix="model",
     base="Starcoder2Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 49152,
-            "hidden_size": 3072,
-            "intermediate_size": 12288,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 24,
-            "num_key_value_heads": 2,
-            "head_dim": None,
-            "use_bias": True,
-            "tie_word_embeddings": True,
-        }
-    ),
+    keys=f"{KEYS} use_bias head_dim",
 )
 
 
@@ -41,10 +27,6 @@ def mlp(c: Config, *, bias: bool) -> Module:
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     c_fc, c_proj = Linear(D, F, bias=bias), Linear(F, D, bias=bias)
     return module(c_fc=c_fc, c_proj=c_proj, act=activation(c))
-
-
-def starcoder2_model(c: Config) -> Module:
-    return decoder(c, partial(block, c), norm=LayerNorm)
 
 
 def block(c: Config) -> Module:
@@ -57,6 +39,6 @@ def block(c: Config) -> Module:
     )
 
 
-register(STARCODER2, "Starcoder2", starcoder2_model, heads=HEADS[:3])
+register(STARCODER2, "Starcoder2", decoder_of(block, norm=LayerNorm), heads=HEADS[:3])
 
 loads("starcoder2", LoadingFacts(rotary=True))

@@ -16,7 +16,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, backbones, config_rules
+from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import (
     by_stage,
@@ -36,25 +37,9 @@ SWIN = Family(
     model_type="swin",
     prefix="swin",
     base="SwinModel",
-    defaults=MappingProxyType(
-        {
-            "image_size": 224,
-            "patch_size": 4,
-            "num_channels": 3,
-            "embed_dim": 96,
-            "depths": (2, 2, 6, 2),
-            "num_heads": (3, 6, 12, 24),
-            "window_size": 7,
-            "mlp_ratio": 4.0,
-            "qkv_bias": True,
-            "use_absolute_embeddings": False,
-            "encoder_stride": 32,
-            "out_features": None,
-            "out_indices": None,
-        }
-    ),
-    synonyms=MappingProxyType(
-        {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}
+    keys=(
+        "image_size patch_size num_channels embed_dim depths num_heads window_size mlp_ratio "
+        "qkv_bias use_absolute_embeddings encoder_stride out_features out_indices"
     ),
     letters=MappingProxyType(
         {"embed_dim": "D", "depths": "N", "num_heads": "H", "window_size": "W"}
@@ -184,7 +169,7 @@ def first(config: Settled, others: dict[str, Any]) -> None:
         count = len(config["depths"])
         config.values["num_layers"] = count
         config.set("hidden_size", int(config["embed_dim"] * 2 ** (count - 1)))
-    backbones.by_depths(config, others)
+    stages_by_depths(config, others)
 
 
 config_rules("SwinConfig", first=first)

@@ -1,7 +1,8 @@
-"""T5, https://arxiv.org/abs/1910.10683: an encoder and a decoder that share one embedding."""
+"""T5 and mT5, https://arxiv.org/abs/1910.10683: an encoder and a decoder share one embedding."""
 
-from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from auditor.analytic.blocks import (
     Embedding,
@@ -32,26 +33,9 @@ T5 = Family(
     model_type="t5",
     prefix="transformer",
     base="T5Model",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 32128,
-            "d_model": 512,
-            "d_kv": 64,
-            "d_ff": 2048,
-            "num_layers": 6,
-            "num_decoder_layers": None,
-            "num_heads": 8,
-            "relative_attention_num_buckets": 32,
-            "feed_forward_proj": "relu",
-        }
-    ),
-    synonyms=MappingProxyType(
-        {
-            "hidden_size": "d_model",
-            "num_attention_heads": "num_heads",
-            "num_hidden_layers": "num_layers",
-            "head_dim": "d_kv",
-        }
+    keys=(
+        "vocab_size d_model d_kv d_ff num_layers num_decoder_layers num_heads "
+        "relative_attention_num_buckets feed_forward_proj"
     ),
 )
 
@@ -158,6 +142,9 @@ def activated(config: Settled, others: dict[str, Any]) -> None:
 config_rules("T5Config", "MT5Config", first=first, architecture=activated)
 
 
+CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
+
+
 def register(family: Family, stem: str) -> None:
     """The six classes of T5 and of those that keep its tensors."""
     architecture(f"{stem}Model", family)(t5_model)
@@ -188,13 +175,20 @@ def register(family: Family, stem: str) -> None:
     def for_token_classification(c: Config) -> Module:
         return module(transformer=Submodel(t5_encoder(c)), **dict(classified(c).children))
 
+    crossed = LoadingFacts(silent=CROSS_BIAS)
+    loads(family.base, crossed)
+    for head in ("ConditionalGeneration", "QuestionAnswering", "SequenceClassification"):
+        loads(f"{stem}For{head}", crossed)
+
 
 register(T5, "T5")
 
-CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
 loads("T5EncoderModel", LoadingFacts(silent=("decoder",)))
-loads("T5ForConditionalGeneration", LoadingFacts(silent=CROSS_BIAS))
-loads("T5ForQuestionAnswering", LoadingFacts(silent=CROSS_BIAS))
-loads("T5ForSequenceClassification", LoadingFacts(silent=CROSS_BIAS))
 loads("T5ForTokenClassification", LoadingFacts(silent=("decoder",)))
-loads("T5Model", LoadingFacts(silent=CROSS_BIAS))
+
+
+# --- mT5 ------------------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2010.11934: T5 with other sizes, gated by default.
+
+register(replace(T5, model_type="mt5", base="MT5Model"), "MT5")

@@ -16,18 +16,11 @@ TRANSFORMER_2017 = Family(
     model_type="transformer-2017",
     prefix="",
     base="Transformer2017",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 37000,  # "about 37000 tokens", section 5.1
-            "d_model": 512,
-            "d_ff": 2048,
-            "num_layers": 6,
-            "num_heads": 8,
-            "d_k": None,
-            "d_v": None,
-        }
+    keys="d_k d_v",
+    own=MappingProxyType(
+        {"vocab_size": 37000, "d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8}
     ),
-    synonyms=MappingProxyType(
+    older=MappingProxyType(
         {
             "hidden_size": "d_model",
             "num_attention_heads": "num_heads",

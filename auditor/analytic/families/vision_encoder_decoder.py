@@ -22,7 +22,7 @@ VISION_ENCODER_DECODER = Family(
     model_type="vision-encoder-decoder",
     prefix="vision_encoder_decoder",
     base="VisionEncoderDecoderModel",
-    defaults=MappingProxyType(
+    own=MappingProxyType(
         {"decoder": MappingProxyType({"is_decoder": True, "add_cross_attention": True})}
     ),
 )

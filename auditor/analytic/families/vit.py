@@ -1,17 +1,9 @@
-"""ViT, https://arxiv.org/abs/2010.11929: an image as a row of patches behind a class token."""
+"""ViT, https://arxiv.org/abs/2010.11929: an image as patches behind a class token; and DeiT."""
 
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
-from auditor.analytic.blocks import (
-    LayerNorm,
-    Linear,
-    Module,
-    Param,
-    module,
-    repeat,
-)
+from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import Settled, config_rules
@@ -24,19 +16,9 @@ VIT = Family(
     model_type="vit",
     prefix="vit",
     base="ViTModel",
-    defaults=MappingProxyType(
-        {
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "intermediate_size": 3072,
-            "image_size": 224,
-            "patch_size": 16,
-            "num_channels": 3,
-            "qkv_bias": True,
-            "encoder_stride": 16,
-            "pooler_output_size": None,
-        }
+    keys=(
+        "hidden_size num_hidden_layers num_attention_heads intermediate_size image_size "
+        "patch_size num_channels qkv_bias encoder_stride pooler_output_size"
     ),
 )
 
@@ -128,3 +110,43 @@ VIT_RENAMES: Renames = (
     ("output.dense", "mlp.fc2"),
 )
 loads("ViTModel", LoadingFacts(rules=VIT_RENAMES))
+
+
+# --- DeiT -----------------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2012.12877: a ViT with a token that learns from a teacher.
+
+DEIT = Family(
+    model_type="deit",
+    prefix="deit",
+    base="DeiTModel",
+    keys=VIT.keys,
+)
+
+
+@architecture("DeiTModel", DEIT)
+def deit_model(c: Config, *, pooler: bool = True, mask: bool = False) -> Module:
+    return vit_model(c, pooler=pooler, mask=mask, distilled=True)
+
+
+@architecture("DeiTForImageClassification", DEIT)
+def deit_for_image_classification(c: Config) -> Module:
+    head = classifier(c, c.dim("hidden_size"))
+    return module(deit=deit_model(c, pooler=False), classifier=head)
+
+
+@architecture("DeiTForImageClassificationWithTeacher", DEIT)
+def for_image_classification_with_teacher(c: Config) -> Module:
+    head = classifier(c, c.dim("hidden_size"))
+    return module(
+        deit=deit_model(c, pooler=False), cls_classifier=head, distillation_classifier=head
+    )
+
+
+@architecture("DeiTForMaskedImageModeling", DEIT)
+def deit_for_masked_image_modelling(c: Config) -> Module:
+    decoder = pixels(c, c.dim("hidden_size"))
+    return module(deit=deit_model(c, pooler=False, mask=True), decoder=decoder)
+
+
+loads("DeiTModel", LoadingFacts(rules=VIT_RENAMES))

@@ -1,10 +1,10 @@
-"""wav2vec 2.0, https://arxiv.org/abs/2006.11477, XLS-R and MMS, with adapters of two kinds."""
+"""wav2vec 2.0, https://arxiv.org/abs/2006.11477, XLS-R, MMS; and of its kind HuBERT and WavLM."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.blocks import (
     Conv,
+    Embedding,
     LayerNorm,
     Linear,
     Module,
@@ -12,39 +12,27 @@ from auditor.analytic.blocks import (
     module,
     repeat,
     sequential,
+    stack,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import heads, labelled
-from auditor.analytic.families._speech import DEFAULTS, features, layer, model, sequence, weights
-from auditor.analytic.family import Default
+from auditor.analytic.families._speech import KEYS, ctc, features, layer, model, sequence, weights
 from auditor.analytic.parts import dropout, refused
 from auditor.errors import CheckpointError
 
-ADAPTED: dict[str, Default] = {
-    **DEFAULTS,
-    "add_adapter": False,
-    "adapter_kernel_size": 3,
-    "num_adapter_layers": 3,
-    "output_hidden_size": None,
-    "tdnn_dim": (512, 512, 512, 512, 1500),
-    "tdnn_kernel": (5, 3, 3, 1, 1),
-    "xvector_output_dim": 512,
-}
-
+ADAPTED_KEYS = (
+    f"{KEYS} add_adapter adapter_kernel_size num_adapter_layers output_hidden_size tdnn_dim "
+    "tdnn_kernel xvector_output_dim"
+)
 WAV2VEC2 = Family(
     model_type="wav2vec2",
     prefix="wav2vec2",
     base="Wav2Vec2Model",
-    defaults=MappingProxyType(
-        {
-            **ADAPTED,
-            "num_codevectors_per_group": 320,
-            "num_codevector_groups": 2,
-            "codevector_dim": 256,
-            "proj_codevector_dim": 256,
-        }
+    keys=(
+        f"{ADAPTED_KEYS} num_codevectors_per_group num_codevector_groups codevector_dim "
+        "proj_codevector_dim"
     ),
 )
 
@@ -93,7 +81,7 @@ def pre_training(c: Config) -> Module:
     )
 
 
-def ctc(c: Config) -> Module:
+def adapted_ctc(c: Config) -> Module:
     share = dropout(c, "final_dropout")
     return module(dropout=share, lm_head=Linear(output_width(c), c.dim("vocab_size")))
 
@@ -133,10 +121,68 @@ def x_vector(c: Config) -> Module:
 
 
 LABELLING = {
-    "ForCTC": ctc,
+    "ForCTC": adapted_ctc,
     "ForSequenceClassification": sequence_or_refusal,
     "ForAudioFrameClassification": frames,
     "ForXVector": x_vector,
 }
 
 heads(WAV2VEC2, "Wav2Vec2", wav2vec2_model, ForPreTraining=pre_training, **LABELLING)
+
+
+# --- HuBERT ---------------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2106.07447: the model of wav2vec 2.0, taught differently.
+
+HUBERT = Family(
+    model_type="hubert",
+    prefix="hubert",
+    base="HubertModel",
+    keys=f"{KEYS} feat_proj_layer_norm conv_pos_batch_norm",
+)
+
+
+@architecture("HubertModel", HUBERT)
+def hubert_model(c: Config) -> Module:
+    return model(
+        c,
+        partial(layer, c),
+        projection_norm=c.flag("feat_proj_layer_norm"),
+        batch_norm=c.flag("conv_pos_batch_norm"),
+    )
+
+
+heads(HUBERT, "Hubert", hubert_model, ForCTC=ctc, ForSequenceClassification=sequence)
+
+
+# --- WavLM ----------------------------------------------------------------------------------------
+
+# https://arxiv.org/abs/2110.13900: wav2vec 2.0 with gated positions in the attention.
+
+WAVLM = Family(
+    model_type="wavlm",
+    prefix="wavlm",
+    base="WavLMModel",
+    keys=f"{ADAPTED_KEYS} num_buckets",
+)
+
+
+@architecture("WavLMModel", WAVLM)
+def wavlm_model(c: Config) -> Module:
+    layers = stack(c.dim("num_hidden_layers"), lambda n: n == 0, lambda first: block(c, first))
+    return model(c, layers, adapter=adapter(c))
+
+
+def block(c: Config, first: bool) -> Module:  # noqa: FBT001 - the one thing in which blocks differ
+    """The first layer alone has the biases by distance, for all of them."""
+    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
+    return layer(
+        c,
+        adapters=False,
+        gru_rel_pos_const=Param((1, H, 1, 1)),
+        gru_rel_pos_linear=Linear(D.floor(H), 8),
+        rel_attn_embed=Embedding(c.dim("num_buckets"), H) if first else None,
+    )
+
+
+heads(WAVLM, "WavLM", wavlm_model, **LABELLING)

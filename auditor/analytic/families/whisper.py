@@ -5,31 +5,18 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Conv, Embedding, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._seq2seq import SYNONYMS, Style, causal, head, tower, words
+from auditor.analytic.families._seq2seq import Style, causal, head, tower, words
 
 WHISPER = Family(
     model_type="whisper",
     prefix="model",
     base="WhisperModel",
-    defaults=MappingProxyType(
-        {
-            "vocab_size": 51865,
-            "num_mel_bins": 80,
-            "max_source_positions": 1500,
-            "max_target_positions": 448,
-            "d_model": 384,
-            "encoder_layers": 4,
-            "encoder_ffn_dim": 1536,
-            "encoder_attention_heads": 6,
-            "decoder_layers": 4,
-            "decoder_ffn_dim": 1536,
-            "decoder_attention_heads": 6,
-            "classifier_proj_size": 256,
-            "use_weighted_layer_sum": False,
-            "tie_word_embeddings": True,
-        }
+    keys=(
+        "vocab_size num_mel_bins max_source_positions max_target_positions d_model "
+        "encoder_layers encoder_ffn_dim encoder_attention_heads decoder_layers "
+        "decoder_ffn_dim decoder_attention_heads classifier_proj_size use_weighted_layer_sum "
+        "tie_word_embeddings"
     ),
-    synonyms=MappingProxyType({**SYNONYMS, "num_key_value_heads": "encoder_attention_heads"}),
     letters=MappingProxyType({"max_source_positions": "L", "max_target_positions": "L_decoder"}),
 )
 

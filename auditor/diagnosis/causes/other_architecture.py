@@ -9,7 +9,7 @@ To do: Take the config of the model whose weights these are.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -17,14 +17,17 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, catalogue
+from auditor.analytic.dims import dim
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import name_pattern
-from auditor.diagnosis.solving.determined import determined
+from auditor.diagnosis.solving.candidates import KeyChange, of_key
+from auditor.diagnosis.solving.formulas import solutions
 from auditor.diagnosis.solving.holdings import HeldTensors
+from auditor.diagnosis.solving.keys import config_with
 from auditor.diagnosis.solving.outline import leaves
-from auditor.diagnosis.solving.trials import ClassTree, Trials
+from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError, SourceError
 from auditor.messages import quoted
 
@@ -198,3 +201,56 @@ def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]
 
 def _bare(name: str, prefix: str) -> str:
     return name.removeprefix(f"{prefix}.") if prefix else name
+
+
+_ROUNDS = 5  # widths first, what is in proportion to them after
+
+
+def determined(
+    config: Mapping[str, Any],
+    trees: Callable[[Mapping[str, Any]], ClassTree | None],
+    trials: Trials,
+) -> tuple[dict[str, Any], int]:
+    """The values that had to be set, by dotted path, and how many tensors differ all the same."""
+    values: dict[str, Any] = {}
+    least = -1
+    for _ in range(_ROUNDS):
+        expected = trees(values)
+        if expected is None:
+            break
+        found = trials.compare(expected)
+        least = found.differ
+        if not found.differ or not found.equations:
+            break
+        changes = _changes(config, values, found)
+        if not changes:
+            break
+        values.update(changes)
+    return values, least
+
+
+def _changes(
+    config: Mapping[str, Any], values: Mapping[str, Any], found: TreeComparison
+) -> dict[str, Any]:
+    """The keys that a length shows by themselves; else one that a formula can be solved for."""
+    votes: dict[str, dict[str, tuple[int, KeyChange]]] = {}
+    derived: dict[str, dict[str, tuple[int, KeyChange]]] = {}
+    for equation, number in found.equations.items():
+        for symbol in sorted(equation.size.symbols):
+            into = votes if equation.size == dim(symbol) else derived
+            for value in islice(solutions(equation.size, symbol, equation.wanted), 1):
+                for one in of_key(config, symbol, value):
+                    if isinstance(value_at(values, one.key.path), list):
+                        continue
+                    said = into.setdefault(one.key.path, {})
+                    before = said.get(str(one.value), (0, one))[0]
+                    said[str(one.value)] = (before + number, one)
+    changes: dict[str, Any] = {}
+    several = votes or dict(
+        sorted(derived.items(), key=lambda item: -max(n for n, _ in item[1].values()))[:1]
+    )
+    for said in several.values():
+        _, one = max(said.values(), key=lambda pair: pair[0])
+        if values.get(one.key.path) != one.value:
+            changes.update(config_with(config, one.key.path, one.value))
+    return changes

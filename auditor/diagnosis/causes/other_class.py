@@ -3,12 +3,13 @@
 To do: Declare in `architectures` the class that was saved, or save the class that is declared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_values
-from auditor.diagnosis.solving.classes import fitting
+from auditor.diagnosis.solving.outline import follow
 from auditor.diagnosis.solving.trials import Trials
+from auditor.errors import CheckpointError
 
 CAUSE = "other-class"
 _MOST = 12  # classes that are audited for
@@ -41,5 +42,24 @@ def other_classes(case: Case) -> list[str]:
     names = [name for name in classes if name != case.report.target]
     if case.report.expected is None or case.report.expected.by != "closed-form":
         return names
+    return _fitting(case, names)
+
+
+def _fitting(case: Case, names: Collection[str]) -> list[str]:
+    """The classes of these names that need all that is stored, and nothing else.
+
+    By one tensor of each kind, before any audit. Those come first that have the names as they are
+    stored, with the base model's prefix or without.
+    """
     trials = Trials(case.holdings, None)
-    return fitting(case, names, trials)
+    found: list[tuple[int, int, str]] = []
+    for place, name in enumerate(names):
+        try:
+            expected = case.tree(case.snapshot, target=name)
+        except CheckpointError:
+            continue
+        if expected is not None and not trials.compare(expected).differ:
+            steps = (follow(expected.tree, kind.first) for kind in case.holdings.kinds)
+            spelt = sum(step.shape is not None for step in steps)
+            found.append((-spelt, place, name))
+    return [name for *_, name in sorted(found)]

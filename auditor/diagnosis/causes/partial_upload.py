@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import as_indexed, holding, of_files
-from auditor.diagnosis.shards import split_of, splits
-from auditor.diagnosis.stand_ins import dtype_of_weights, read_index
+from auditor.diagnosis.weight_files import dtype_of_weights, read_index, split_of, splits
 from auditor.messages import listed
 from auditor.reconciler.findings import Missing
 

@@ -7,9 +7,9 @@ are for.
 from collections.abc import Iterator
 
 from auditor.checkpoint.snapshot import TextFile
-from auditor.containers import lfs_pointer_size
+from auditor.containers.bounded_json import lfs_pointer_size
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.stand_ins import restored
+from auditor.diagnosis.weight_files import restored
 from auditor.messages import listed
 from auditor.reconciler.findings.evidence import OfFile
 

@@ -3,13 +3,14 @@
 To do: Set the settings to what the files hold, or upload the weights that were packed so.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
-from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.packings import differing
 from auditor.tensors import is_float
 
@@ -40,10 +41,12 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Settings as the shapes have them, each alone and together; lists as the modules are."""
     if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
-    place = next((place for place in _PLACES if isinstance(_at(case, place), Mapping)), None)
+    place = next(
+        (place for place in _PLACES if isinstance(value_at(case.config, place), Mapping)), None
+    )
     if place is None:
         return
-    declared: Mapping[str, Any] = _at(case, place)
+    declared: Mapping[str, Any] = value_at(case.config, place)
     held = [_spelt(declared, one) for one in settings_held(case)]
     method = str(declared.get("quant_method", "")).lower() or None
     for settings in held:
@@ -58,13 +61,6 @@ def undoings(case: Case) -> Iterator[Undoing]:
     for settings in held:
         if settings.get("quant_method") not in {None, method}:
             yield _other_method(case, place, declared, settings)
-
-
-def _at(case: Case, place: str) -> Any:
-    found: Any = case.config
-    for key in place.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
 
 
 def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +114,7 @@ def _undoing(
 ) -> Undoing:
     paths = {f"{place}.{key}": value for key, value in changes.items()}
     fields = tuple(
-        (f"{place}.{key}", _value(declared, key), value) for key, value in changes.items()
+        (f"{place}.{key}", value_at(declared, key), value) for key, value in changes.items()
     )
     said = "; ".join(
         f"{path} is {_shown(was)}, the files hold {_shown(value)}" for path, was, value in fields
@@ -149,18 +145,7 @@ def _other_method(
     )
 
 
-def _value(declared: Mapping[str, Any], key: str) -> Any:
-    found: Any = declared
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
-
-
 def _shown(value: Any) -> str:
     if isinstance(value, list) and len(value) > 4:  # noqa: PLR2004 - what a line has room for
         return f"[{', '.join(map(str, value[:3]))}, ... {len(value)} items]"
-    return (
-        {True: "true", False: "false", None: "null"}.get(value, str(value))
-        if (value is None or isinstance(value, bool))
-        else str(value)
-    )
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

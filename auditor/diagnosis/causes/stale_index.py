@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import of_files
-from auditor.diagnosis.stand_ins import read_index
+from auditor.diagnosis.weight_files import read_index
 from auditor.messages import named
 from auditor.reconciler.findings import BadIndex
 

@@ -11,7 +11,7 @@ from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header
 from auditor.containers.weight_formats import Table, parser
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.stand_ins import restored
+from auditor.diagnosis.weight_files import restored
 from auditor.errors import CheckpointError
 from auditor.messages import listed, named
 from auditor.reconciler.findings.evidence import OfFile
@@ -36,16 +36,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
         fix=f"upload {listed(files)} again, and compare the sizes with those of the originals",
         evidence=tuple(f"{named(name)} {how}" for name, how in heads.items())[:3],
     )
-    unread = {head.name for head in case.snapshot.headers if _unread(head)} & heads.keys()
+    cut = (one for one in case.snapshot.headers if isinstance(one.parsed, CheckpointError))
+    unread = {head.name for head in cut} & heads.keys()
     whole = restored(case, tuple(unread)) if unread else case.snapshot
     known = tuple(_of_any_size(one) if one.name in heads else one for one in whole.headers)
     yield proven.on(replace(whole, headers=known))
     if proven.proven:
         yield proven
-
-
-def _unread(head: WeightHeader) -> bool:
-    return isinstance(head.parsed, CheckpointError)
 
 
 def _of_any_size(head: WeightHeader) -> WeightHeader:

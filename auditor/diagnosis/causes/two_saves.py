@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import of_files
-from auditor.diagnosis.shards import splits
+from auditor.diagnosis.weight_files import splits
 
 CAUSE = "two-saves"
 

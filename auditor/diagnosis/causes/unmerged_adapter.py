@@ -39,7 +39,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         if tensor.name in instead:
             continue
         name = _of_model(tensor.name)
-        if _ORIGINAL in tensor.name and _plain(tensor.name) in saved:
+        if _ORIGINAL in tensor.name and tensor.name.replace(_ORIGINAL, ".") in saved:
             instead[tensor.name] = ()  # what was trained in its place is there too
         elif name != tensor.name:
             instead[tensor.name] = (tensor._replace(name=name),)
@@ -60,10 +60,6 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 def _wraps(name: str) -> bool:
     return _BASE in name or _ORIGINAL in name
-
-
-def _plain(name: str) -> str:
-    return name.replace(_ORIGINAL, ".")
 
 
 def _of_model(name: str) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
+from operator import add, methodcaller
 from typing import NamedTuple
 
 from auditor.diagnosis.case import Case, Undoing
@@ -87,7 +88,7 @@ def _renames(case: Case, way: _Way) -> Mapping[str, str]:
 def _stripped(case: Case) -> Iterator[tuple[str, Rename]]:
     shared = tuple(_shared(case.unexpected))
     for prefix in dict.fromkeys((*shared, *_before(case.missing, case.unexpected_kinds))):
-        yield prefix, partial(_without_prefix, prefix)
+        yield prefix, methodcaller("removeprefix", prefix)
     wrappers = _wrappers(case)
     for part in wrappers:
         yield f"{part}.", partial(_without_parts, frozenset((part,)))
@@ -98,16 +99,8 @@ def _stripped(case: Case) -> Iterator[tuple[str, Rename]]:
         )
 
 
-def _without_prefix(prefix: str, name: str) -> str:
-    return name.removeprefix(prefix)
-
-
 def _without_parts(parts: frozenset[str], name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in parts)
-
-
-def _with_prefix(prefix: str, name: str) -> str:
-    return f"{prefix}{name}"
 
 
 def _wrappers(case: Case) -> list[str]:
@@ -153,7 +146,7 @@ def _before(ends: tuple[str, ...], kinds: Iterable[NameKind]) -> list[str]:
 def _added(case: Case) -> Iterator[tuple[str, Rename]]:
     before = _before(case.unexpected, case.missing_kinds)
     for prefix in dict.fromkeys((*_shared(case.missing), *before)):
-        yield prefix, partial(_with_prefix, prefix)
+        yield prefix, partial(add, prefix)
 
 
 # --- what it means -----------------------------------------------------------------------------

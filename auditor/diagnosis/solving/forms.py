@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from auditor.analytic import Expectation, Written
 from auditor.analytic.blocks import Block
-from auditor.analytic.in_memory import (
+from auditor.analytic.conversions import (
     ConvertedGroup,
     converted_groups,
     tensors_before_conversion,

@@ -16,33 +16,31 @@ mlx) are not read here. From auto_round/export and auto_round_extension/torch of
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
-from auditor.layouts._kv_scales import require_one_element
 from auditor.layouts._qweight import (
-    CONV1D,
     GEMM,
     GPTQ,
     Parts,
     Reading,
-    best_reading,
+    awq_tensors,
     columns_packed,
+    gptq_tensors,
     lacks_headers,
-    note_left_plain,
-    note_orphans,
-    note_reading,
-    parts_of,
+    packed_linear,
     qweight_form,
     rows_packed,
-    settings_text,
-    telling_modules,
-    transposed_conv1d,
-)
-from auditor.layouts._qweight_sizes import (
-    awq_tensors,
-    gptq_tensors,
-    packed_linear,
     under_full_names,
 )
+from auditor.layouts._qweight_modules import (
+    ModuleReader,
+    note_lacking,
+    note_left_plain,
+    note_orphans,
+    telling_modules,
+    title_of,
+)
+from auditor.layouts._scales import require_one_element
 from auditor.layouts.auto_round.settings import (
     BITS,
     PLAIN,
@@ -61,7 +59,6 @@ from auditor.layouts.packing import (
     Stored,
     Unpacked,
     WrittenTensor,
-    tensor_name,
 )
 from auditor.tensors import StoredTensor
 
@@ -89,16 +86,16 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     """A `qweight` becomes `weight`, (out, in); a Conv1D of GPT-2 (in, out)."""
     ledger = PackingLedger()
     schemes = AutoRoundSchemes(declared, stored, ledger)
-    read = _Reader(*declared_form(declared, ledger), implied)
+    reader = ModuleReader(partial(_readings, *declared_form(declared, ledger)), implied)
     packed: dict[str, Reading | None] = {}
     for module, members in stored.modules.items():
         if "qweight" in members:
-            packed[module] = _unpack(module, members, schemes.of(module), read, ledger)
+            packed[module] = _unpack(module, members, schemes.of(module), reader, ledger)
         else:
             note_orphans(members, ("g_idx", *_NEEDED), implied, ledger)
     note_left_plain(stored, packed, lambda plain: _asked(plain, schemes), ledger)
     _plain_by_name(stored, schemes, ledger)
-    return ledger.close(_title(packed))
+    return ledger.close(title_of("auto-round", packed))
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
@@ -114,12 +111,6 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
                 module, members, awq_tensors(one) if form == GEMM else gptq_tensors(one)
             )
     return found
-
-
-def _title(packed: Mapping[str, Reading | None]) -> str:
-    readings = [reading for reading in packed.values() if reading is not None]
-    forms = sorted({reading.form for reading in readings})
-    return ", ".join((" ".join(("auto-round", *forms)), *settings_text(readings)))
 
 
 def _asked(plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes) -> list[StoredTensor]:
@@ -144,80 +135,37 @@ def _plain_by_name(stored: Stored, schemes: AutoRoundSchemes, ledger: PackingLed
 
 
 def _unpack(
-    module: str, members: Members, scheme: AutoRoundScheme, read: "_Reader", ledger: PackingLedger
+    module: str,
+    members: Members,
+    scheme: AutoRoundScheme,
+    reader: ModuleReader[AutoRoundScheme],
+    ledger: PackingLedger,
 ) -> Reading | None:
-    parts = parts_of(members, "qweight", *_NEEDED)
-    reading = None
-    if isinstance(parts, str):
-        ledger.fault(parts, members["qweight"])
-    else:
-        reading = read.of(module, parts, scheme) if parts is not None else None
-        note_reading(module, members, reading, f"INT{reading.bits if reading else 4}", ledger)
-    _notes(members, reading, ledger)
+    reading = reader.unpack(module, members, scheme, ledger, notes=_NOTES)
+    require_one_element("the scale of the activations", members.get("act_scales"), ledger)
     if scheme.bits in PLAIN:
         reason = f"packed, though {scheme.where} leaves it plain: loading looks for a weight"
         ledger.fault(reason, members["qweight"])
-    for last in _NEEDED:
-        if last not in members:
-            ledger.lack(f"packed without its {last}", members["qweight"])
+    note_lacking(members, "qweight", _NEEDED, ledger)
     return reading
 
 
-def _notes(members: Members, reading: Reading | None, ledger: PackingLedger) -> None:
-    if "scales" in members:
-        group = f", one for each {reading.group:,} inputs of an output" if reading else ""
-        ledger.note(f"scales{group}", members["scales"])
-    for last, reason in _NOTES.items():
-        if last in members:
-            ledger.note(reason, members[last])
-    require_one_element("the scale of the activations", members.get("act_scales"), ledger)
-
-
-class _Reader:
-    """Reads modules; those of the same shapes and settings once."""
-
-    def __init__(self, form: str | None, says: str, implied: Implied) -> None:
-        self._form, self._says, self._implied = form, says, implied
-        self._known: dict[tuple[Parts, AutoRoundScheme, Shape | None], Reading] = {}
-
-    def of(self, module: str, parts: Parts, scheme: AutoRoundScheme) -> Reading:
-        """The architecture is asked only where the module does not explain itself."""
-        conv = module.rpartition(".")[2] in CONV1D
-        reading = self._read(parts, scheme, None)
-        if conv or reading.complaints:
-            expected = self._implied(tensor_name(module))
-            reading = self._read(parts, scheme, expected)
-            return transposed_conv1d(reading, expected) if conv else reading
-        return reading
-
-    def _read(self, parts: Parts, scheme: AutoRoundScheme, expected: Shape | None) -> Reading:
-        key = (parts, scheme, expected)
-        if key not in self._known:
-            readings = [
-                reading._replace(complaints=(*reading.complaints, *self._doubts(reading, scheme)))
-                for reading in self._readings(parts, scheme, expected)
-            ]
-            self._known[key] = best_reading(readings, expected)
-        return self._known[key]
-
-    def _readings(
-        self, parts: Parts, scheme: AutoRoundScheme, expected: Shape | None
-    ) -> Iterator[Reading]:
-        """One for each form and number of bits, what is declared first."""
-        order = sorted(BITS, key=lambda bits: bits != scheme.bits)  # stable
-        for form in (GEMM, GPTQ) if self._form == GEMM else (GPTQ, GEMM):
-            for bits in order:
-                if form == GPTQ:
-                    yield rows_packed(parts, bits, scheme.group, expected)
-                else:
-                    yield columns_packed(parts, bits, scheme.group)
-
-    def _doubts(self, reading: Reading, scheme: AutoRoundScheme) -> Iterator[tuple[str, str]]:
-        if scheme.bits in BITS and scheme.bits != reading.bits:
-            declares = f"{scheme.where} declares {scheme.bits} bits"
-            yield "qweight", f"{declares}, the shapes are those of {reading.bits}"
-        if self._form not in {None, reading.form}:
-            yield "qweight", f"{self._says}, the shapes are those of {reading.form}"
+def _readings(
+    declared: str | None, says: str, parts: Parts, scheme: AutoRoundScheme, expected: Shape | None
+) -> Iterator[Reading]:
+    """One for each form and number of bits, what is declared first."""
+    order = sorted(BITS, key=lambda bits: bits != scheme.bits)  # stable
+    for form in (GEMM, GPTQ) if declared == GEMM else (GPTQ, GEMM):
+        for bits in order:
+            doubts: dict[str, object] = {}
+            if scheme.bits in BITS and scheme.bits != bits:
+                doubts[f"{scheme.where} declares {scheme.bits} bits"] = bits
+            if declared not in {None, form}:
+                doubts[says] = form
+            if form == GPTQ:
+                yield rows_packed(parts, bits, scheme.group, expected).beside(doubts)
+            else:
+                yield columns_packed(parts, bits, scheme.group).beside(doubts)
 
 
 LAYOUT = Layout(

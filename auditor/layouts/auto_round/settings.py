@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import integer_setting, object_or_empty
 from auditor.layouts._patterns import matching_names, search_tree
 from auditor.layouts._qweight import GEMM, GPTQ
+from auditor.layouts.declared import integer_setting, object_or_empty
 from auditor.layouts.packing import Declared, PackingLedger, Stored
 from auditor.messages import described, named, quoted
 

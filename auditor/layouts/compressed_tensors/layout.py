@@ -23,9 +23,15 @@ input_global_scale and their like, attention k_scale and v_scale.
 
 from collections.abc import Iterator, Mapping
 
-from auditor.layouts._kv_scales import CACHE, note_kv_scales, require_one_element
 from auditor.layouts._left_plain import plain_among_packed
-from auditor.layouts._scales import Grain, grain_of_shapes, scales_misfit
+from auditor.layouts._scales import (
+    CACHE,
+    Grain,
+    grain_of_shapes,
+    note_kv_scales,
+    require_one_element,
+    scales_misfit,
+)
 from auditor.layouts.compressed_tensors import packs
 from auditor.layouts.compressed_tensors.schemes import (
     UNSAID,

@@ -10,14 +10,14 @@ Classes are not known here: a target that could be one matches everything, but o
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.layouts._declared_settings import (
+from auditor.layouts._patterns import match_tree, matching_names
+from auditor.layouts._scales import CHANNEL, TENSOR, Grain, group_grain
+from auditor.layouts.declared import (
     block_sides,
     integer_setting,
     object_or_empty,
     string_list,
 )
-from auditor.layouts._patterns import match_tree, matching_names
-from auditor.layouts._scales import CHANNEL, TENSOR, Grain, group_grain
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described
 

@@ -1,6 +1,20 @@
-"""GGUF's names for the decoders that have their tensors below `model.layers`: see names.py."""
+"""GGUF's names for the decoders that have their tensors below `model.layers`: see names.py.
 
-from auditor.layouts.gguf.tables import Table, names_in_blocks, names_table
+How such tables are written stands first.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+Table = Mapping[str, str]
+
+
+def names_table(*parts: Table) -> Table:
+    return MappingProxyType({key: name for part in parts for key, name in part.items()})
+
+
+def names_in_blocks(path: str, names: Table, before: str = "") -> Table:
+    return {f"{before}@{key}": f"{path}.{{n}}.{name}" for key, name in names.items()}
 
 
 def _experts(

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from auditor.layouts._experts import count_experts
+from auditor.layouts.fused import count_experts
+from auditor.layouts.gguf.decoders import Table
 from auditor.layouts.gguf.joined import joined_pairs
 from auditor.layouts.gguf.names import TABLES
-from auditor.layouts.gguf.tables import Table
 from auditor.layouts.packing import (
     Declared,
     Implied,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from auditor.layouts.gguf import decoders, others
-from auditor.layouts.gguf.tables import Table
+from auditor.layouts.gguf.decoders import Table
 
 TABLES: Mapping[str, Table] = MappingProxyType(
     {

@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from auditor.layouts.gguf.tables import Table, names_in_blocks, names_table
+from auditor.layouts.gguf.decoders import Table, names_in_blocks, names_table
 
 GPT2 = names_table(
     {

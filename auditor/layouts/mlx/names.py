@@ -11,7 +11,7 @@ Where the architecture has none of these names, a tensor keeps its own.
 
 from typing import NamedTuple
 
-from auditor.layouts._experts import count_experts, too_many_experts
+from auditor.layouts.fused import count_experts, too_many_experts
 from auditor.layouts.packing import Implied, LogicalTensor, PackingLedger, Shape
 from auditor.tensors import StoredTensor
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.layouts._declared_settings import integer_setting
+from auditor.layouts.declared import integer_setting
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described, quoted
 

@@ -19,13 +19,23 @@ from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts._experts import AXES
-from auditor.layouts._kv_scales import CACHE, note_kv_scales
 from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._patterns import names_matching_globs
-from auditor.layouts._scales import CHANNEL, Grain, grain_of_shapes, group_grain, scales_misfit
-from auditor.layouts.modelopt.settings import ModelOptSettings, read_modelopt_settings
-from auditor.layouts.modelopt.written import tensors_of_weight
+from auditor.layouts._scales import (
+    CACHE,
+    CHANNEL,
+    Grain,
+    grain_of_shapes,
+    group_grain,
+    note_kv_scales,
+    scales_misfit,
+)
+from auditor.layouts.fused import AXES
+from auditor.layouts.modelopt.settings import (
+    ModelOptSettings,
+    read_modelopt_settings,
+    tensors_of_weight,
+)
 from auditor.layouts.packing import (
     Declared,
     Implied,

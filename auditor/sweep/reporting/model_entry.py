@@ -18,8 +18,7 @@ from auditor.sweep.reporting.changes import (
     of_model,
 )
 from auditor.sweep.reporting.tables import Outcome, Row, with_components
-from auditor.sweep.store.nights import Compared
-from auditor.sweep.store.reading import Result
+from auditor.sweep.store.reading import Compared, Result
 
 
 class ModelState(StrEnum):
@@ -108,6 +107,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
         for of in (causes, findings)
     )
     reason = outcome.get("reason") if outcome else None
+    commit = compared.tonight.commit_sha if compared.tonight else None
     return ModelEntry(
         model=model,
         outcome=outcome,
@@ -119,7 +119,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
         excused=baseline.excused(model, reason) if reason else None,
         blind=_blind(model, outcome, baseline),
         moves=tuple(of_model(outcome, before, first=first)),
-        commits=(before.get("commit") if before else None, _commit(compared.tonight)),
+        commits=(before.get("commit") if before else None, commit or None),
     )
 
 
@@ -175,7 +175,3 @@ def _outcome(result: Result) -> Outcome:
         "commit": result.commit_sha or None,
         "verdict": None,
     }
-
-
-def _commit(result: Result | None) -> str | None:
-    return (result.commit_sha or None) if result else None

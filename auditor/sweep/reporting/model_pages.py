@@ -16,7 +16,7 @@ from auditor.formats import as_html
 from auditor.formats.stored_outcome import outcome_from
 from auditor.formats.view import View
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
-from auditor.sweep.store.nights import Nights
+from auditor.sweep.store.reading import Store
 
 FOLDER = "models"
 MOST_PAGES = 500
@@ -41,7 +41,7 @@ class ModelPages:
         if judged.matches or judged.outcome.get("modules"):  # more than why it is not audited
             found.append(judged.model)
 
-    def write(self, nights: Nights, night: str, staged: Path) -> Mapping[str, str]:
+    def write(self, nights: Store, night: str, staged: Path) -> Mapping[str, str]:
         """Write the pages into a folder; by model the address of its page from the night's."""
         chosen = [model for state in _ORDER for model in self._models[state]][:MOST_PAGES]
         written: dict[str, str] = {}

@@ -21,9 +21,7 @@ from auditor.sweep.reporting.sarif import Sarif
 from auditor.sweep.reporting.summary import NightSummary
 from auditor.sweep.reporting.tables import Row
 from auditor.sweep.settings import REPORTS
-from auditor.sweep.store.nights import Nights
-from auditor.sweep.store.reading import Night
-from auditor.sweep.store.tallies import Alarms
+from auditor.sweep.store.reading import Alarms, Night, Store
 from auditor.writing import replacing
 
 
@@ -66,7 +64,7 @@ def write_night(
     if wanted.parquet:
         require_parquet()
     entries = read_baseline(wanted.baseline) if wanted.baseline else None
-    with Nights.open(store) as nights, nights.reading():
+    with Store.open(store) as nights, nights.reading():
         shown = nights.chosen(night)
         folder = wanted.folder or _folder(shown)
         return _written(nights, shown, folder, wanted, entries)
@@ -80,7 +78,7 @@ def _folder(night: Night) -> Path:
 
 
 def _written(
-    nights: Nights,
+    nights: Store,
     night: Night,
     folder: Path,
     wanted: Wanted,

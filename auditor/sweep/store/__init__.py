@@ -32,7 +32,7 @@ are models on the Hub. The night before: `previous(night)`.
 Outcomes are written as they arrive, those that arrive together in one transaction, in WAL mode:
 kill -9 costs at most the audits that were under way. Writers wait for each other for a minute; what
 two sweeps both find out is written once. Nights are dropped where a sweep is told how many to keep
-(pruning.py), and never otherwise. A power failure may cost the last few outcomes
+(`StoreWriter.prune`), and never otherwise. A power failure may cost the last few outcomes
 (synchronous=NORMAL) and never the file. A store of an earlier version is taken over when it is
-opened (opening.py), and what it keeps is put in the words of this version (earlier_words.py).
+opened (opening.py), and what it keeps is put in the words of this version.
 """

@@ -1,21 +1,21 @@
 """A store's file as it is opened: made, taken over from an earlier version, or refused."""
 
 import json
+import os
 import re
 import shutil
 import sqlite3
 import tempfile
 import time
 import zlib
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
-from auditor.sweep.store.earlier_words import reworded
-from auditor.sweep.store.faults import store_errors, store_fault
-from auditor.sweep.store.packing import decompress_text
+from auditor.sweep.store.packing import compress_text, decompress_text
 from auditor.sweep.store.schema import APPLICATION, TABLES, UPGRADES, VERSION
 
 _BUSY = 60.0  # seconds that a writer waits for another one
@@ -162,3 +162,97 @@ def _blind_parts(content: bytes) -> int:
         return sum(part["verdict"] == "unaudited" for part in json.loads(text)["parts"])
     except (zlib.error, ValueError, KeyError, TypeError):
         return 0  # reading the outcome reports it; the other models are as good as before
+
+
+# --- errors of SQLite and of a damaged store, as one line with what to do -----------------------
+
+_PRIMARY = 0xFF  # of an error code: what kind of fault it is, without its details
+_KEPT = "what was audited is kept, and the same command goes on from there"
+_FULL = f"make room; {_KEPT}"
+_SAVE = "`sqlite3 STORE .recover` saves what it can; move the file away to begin anew"
+_OTHER = "move it away, or name another file"
+_LEAST = 64 * 1024  # bytes: with less than this on a disk, whatever fails there fails for that
+
+FAULTS = (sqlite3.Error, zlib.error, json.JSONDecodeError, UnicodeDecodeError)
+
+
+@contextmanager
+def store_errors(path: Path) -> Iterator[None]:
+    """Errors of SQLite, and of what a store keeps, as StoreErrors."""
+    try:
+        yield
+    except FAULTS as error:
+        raise StoreError(store_fault(path, error)) from None
+
+
+def store_fault(path: Path, error: Exception) -> str:
+    """What is wrong with the store, and what to do."""
+    return f"the store {quoted(str(path))} {_fault(path, error)}"
+
+
+def _fault(path: Path, error: Exception) -> str:
+    if path.is_dir():
+        return "is a folder: name a file"
+    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & _PRIMARY:
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR if _is_full(path):
+            found = f"cannot be written, the disk is full: {_FULL}"
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            found = f"cannot be written ({error}), the disk is full or unsound: {_FULL}"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
+            where = quoted(str(path.parent))
+            found = (
+                f"cannot be opened ({error}): the file and its folder {where} have to be writable"
+            )
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            found = f"has been written to by another sweep for a minute: wait for it; {_KEPT}"
+        case sqlite3.SQLITE_NOTADB:
+            found = f"is not an SQLite database, or its beginning is damaged: {_OTHER}"
+        case _:
+            found = f"is damaged: {error}; {_SAVE}"
+    return found
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        left = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return left.f_bavail * left.f_frsize < _LEAST
+
+
+# --- what a store of an earlier version keeps, in the words of this one -------------------------
+#
+# A text is looked through as bytes and not parsed: names and texts of strangers stand in strings,
+# whose quotes JSON escapes, so that no string looks like a key and its value.
+
+# Kinds of findings, statuses of modules, and the dtype that scales are counted under.
+_RENAMED = {
+    b"absent": b"missing-component",
+    b"bad-layout": b"bad-quantization",
+    b"beside": b"other-weights",
+    b"bookkeeping": b"quantization-data",
+    b"disputed": b"formula-disputed",
+    b"mis-shaped": b"mismatched",
+    b"new": b"newly-initialized",
+    b"twin": b"copy-differs",
+}
+_WORD = re.compile(rb'("(?:kind|status|dtype)"\s*:\s*")(%s)(?=")' % b"|".join(_RENAMED))
+_KEYS = (
+    (re.compile(rb'"from"(?=\s*:\s*(?:null|"closed-form"|"oracle"))'), b'"by"'),
+    (re.compile(rb'"twins"(?=\s*:\s*\[)'), b'"torch_copies"'),
+)
+
+
+def reworded(content: bytes) -> bytes:
+    """A packed outcome or snapshot of version 2, or what several have in common, as of version 3.
+
+    One that is damaged stays as it is: who reads it says so.
+    """
+    try:
+        text = decompress_text(content)
+    except zlib.error:
+        return content
+    found = _WORD.sub(lambda match: match[1] + _RENAMED[match[2]], text)
+    for key, name in _KEYS:
+        found = key.sub(name, found)
+    return content if found == text else compress_text(found)

@@ -1,27 +1,33 @@
 """The tables of a store, as SQL; the docstring of the package says what they mean."""
 
+from typing import NamedTuple
+
 APPLICATION = 0x48664175  # "HfAu": what `file` and SQLite show of a store's first page
 VERSION = 3
 
-# What is said of an outcome in columns, so that a query need not unpack its JSON.
-SUMMARY = (
-    "verdict",
-    "reason",
-    "target",
-    "model_type",
-    "errors",
-    "warnings",
-    "infos",
-    "blind",
-    "residual",
-    "tensors",
-    "elements",
-    "parameters",
-    "expected",
-    "requests",
-    "bytes",
-    "seconds",
-)
+
+class StoredNight(NamedTuple):
+    """An outcome in numbers: its columns, so that a query need not unpack its JSON."""
+
+    verdict: str
+    reason: str | None
+    target: str | None
+    model_type: str | None
+    errors: int
+    warnings: int
+    infos: int
+    blind: int
+    residual: int | None
+    tensors: int | None
+    elements: int | None
+    parameters: int | None
+    expected: int | None
+    requests: int
+    bytes: int
+    seconds: float
+
+
+SUMMARY = StoredNight._fields
 
 _SUMMARY_SQL = """
     verdict     TEXT NOT NULL,    -- clean, findings, unaudited

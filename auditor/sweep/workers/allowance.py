@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from threading import Condition
 from typing import NamedTuple, Self
 
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
@@ -10,7 +11,33 @@ from auditor.downloader.request_budget import Turn
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
 from auditor.sweep.workers.budget import Budget, Pause
-from auditor.sweep.workers.byte_gate import ByteGate
+
+
+class ByteGate:
+    """Lets in as many bytes as fit, and what does not fit alone; thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._inside: dict[object, int] = {}
+        self._changed = Condition()
+
+    def enter(self, who: object, size: int) -> float:
+        """Wait until it fits, unless `who` is inside; the seconds that took."""
+        since = time.monotonic()
+        with self._changed:
+            self._changed.wait_for(lambda: self._fits(who, size))
+            self._inside.setdefault(who, size)
+        return time.monotonic() - since
+
+    def leave(self, who: object) -> None:
+        """`who` need not be inside."""
+        with self._changed:
+            if self._inside.pop(who, None) is not None:
+                self._changed.notify_all()
+
+    def _fits(self, who: object, size: int) -> bool:
+        inside = self._inside
+        return not inside or who in inside or sum(inside.values()) + size <= self._most
 
 
 class Bounds(NamedTuple):

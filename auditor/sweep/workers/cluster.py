@@ -5,19 +5,22 @@ seen by a worker. A batch whose worker dies is given to another one by Dask itse
 workers die again and again is taken apart: each of its models goes alone, with nothing else under
 way, so that it is known who is to blame.
 
-Each worker has its share of the budget of requests. How long it waits for that it tells through the
-scheduler, as an event.
+Each worker has its share of the budget of requests, and so a wait of its own, which it tells
+through the scheduler, as an event. A wait is told as seconds, which whoever hears of it counts
+down: clocks of two machines are never compared.
 """
 
 import importlib
 import logging
+import math
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import lru_cache
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any, Self
 
 from auditor.downloader.waits import Wait
@@ -25,7 +28,6 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
-from auditor.sweep.workers.cluster_waits import ClusterWaits, News
 from auditor.sweep.workers.cluster_worker import Batch, RefusedBatch, audit_batch, terms
 from auditor.sweep.workers.local_workers import LocalWorkers
 from auditor.sweep.workers.one_model import Done, failed
@@ -216,6 +218,51 @@ class Cluster:
         name = f"scheduler {quoted(self._scheduler)}" if self._scheduler else "local cluster"
         detail = f"the {name} {what}; {kept}"
         return SourceError(Reason.UNREACHABLE, detail)
+
+
+_CHANGE = 1.0  # seconds; the Hub's `t` is whole, so that a wait that is the same may differ by less
+_EVERY = 1.0  # seconds between two tellings
+
+
+class News:
+    """What a client was told of one worker's wait; the threads of the worker share it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._until = self._told = -math.inf
+
+    def is_due(self, seconds: float) -> bool:
+        """Whether to tell of a wait of that many seconds; if so, it counts as told."""
+        with self._lock:
+            now = self._clock()
+            believed = max(0.0, self._until - now)
+            if abs(seconds - believed) < _CHANGE or now - self._told < _EVERY:
+                return False
+            self._until, self._told = now + seconds, now
+            return True
+
+
+class ClusterWaits:
+    """What the workers told; a thread may tell while another asks."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}  # by worker; one that never waited is not there
+
+    def told(self, worker: str, seconds: float) -> None:
+        self._until[worker] = self._clock() + seconds
+
+    def forget(self, workers: Iterable[str]) -> None:
+        """These are gone; another may have the address of one."""
+        for worker in workers:
+            self._until.pop(worker, None)
+
+    def shortest(self, working: Iterable[str]) -> float:
+        """Seconds until the first of these workers goes on; 0: one does not wait, or none works."""
+        now = self._clock()
+        left = (self._until.get(worker, now) - now for worker in working)
+        return max(0.0, min(left, default=0.0))
 
 
 def _work(batch: Batch, sweep: str) -> tuple[Done, ...] | RefusedBatch:

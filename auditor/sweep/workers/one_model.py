@@ -28,11 +28,9 @@ from auditor.sweep.policy import PASSING, Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Recorded
-from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds
+from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.byte_gate import ByteGate
-from auditor.sweep.workers.remembered import Recent
-from auditor.sweep.workers.same_headers import Alike, recorded
+from auditor.sweep.workers.same_headers import Alike, Recent, recorded
 
 T = TypeVar("T")
 

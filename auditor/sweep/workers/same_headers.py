@@ -1,9 +1,14 @@
-"""Models that are alike, audited once: fine-tunes have the headers of their base, byte for byte."""
+"""Models that are alike, audited once: fine-tunes have the headers of their base, byte for byte.
+
+What a process remembers of the models that it has seen it remembers within bounds.
+"""
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import NamedTuple
+from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -15,8 +20,11 @@ from auditor.formats import as_json
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
-from auditor.sweep.store.reading import Recorded, StoredNight
-from auditor.sweep.workers.remembered import Recent
+from auditor.sweep.store.reading import Recorded
+from auditor.sweep.store.schema import StoredNight
+
+T = TypeVar("T")
+
 
 # Keys of a config.json that say who wrote it. No family and no rule reads one; a test changes
 # them and looks for a difference.
@@ -138,3 +146,35 @@ def _telling(snapshot: Snapshot) -> Iterable[RepoFile]:
     if snapshot.manifest or snapshot.components:
         return snapshot.files
     return (file for file in snapshot.files if is_weights(file.name))
+
+
+class Recent(Generic[T]):
+    """Values by digest: those that were asked for last, as many as fit; thread-safe."""
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        """The largest number of bytes of all values together, and of one."""
+        self._most, self._most_of_one = most, most_of_one
+        self._lock = Lock()
+        self._known: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
+        self._size = 0
+
+    def get(self, digest: bytes) -> T | None:
+        with self._lock:
+            known = self._known.get(digest)
+            if known is None:
+                return None
+            self._known.move_to_end(digest)
+            return known[0]
+
+    def put(self, digest: bytes, value: T, size: int) -> None:
+        """Remember a value of that many bytes, unless that is too much for one."""
+        if size > self._most_of_one:
+            return
+        with self._lock:
+            if digest in self._known:
+                return
+            self._known[digest] = value, size
+            self._size += size
+            while self._size > self._most:
+                _, (_, gone) = self._known.popitem(last=False)
+                self._size -= gone

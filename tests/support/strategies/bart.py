@@ -30,4 +30,13 @@ def towers(draw: st.DrawFn, *, least: int = 1, **options: st.SearchStrategy[Any]
     return {"pad_token_id": None} | draw(some_of(values, together))
 
 
-VALUES = {"bart": towers()}
+VALUES = {
+    "bart": towers(),
+    "mbart": towers(),
+    "pegasus": towers(),
+    "m2m_100": towers(least=4),
+    "marian": towers(
+        decoder_vocab_size=st.none() | sizes(50),
+        share_encoder_decoder_embeddings=st.booleans(),
+    ),
+}

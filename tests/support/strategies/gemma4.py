@@ -1,11 +1,10 @@
 from typing import Any
 
 from hypothesis import strategies as st
-from support.strategies.common import Values, decoder_values, sizes
-from support.strategies.gemma4_audio import VALUES as AUDIO
-from support.strategies.gemma4_vision import VALUES as VISION
+from support.strategies.common import Values, decoder_values, sizes, some_of
 
 _SLIDING, _FULL = "sliding_attention", "full_attention"
+
 
 _EXPERTS = st.fixed_dictionaries(
     {
@@ -59,21 +58,51 @@ def layers(draw: st.DrawFn, count: int) -> dict[str, Any]:
     }
 
 
+VISION = decoder_values(
+    head_dim=st.sampled_from([4, 8]),
+    patch_size=sizes(4),
+    position_embedding_size=sizes(9),
+    use_clipped_linears=st.booleans(),
+    standardize=st.booleans(),
+)
+
+
 @st.composite
 def gemma4_values(draw: st.DrawFn) -> Values:
     parts = {
         "text_config": text_values(),
-        "vision_config": st.none() | VISION["gemma4_vision"],
-        "audio_config": st.none() | AUDIO["gemma4_audio"],
+        "vision_config": st.none() | VISION,
+        "audio_config": st.none() | audio_values(),
         "tie_word_embeddings": st.booleans(),
     }
     return draw(st.fixed_dictionaries({}, optional=parts))
 
 
-VALUES = {"gemma4": gemma4_values(), "gemma4_text": text_values()}
+@st.composite
+def audio_values(draw: st.DrawFn) -> Values:
+    values = {
+        "hidden_size": draw(sizes(20, least=4)),
+        "num_attention_heads": draw(sizes(4)),
+        "num_hidden_layers": draw(sizes(3, least=0)),
+        "subsampling_conv_channels": draw(st.lists(sizes(9), min_size=2, max_size=2)),
+        "conv_kernel_size": draw(sizes(5)),
+        "use_clipped_linears": draw(st.booleans()),
+        "output_proj_dims": draw(sizes(9)),
+    }
+    return draw(some_of(values, frozenset({"hidden_size", "num_attention_heads"})))
+
+
+VALUES = {
+    "gemma4": gemma4_values(),
+    "gemma4_audio": audio_values(),
+    "gemma4_text": text_values(),
+    "gemma4_vision": VISION,
+}
 LEFT_OUT = {
     "gemma4": {
         "JevForDecision": "it is built from a config of its own type, jev, whatever it is given"
     },
+    "gemma4_audio": {},
     "gemma4_text": {},
+    "gemma4_vision": {},
 }

@@ -48,10 +48,20 @@ def flat_or_not(
 
 text_values = decoder_values()
 
+
+_VISION = visual_values(
+    "hidden_size",
+    intermediate_size=sizes(9),
+    out_hidden_size=sizes(9),
+)
+
+
 VALUES = {
     "qwen2_vl": flat_or_not(
         text_values,
         visual_values("embed_dim", hidden_size=sizes(9), mlp_ratio=sizes(3)),
     ),
     "qwen2_vl_text": text_values,
+    "qwen2_5_vl": flat_or_not(text_values, _VISION),
+    "qwen2_5_vl_text": text_values,
 }

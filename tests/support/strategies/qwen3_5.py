@@ -37,17 +37,31 @@ def composite_values(text: st.SearchStrategy[Values]) -> st.SearchStrategy[Value
 
 
 _TEXT = text_values()
+JEV = {"JevForDecision": "it is built from a config of its own type, jev, whatever it is given"}
+OF_THE_TEXT = "it reads the config in text_config, whose type has it"
+
+
+_TEXT_OF_EXPERTS = text_values(
+    moe_intermediate_size=sizes(9),
+    shared_expert_intermediate_size=sizes(9),
+    num_experts=sizes(3),
+    num_experts_per_tok=sizes(2),
+)
+
 
 VALUES = {
     "qwen3_5": composite_values(_TEXT),
     "qwen3_5_text": _TEXT,
     "qwen3_5_vision": VISION,
+    "qwen3_5_moe": composite_values(_TEXT_OF_EXPERTS),
+    "qwen3_5_moe_text": _TEXT_OF_EXPERTS,
+    "qwen3_5_moe_vision": VISION,
 }
-
-JEV = {"JevForDecision": "it is built from a config of its own type, jev, whatever it is given"}
-OF_THE_TEXT = "it reads the config in text_config, whose type has it"
 LEFT_OUT = {
     "qwen3_5": JEV | {"Qwen3_5ForCausalLM": OF_THE_TEXT},
     "qwen3_5_text": JEV,
     "qwen3_5_vision": {},
+    "qwen3_5_moe": JEV | {"Qwen3_5MoeForCausalLM": OF_THE_TEXT},
+    "qwen3_5_moe_text": {},
+    "qwen3_5_moe_vision": {},
 }

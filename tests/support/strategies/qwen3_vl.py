@@ -1,7 +1,7 @@
 from hypothesis import strategies as st
 from support.strategies.common import sizes
+from support.strategies.qwen import VALUES as QWEN3
 from support.strategies.qwen2_vl import visual_values, vlm_values
-from support.strategies.qwen3 import VALUES as QWEN3
 
 _VISION = visual_values(
     "hidden_size",

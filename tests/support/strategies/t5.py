@@ -20,4 +20,4 @@ def t5_values(draw: st.DrawFn) -> Values:
     return draw(some_of(values))
 
 
-VALUES = {"t5": t5_values()}
+VALUES = {"t5": t5_values(), "mt5": t5_values()}

@@ -23,4 +23,4 @@ def vit_values(draw: st.DrawFn) -> Values:
     return draw(some_of(values, together, frozenset({"image_size", "patch_size"})))
 
 
-VALUES = {"vit": vit_values()}
+VALUES = {"vit": vit_values(), "deit": vit_values()}

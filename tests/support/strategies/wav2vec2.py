@@ -62,14 +62,22 @@ def by_class(
     return {model_type: adapted_values(**options)} | dict.fromkeys(adapted, behind)
 
 
-VALUES = by_class(
-    "wav2vec2",
-    "Wav2Vec2Model",
-    "Wav2Vec2ForCTC",
-    "Wav2Vec2ForPreTraining",
-    "Wav2Vec2ForXVector",
-    num_codevector_groups=st.sampled_from([1, 2, 4]),
-    num_codevectors_per_group=sizes(5),
-    codevector_dim=st.sampled_from([4, 8]),
-    proj_codevector_dim=sizes(6),
+VALUES = (
+    by_class(
+        "wav2vec2",
+        "Wav2Vec2Model",
+        "Wav2Vec2ForCTC",
+        "Wav2Vec2ForPreTraining",
+        "Wav2Vec2ForXVector",
+        num_codevector_groups=st.sampled_from([1, 2, 4]),
+        num_codevectors_per_group=sizes(5),
+        codevector_dim=st.sampled_from([4, 8]),
+        proj_codevector_dim=sizes(6),
+    )
+    | {
+        "hubert": speech_values(
+            feat_proj_layer_norm=st.booleans(), conv_pos_batch_norm=st.booleans()
+        )
+    }
+    | by_class("wavlm", "WavLMModel", "WavLMForCTC", "WavLMForXVector", num_buckets=sizes(9))
 )

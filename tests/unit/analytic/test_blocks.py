@@ -28,7 +28,7 @@ from auditor.analytic.blocks import (
     sequential,
     stack,
 )
-from auditor.analytic.inventory import inventory
+from auditor.analytic.listing import inventory
 from auditor.errors import CheckpointError
 
 

@@ -13,7 +13,7 @@ from auditor.analytic.dims import dim
 from auditor.analytic.families import FILES
 from auditor.analytic.families.bert import BERT
 from auditor.analytic.families.gpt2 import GPT2
-from auditor.analytic.inventory import inventory
+from auditor.analytic.listing import inventory
 from auditor.errors import CheckpointError, SourceError
 
 # There is no public way to forget, and no other reason for one.

@@ -142,9 +142,7 @@ def test_num_labels_beats_id2label_which_beats_two(values, labels):
 
 
 def test_without_labels_a_familys_own_number_of_them_beats_two():
-    three = Family(
-        model_type="three", prefix="model", base="ThreeModel", defaults={"num_labels": 3}
-    )
+    three = Family(model_type="three", prefix="model", base="ThreeModel", own={"num_labels": 3})
     config = config_of().of(three)
     assert (config.num_labels.value, config.defaulted) == (3, ("num_labels",))
     assert config_of(id2label={"0": "a"}).of(three).num_labels.value == 1

@@ -22,9 +22,13 @@ from auditor.analytic.config_classes import (
     of_model_type,
     settle,
 )
-from auditor.analytic.config_classes.completed import is_of_kind, kind_in_words
+from auditor.analytic.config_classes.completed import (
+    Blame,
+    is_of_kind,
+    kind_in_words,
+    one_per_cause,
+)
 from auditor.analytic.config_classes.declarations import of_name
-from auditor.analytic.config_classes.faults import Blame, one_per_cause
 
 FILE = Path(data.__file__).parent / "config_classes.jsonl"
 

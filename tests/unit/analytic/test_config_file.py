@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.bert_configs import config_of
 
 from auditor.analytic import read_config
-from auditor.analytic.dtypes import DTYPES
+from auditor.analytic.config import DTYPES
 from auditor.errors import CheckpointError
 
 

@@ -13,10 +13,10 @@ from auditor.analytic.family import Family
 from auditor.errors import CheckpointError
 
 NAMED = Family(
-    model_type="named",
+    model_type="gpt2",  # whose config class calls hidden_size n_embd
     prefix="",
     base="Named",
-    defaults={
+    own={
         "n_embd": 8,
         "n_inner": None,
         "widths": (4, 6),
@@ -25,7 +25,6 @@ NAMED = Family(
         "act": "relu",
         "ratio": 2,
     },
-    synonyms={"hidden_size": "n_embd"},
     letters={"n_inner": "F"},
 )
 

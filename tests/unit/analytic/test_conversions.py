@@ -13,7 +13,7 @@ from auditor.analytic.conversions import (
     UnknownOperationError,
     converted_tensors,
 )
-from auditor.analytic.renaming_rules import Operation, Rule
+from auditor.analytic.loading import Operation, Rule
 
 STACK, ABOVE = Operation("MergeModulelist"), Operation("Concatenate", axes=(1,))
 FUSE = Rule(("experts.*.gate", "experts.*.up"), ("experts.gate_up",), operations=(STACK, ABOVE))

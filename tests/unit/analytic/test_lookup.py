@@ -8,7 +8,7 @@ from support.checkpoints import BERT_CLASSES, config_bytes, expect
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, Tied, module, stack
 from auditor.analytic.dims import counted_dim, dim
-from auditor.analytic.inventory import inventory
+from auditor.analytic.listing import inventory
 from auditor.analytic.lookup import NameLookup
 
 WIDE, NARROW = LayerNorm(dim(4)), LayerNorm(dim(2))

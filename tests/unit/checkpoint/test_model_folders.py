@@ -2,10 +2,15 @@
 
 import pytest
 
-from auditor.checkpoint.filenames import FoundWeights, standard_weights, variant_of, variants
+from auditor.checkpoint.filenames import (
+    FoundWeights,
+    SelectedComponent,
+    standard_weights,
+    variant_of,
+    variants,
+)
 from auditor.checkpoint.model_folders import components, found_in, models
 from auditor.checkpoint.selecting import FileSelection, select, with_torch_copies
-from auditor.checkpoint.selection import SelectedComponent
 from auditor.containers.manifest import MODULES, PIPELINE
 from auditor.errors import Reason, SourceError
 

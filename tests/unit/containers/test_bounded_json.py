@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.containers import lfs_pointer_size, parse_object
-from auditor.containers.bounded_json import bounds_fault, load_object
+from auditor.containers.bounded_json import (
+    bounds_fault,
+    lfs_pointer_size,
+    load_object,
+    parse_object,
+)
 from auditor.errors import CheckpointError
 
 values = st.recursive(

@@ -32,7 +32,7 @@ from support.gguf_files import (
     string,
 )
 
-from auditor.containers.ggml import REMOVED, TYPES
+from auditor.containers.gguf import GGML_TYPES, REMOVED_TYPES
 from auditor.containers.gguf_reader import Skipped
 from auditor.errors import CheckpointError
 
@@ -42,14 +42,14 @@ gguf = pytest.importorskip("gguf", reason="the field's own writer and reader")
 
 
 def test_every_type_has_the_name_and_the_sizes_that_the_gguf_package_gives_it():
-    ours = {number: (kind.name, kind.block, kind.size) for number, kind in TYPES.items()}
+    ours = {number: (kind.name, kind.block, kind.size) for number, kind in GGML_TYPES.items()}
     theirs = {int(t): (t.name, *size) for t, size in gguf.GGML_QUANT_SIZES.items()}
     assert {number: ours.get(number) for number in theirs} == theirs
 
 
 def test_no_type_that_was_removed_is_known_as_a_type():
-    assert not REMOVED.keys() & TYPES.keys()
-    assert not REMOVED.keys() & set(map(int, gguf.GGMLQuantizationType))
+    assert not REMOVED_TYPES.keys() & GGML_TYPES.keys()
+    assert not REMOVED_TYPES.keys() & set(map(int, gguf.GGMLQuantizationType))
 
 
 # --- the laws -----------------------------------------------------------------------------------
@@ -417,4 +417,4 @@ def accepts(reader) -> bool:
 def test_both_versions_are_read(version, kind):
     content = gguf_bytes([("a", U32, 1)], [Tensor("t", (3, 256), kind)], version=version)
     (tensor,) = read(content).tensors
-    assert (tensor.shape, tensor.dtype) == ((3, 256), TYPES[kind].name)
+    assert (tensor.shape, tensor.dtype) == ((3, 256), GGML_TYPES[kind].name)

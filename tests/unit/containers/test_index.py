@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from auditor.containers import index as index_module
-from auditor.containers import parse_index
-from auditor.containers.index import shard_fault
+from auditor.containers.index import parse_index, shard_fault
 from auditor.errors import CheckpointError
 
 F = "model.safetensors.index.json"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import framed, safetensors_bytes
 
-from auditor.containers import header_span, parse_header, size_fault
+from auditor.containers.safetensors import header_span, parse_header, size_fault
 from auditor.errors import CheckpointError
 from auditor.tensors import Span, StoredTensor
 

@@ -11,8 +11,7 @@ from support.small_snapshots import snapshot_of
 from auditor.checkpoint.snapshot import TextFile
 from auditor.diagnosis import name_kinds
 from auditor.diagnosis.changes import with_names
-from auditor.diagnosis.lists import members, numbers
-from auditor.diagnosis.name_kinds import kinds_of
+from auditor.diagnosis.name_kinds import kinds_of, members, numbers
 from auditor.diagnosis.roles import role_of, roles_of
 
 PARTS = ["0", "3", "03", "17", "1234567", "layers", "block", "experts", "layer", "w1", "a", "", "*"]

@@ -4,7 +4,7 @@ import pytest
 from support.checkpoints import expect, stored
 from support.small_snapshots import snapshot_of
 
-from auditor.analytic.in_memory import class_memory
+from auditor.analytic.conversions import class_memory
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.diagnosis.changes import with_names, with_values

@@ -19,8 +19,7 @@ from auditor.checkpoint.selecting import with_torch_copies
 from auditor.checkpoint.snapshot import Source, WeightHeader
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.containers.partial_file import FilePart, PartialFile
-from auditor.containers.weight_formats import Table
+from auditor.containers.weight_formats import FilePart, PartialFile, Table
 from auditor.downloader import fetch
 from auditor.downloader.headers import AHEAD, MOST_BYTES, MOST_READS, Received, read_parsed_header
 from auditor.errors import CheckpointError, Reason, SourceError

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from auditor.errors import FixError
 from auditor.fixing.local_files import state_of
-from auditor.fixing.new_headers import BLOCK
+from auditor.fixing.new_files import BLOCK
 from auditor.fixing.staging import stage_weights
 
 # A test for each example would be slow, and each writes files of its own.

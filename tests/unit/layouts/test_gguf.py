@@ -15,8 +15,8 @@ from auditor.analytic import catalogue
 from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation, Role
 from auditor.analytic.gguf_architectures import ARCHITECTURES as READ
+from auditor.analytic.gguf_architectures import Facts
 from auditor.analytic.gguf_config import reconstructed_config
-from auditor.analytic.gguf_facts import Facts
 from auditor.errors import CheckpointError
 from auditor.layouts.gguf.layout import unpack
 from auditor.layouts.gguf.names import TABLES

@@ -3,8 +3,7 @@
 import pytest
 
 from auditor.analytic.conversions import UnknownOperationError
-from auditor.analytic.loading import PLAIN, Loading, Memory
-from auditor.analytic.renaming_rules import Operation, Rule
+from auditor.analytic.loading import PLAIN, Loading, Memory, Operation, Rule
 from auditor.reconciler.from_pretrained import (
     StateDictLoad,
     Target,

@@ -10,7 +10,7 @@ from support.bert_configs import config_of
 from support.checkpoints import Spoilt, expect, spoilt, stored
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.in_memory import class_memory
+from auditor.analytic.conversions import class_memory
 from auditor.reconciler.from_pretrained import simulate_load
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.partial_load import load_of_differences, whole_load

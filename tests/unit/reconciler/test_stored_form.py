@@ -10,7 +10,7 @@ from support.bert_configs import config_of
 from support.checkpoints import stored
 
 from auditor.analytic import Expectation, Role, catalogue
-from auditor.analytic.in_memory import ConvertedGroup, converted_groups, tensors_before_conversion
+from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.reconciler.findings import Severity
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.reconciler.stored_form import expected_as_stored

@@ -44,7 +44,7 @@ from auditor.sweep.reporting.tables import (
     module_rows,
     with_components,
 )
-from auditor.sweep.store.nights import Nights
+from auditor.sweep.store.reading import Store
 
 
 def changes(folder, name="changes"):
@@ -282,7 +282,7 @@ def test_of_the_first_night_every_finding_is_new_and_no_model_is(tmp_path):
 def test_models_come_in_the_order_of_ids_whatever_their_letters(tmp_path):
     names = ["o/a", "o/\u00e9", "o/\U0001f600", "o/\uffee", "O/z"]
     both = {SECOND: map(plain, names[::2]), THIRD: map(plain, names[1:])}
-    with Nights.open(store_of(tmp_path / "s", both)) as nights:
+    with Store.open(store_of(tmp_path / "s", both)) as nights:
         night = nights.chosen(None)
         found = [one.model for one in nights.compared(night, nights.previous(THIRD))]
     assert found == sorted(names)

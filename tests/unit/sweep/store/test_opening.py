@@ -13,8 +13,8 @@ import pytest
 from support.nightly_stores import COMMIT, VERSIONS, finding, plain, recorded, unaudited
 
 from auditor.errors import StoreError
-from auditor.sweep.store.earlier_words import reworded
 from auditor.sweep.store.ledger import FoundModel, StoreWriter
+from auditor.sweep.store.opening import reworded
 from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Planned, Store, Versions
 from auditor.sweep.store.schema import VERSION

@@ -28,7 +28,7 @@ from auditor.sweep.store.packing import (
     merged_object,
 )
 from auditor.sweep.store.reading import Planned
-from auditor.sweep.workers.remembered import Recent
+from auditor.sweep.workers.same_headers import Recent
 
 OURS = ModelSelection(author="sweep")
 JSON = st.recursive(

@@ -3,12 +3,13 @@
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from auditor.errors import SourceError
 from auditor.sweep import workers
-from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds
+from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.byte_gate import ByteGate
 
 FILE = "/o/n/resolve/main/model.safetensors"
 
@@ -64,3 +65,35 @@ def test_a_wait_that_a_server_asks_for_counts_against_nobody_but_once_a_window()
     for _ in range(4):
         patient.held(100.0)
     assert patient.waited == 300.0
+
+
+@settings(max_examples=30)
+@given(most=st.integers(0, 20), sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12))
+def test_what_is_inside_fits_or_is_alone_and_all_get_in(most, sizes):
+    gate, lock, inside, seen = ByteGate(most), threading.Lock(), {}, []
+
+    def use(who, size):
+        gate.enter(who, size)
+        with lock:
+            inside[who] = size
+            seen.append(dict(inside))
+        with lock:
+            del inside[who]
+        gate.leave(who)
+
+    threads = [threading.Thread(target=use, args=one) for one in enumerate(sizes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == len(sizes)
+    assert all(len(sizes) == 1 or sum(sizes.values()) <= most for sizes in seen)
+
+
+def test_whoever_is_inside_waits_for_nobody():
+    gate = ByteGate(0)
+    gate.enter("a", 5)
+    assert gate.enter("a", 500) < 1.0
+    gate.leave("a")
+    gate.leave("a")
+    gate.enter("b", 5)

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from auditor.downloader.rate_limits import WINDOW
 from auditor.downloader.request_budget import Turn
 from auditor.downloader.waits import Wait
-from auditor.sweep.workers.budget import WINDOW, Budget
+from auditor.sweep.workers.budget import Budget
 
 FILE, API = "/o/n/resolve/main/config.json", "/api/models"
 

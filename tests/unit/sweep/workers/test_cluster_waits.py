@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.sweep.workers.cluster_waits import ClusterWaits, News
+from auditor.sweep.workers.cluster import ClusterWaits, News
 
 
 class Clock:

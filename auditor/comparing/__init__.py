@@ -1,1 +1,0 @@
-"""Two checkpoints beside each other: what one has that the other has not."""

@@ -1,0 +1,354 @@
+"""fp8: weights of 8-bit floats in the model's own shape, with scales beside them.
+
+After transformers' finegrained_fp8 and fbgemm_fp8 integrations (5.23) and DeepSeek-V3's files:
+
+    weight            F8_E4M3 (out, in)
+    weight_scale_inv  F32, or F8_E8M0 or U8 exponents: (ceil(out / 128), ceil(in / 128)), for the
+                      weight_block_size that the config has; () where it has null
+    weight_scale      () or (1,), of fbgemm (out, 1); of DeepSeek-V4 `scale`, of Mistral
+                      `qscale_weight` stand for weight_scale_inv
+    activation_scale, input_scale     one number, where activations are static
+    input_scale_ub                    fbgemm's bound for the scales of activations
+
+Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the like beside
+`gate_up_proj`. Those of DeepSeek-V4 are of 4 bits: I8 (out, in / 2), scales (out, in / 32).
+"""
+
+from typing import NamedTuple
+
+from auditor.layouts._patterns import names_in_skip_lists
+from auditor.layouts._scales import (
+    CHANNEL,
+    TENSOR,
+    Grain,
+    grain_of_shapes,
+    group_grain,
+    note_kv_scales,
+    scales_misfit,
+    scales_shape,
+)
+from auditor.layouts.declared import block_sides, string_list
+from auditor.layouts.fused import AXES, stacked_experts
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    LogicalTensor,
+    Members,
+    PackingLedger,
+    Shape,
+    Stored,
+    Unpacked,
+    WrittenTensor,
+    tensor_name,
+)
+from auditor.messages import described
+from auditor.tensors import StoredTensor
+
+# As transformers and DeepSeek write them, as Qwen does, and exponents alone.
+_SCALE_DTYPES = ("F32", "BF16", "F16", "F8_E8M0", "U8")
+_MATRIX = 2
+FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
+_FOURS = frozenset({"I8", "F4"})
+_INVERSE = "_scale_inv"
+_SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `weight`
+_SHARED = frozenset({"scale", "weight_scale"})  # of other layouts and plain modules as well
+_ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
+_OF_EXPERTS = ("_activation_scale", "_input_scale")  # behind gate_up_proj and the like
+_FOUR_GROUP = 32  # inputs that share a scale, of numbers of 4 bits
+_FOUR_GRAIN = group_grain(_FOUR_GROUP)
+_METHODS = ("fp8", "fbgemm_fp8")
+
+
+class _Weight(NamedTuple):
+    """A weight, its scales, and what the names around it begin with."""
+
+    module: str
+    stem: str  # weight, gate_up_proj
+    weight: StoredTensor
+    scale: StoredTensor
+    shared: bool  # the scale's name says nothing of blocks
+
+
+class _Settings(NamedTuple):
+    """What the config says, as far as it can be understood."""
+
+    block: Grain | None  # None: nothing
+    static: bool
+    experts: str | None
+    rows: bool  # fbgemm: one scale for each output
+
+
+def recognises(stored: Stored) -> bool:
+    """A scale_inv, or a float of 8 bits with a scale."""
+    return any(
+        _weights(module, parts) or any(key.endswith(_INVERSE) for key in parts)
+        for module, parts in stored.modules.items()
+    )
+
+
+def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
+    """Pieces have the names and, but for those of 4 bits, the shapes that are stored."""
+    ledger = PackingLedger()
+    settings = _read(declared, ledger)
+    words: set[str | None] = set()
+
+    def book(module: str, parts: Members, ledger: PackingLedger) -> None:
+        note_kv_scales(parts, ledger)
+        weights = _one_scale_each(_weights(module, parts), ledger)
+        words.update(_book(weight, settings, ledger) for weight in weights)
+        _activations(parts, ledger)
+        _loose(parts, weights, ledger)
+
+    ledger.book_alike(stored, book, _is_expert if settings.experts else None)
+    _skipped(declared, ledger)
+    if settings.static:
+        _without_activations(stored, ledger)
+    return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))
+
+
+def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
+    """Of weights and of their scales, and of activations where one number is stored."""
+    settings, found = _read(declared, PackingLedger()), dict[str, WrittenTensor]()
+    usual = CHANNEL if settings.rows else settings.block or TENSOR
+    for module, parts in stored.modules.items():
+        for one in _one_scale_each(_weights(module, parts), PackingLedger()):
+            fours = settings.experts == "fp4" and _is_expert(module)
+            name = tensor_name(module, one.stem)
+            found |= _weight_and_scale(name, one.scale, usual, implied, fours=fours)
+        for key, tensor in parts.items():
+            if key in _ACTIVATIONS or key.endswith(_OF_EXPERTS):
+                found |= _of_activations(tensor, implied)
+    return found
+
+
+def _weights(module: str, parts: Members) -> list[_Weight]:
+    """The weights of a module that have scales, if they are of 8 bits or 4."""
+    found: list[_Weight] = []
+    for key, scale in parts.items():
+        if key in _SCALES:
+            stem = "weight"
+        elif key.endswith(_INVERSE):
+            stem = key.removesuffix(_INVERSE)
+        elif key.endswith("_scale"):
+            stem = key.removesuffix("_scale")
+        else:
+            continue
+        weight = parts.get(stem)
+        if weight is None:
+            continue
+        plain = weight.dtype == "I8" and key == "weight_scale"  # compressed-tensors, modelopt
+        if weight.dtype is None or weight.dtype in FLOATS or (weight.dtype in _FOURS and not plain):
+            found.append(_Weight(module, stem, weight, scale, key in _SHARED))
+    return found
+
+
+def _one_scale_each(weights: list[_Weight], ledger: PackingLedger) -> list[_Weight]:
+    """Of several scales of a weight fp8's own counts, and the others are a fault."""
+    found: dict[str, _Weight] = {}
+    for weight in sorted(weights, key=lambda one: (one.shared, one.scale.name)):
+        if found.setdefault(weight.stem, weight) is not weight:
+            ledger.note("scales of weights", weight.scale)
+            ledger.fault("another scale of its weight stands beside it", weight.scale)
+    return list(found.values())
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+def _read(declared: Declared | None, ledger: PackingLedger) -> _Settings:
+    settings = declared.settings if declared else {}
+    experts = settings.get("expert_dtype")
+    return _Settings(
+        block=_block(declared, ledger),
+        static=settings.get("activation_scheme") == "static",
+        experts=experts if isinstance(experts, str) else None,
+        rows=declared is not None and declared.method == "fbgemm_fp8",
+    )
+
+
+def _block(declared: Declared | None, ledger: PackingLedger) -> Grain | None:
+    if declared is None or "weight_block_size" not in declared.settings:
+        return None
+    value = declared.settings["weight_block_size"]
+    if value is None:
+        return TENSOR
+    if (block := block_sides(value)) is not None:
+        return Grain(*block)
+    what = described(value)
+    ledger.fault(f"weight_block_size of {declared.where} is {what}; two sides above 0 are needed")
+    return None
+
+
+# --- one weight -------------------------------------------------------------------------------
+
+
+def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | None:
+    """The piece and its scales; what the scales are, in words."""
+    weight, scale = found.weight, found.scale
+    name = tensor_name(found.module, found.stem)
+    fours = weight.dtype in _FOURS
+    shape = _unpacked(weight)
+    dtype = "FP4" if fours else weight.dtype or "F8_E4M3"
+    ledger.tensors.append(LogicalTensor(weight, name, shape, dtype))
+    _expert(found, fours=fours, settings=settings, ledger=ledger)
+    if shape is None or scale.shape is None:
+        ledger.note("scales of weights", scale)
+        return None
+    grain = _FOUR_GRAIN if fours else _grain(found, shape, scale.shape, settings)
+    ledger.note(f"scales, {grain.words}" if grain else "scales of weights", scale)
+    if grain is None:
+        ledger.fault(f"a scale of {scale.shape} fits no part of a weight of {shape}", scale)
+        return None
+    if not (settings.rows and _rows_of_experts(shape, scale.shape)):
+        misfitting = scales_misfit("its scale", shape, grain, scale.shape)
+        if misfitting is not None:
+            ledger.fault(misfitting, scale)
+    return grain.words
+
+
+def _unpacked(weight: StoredTensor) -> Shape | None:
+    """Two numbers of 4 bits are in a byte; F4 counts numbers."""
+    if weight.dtype != "I8" or not weight.shape:
+        return weight.shape
+    return (*weight.shape[:-1], 2 * weight.shape[-1])
+
+
+def _grain(found: _Weight, shape: Shape, scales: Shape, settings: _Settings) -> Grain | None:
+    if settings.rows:
+        return CHANNEL
+    if settings.block is not None and not found.shared:
+        return settings.block
+    return grain_of_shapes(shape, scales)
+
+
+def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
+    """Scales of fbgemm for experts (E, in, out): (E, 1, out), of down_proj (E, out, 1)."""
+    if len(weight) != AXES:
+        return False
+    experts, _, outputs = weight
+    return scales in {(experts, 1, outputs), (experts, outputs, 1)}
+
+
+def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
+    """Loading makes room for experts of the declared width, and for no other."""
+    if settings.experts is None or found.weight.dtype is None or not _is_expert(found.module):
+        return
+    if fours != (settings.experts == "fp4"):
+        what = f"{found.weight.dtype} {found.weight.shape}"
+        ledger.fault(
+            f"expert_dtype is {described(settings.experts)}, stored is {what}", found.weight
+        )
+
+
+def _is_expert(module: str) -> bool:
+    return ".experts." in f".{module}."
+
+
+# --- beside the weights -----------------------------------------------------------------------
+
+
+def _activations(parts: Members, ledger: PackingLedger) -> None:
+    for key, tensor in parts.items():
+        experts = key.endswith(_OF_EXPERTS)
+        if not experts and key not in _ACTIVATIONS:
+            continue
+        ledger.note("scales of activations", tensor)
+        each = experts and tensor.shape is not None and len(tensor.shape) == 1
+        if tensor.elements not in {None, 1} and not each:
+            ledger.fault(f"a scale of activations is {tensor.shape}; one number is needed", tensor)
+
+
+def _without_activations(stored: Stored, ledger: PackingLedger) -> None:
+    """Static activations have a scale: beside the weight, or where all experts have theirs."""
+    scaled = {
+        module
+        for module, parts in stored.modules.items()
+        if any(key in _ACTIVATIONS or key.endswith(_OF_EXPERTS) for key in parts)
+    }
+    bare = [
+        piece.stored
+        for piece in ledger.tensors
+        if scaled.isdisjoint({_module_of(piece), ".".join(piece.name.split(".")[:-3])})
+    ]
+    if bare:
+        reason = "activation_scheme is static, and no input_scale or activation_scale beside it"
+        ledger.lack(reason, *bare)
+
+
+def _module_of(piece: LogicalTensor) -> str:
+    return piece.name.rpartition(".")[0]
+
+
+def _loose(parts: Members, weights: list[_Weight], ledger: PackingLedger) -> None:
+    """Scales without a weight that needs them, and weights without the scale that they need."""
+    scaled = {found.stem for found in weights}
+    for key, tensor in parts.items():
+        stem = "weight" if key in _SCALES else key.removesuffix(_INVERSE)
+        ours = key.endswith(_INVERSE) or key in {"weight_scale", "qscale_weight"}
+        if ours and stem not in scaled:
+            _orphan(tensor, parts.get(stem), ledger)
+        elif tensor.dtype in FLOATS and key not in scaled:
+            ledger.lack(f"{tensor.dtype} without a scale: loading would make up one", tensor)
+
+
+def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLedger) -> None:
+    ledger.note("scales of weights", scale)
+    if weight is None:
+        ledger.lack("the weight that this scale belongs to is not stored", scale)
+    else:
+        ledger.fault(f"a scale beside a weight of {weight.dtype}, which needs none", scale)
+
+
+def _skipped(declared: Declared | None, ledger: PackingLedger) -> None:
+    """The weight of a module that loading skips is cast, and its scale left out."""
+    keys = string_list(declared, "modules_to_not_convert") or string_list(
+        declared, "ignored_layers"
+    )
+    if not keys:
+        return
+    modules = names_in_skip_lists(keys, set(map(_module_of, ledger.tensors))) or frozenset()
+    wrong = [piece.stored for piece in ledger.tensors if _module_of(piece) in modules]
+    if wrong:
+        reason = "modules_to_not_convert lists it: loading would cast it and leave its scale out"
+        ledger.fault(f"stored in 8 bits, but {reason}", *wrong)
+
+
+# --- what is stored under each name ---------------------------------------------------------------
+
+
+def _weight_and_scale(
+    name: str, scale: StoredTensor, grain: Grain, implied: Implied, *, fours: bool
+) -> dict[str, WrittenTensor]:
+    """Those of one weight, whose scales are of that grain; {} where the architecture has none."""
+    shape = _shape_of(name, implied)
+    if shape is None or len(shape) < _MATRIX:
+        return {}
+    if fours:
+        *rows, inputs = shape
+        return {
+            name: WrittenTensor((*rows, inputs // 2), ("I8",)),
+            scale.name: WrittenTensor((*rows, inputs // _FOUR_GROUP), ("F8_E8M0", "U8", "F32")),
+        }
+    one = (shape[0], 1, 1) if len(shape) == AXES else ()  # of experts in one tensor, one for each
+    grains = one if grain == TENSOR else scales_shape(shape, grain)
+    return {
+        name: WrittenTensor(shape, ("F8_E4M3",)),
+        scale.name: WrittenTensor(grains, _SCALE_DTYPES),
+    }
+
+
+def _of_activations(tensor: StoredTensor, implied: Implied) -> dict[str, WrittenTensor]:
+    """A scale of activations: a single number, or one for each of the experts it is named by."""
+    stem = tensor.name.removesuffix("_activation_scale").removesuffix("_input_scale")
+    shape = _shape_of(stem, implied)
+    return {tensor.name: WrittenTensor(shape[:1] if shape else (), ("F32", "BF16", "F16"))}
+
+
+def _shape_of(name: str, implied: Implied) -> Shape | None:
+    """The architecture's, of stacked experts too."""
+    experts = stacked_experts(name, implied)
+    return experts.shape if experts else implied(name)
+
+
+LAYOUT = Layout(name="fp8", methods=_METHODS, recognises=recognises, unpack=unpack, writes=writes)

@@ -1,3 +1,0 @@
-from support.strategies.vit import vit_values
-
-VALUES = {"deit": vit_values()}

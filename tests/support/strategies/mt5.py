@@ -1,3 +1,0 @@
-from support.strategies.t5 import t5_values
-
-VALUES = {"mt5": t5_values()}

@@ -1,3 +1,0 @@
-from support.strategies.bart import towers
-
-VALUES = {"pegasus": towers()}

@@ -1,0 +1,110 @@
+"""Renames of loading, against those of the library that they are facts of."""
+
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from auditor.analytic.loading import ChangedName, Rule, renamed_by, rewritten_name
+
+LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), prefixes=("vit.", ""))
+EXPERTS = Rule(("experts.*.gate.weight", "experts.*.up.weight"), ("experts.gate_up",))
+MOVED = Rule(("norm0", "norm1"), ("norm1", "norm2"), paired=True)
+SHIFTED = Rule((r"queries\.(\d+)",), (r"layers.\1.query",), offset=1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "found"),
+    [
+        (LAYERS, "encoder.layer.3.bias", ("layers.3.bias", 0)),
+        (LAYERS, "vit.encoder.layer.3.bias", ("vit.layers.3.bias", 0)),  # below either head
+        (LAYERS, "x.encoder.layer.3.bias", None),
+        (LAYERS, "vit.vit.encoder.layer.3.bias", None),
+        (EXPERTS, "a.experts.11.up.weight", ("a.experts.gate_up", 1)),
+        (EXPERTS, "a.experts.11.up.weight_scale", None),  # a name's part ends where it ends
+        (MOVED, "blocks.0.norm0.bias", ("blocks.0.norm1.bias", 0)),
+        (MOVED, "blocks.0.norm1.bias", ("blocks.0.norm2.bias", 1)),
+        (SHIFTED, "queries.9", ("layers.10.query", 0)),
+        (LAYERS, "encoder.layer.3." + "x" * 300, None),  # hostile, and not looked at
+    ],
+)
+def test_a_rule_takes_a_name_below_its_heads(rule, name, found):
+    assert rewritten_name(rule, name) == (found and (*found, rule))
+
+
+def test_each_rule_changes_what_the_rules_before_it_made():
+    first, second = Rule(("head",), ("model.heads",)), Rule((r"^model\.heads\.",), ("h.",))
+    assert renamed_by((first, second), ("head.bias", "model.heads.1", "norm")) == {
+        "head.bias": ChangedName("h.bias", (first, second)),
+        "model.heads.1": ChangedName("h.1", (second,)),
+    }
+    assert renamed_by((second, first), ("head.bias",)) == {
+        "head.bias": ChangedName("model.heads.bias", (first,))
+    }
+
+
+def test_a_rule_without_a_word_may_be_about_any_name():
+    anything = Rule((r"^(layers\.|norm\.)",), ("m.",))
+    assert renamed_by((anything,), ("norm.bias", "x")) == {
+        "norm.bias": ChangedName("m.bias", (anything,))
+    }
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_a_paired_rule_may_wait_for_its_first_source(in_turn):
+    names = ("0.norm1.bias", "1.norm0.bias", "2.norm1.bias")
+    found = renamed_by((MOVED,), names, in_turn=in_turn)
+    late = {"1.norm0.bias": ChangedName("1.norm1.bias", (MOVED,))} | {
+        "2.norm1.bias": ChangedName("2.norm2.bias", (MOVED,))
+    }
+    assert found == (late if in_turn else {names[0]: ChangedName("0.norm2.bias", (MOVED,))} | late)
+
+
+@cache
+def transforms() -> list[Any]:
+    """Every rename and conversion that the library registers, each once."""
+    from transformers import conversion_mapping as theirs  # noqa: PLC0415 - seconds
+
+    registry = theirs._build_checkpoint_conversion_mapping()  # noqa: SLF001 - all of them
+    found = {(type(one), repr(one)): one for rules in registry.values() for one in rules}
+    return list(found.values())
+
+
+class Config:
+    """A config as the operations of a conversion ask for sizes."""
+
+    num_attention_heads = 2
+    split_ngram_parts = 2
+
+    def get_text_config(self) -> "Config":
+        return self
+
+
+@pytest.mark.oracle
+@settings(deadline=None, max_examples=400)
+@given(st.data())
+def test_a_rule_of_the_library_makes_of_a_name_what_the_library_does(data):
+    from auditor.oracle.loading_rules import rule_of  # noqa: PLC0415 - as above
+
+    transform = deepcopy(data.draw(st.sampled_from(transforms())))
+    scope = data.draw(st.sampled_from([None, "", "b"]))
+    if scope is not None:
+        transform.scope_prefix, transform.base_model_prefix = scope, "a"
+    source = data.draw(st.sampled_from(transform.source_patterns)).replace("*.", r".*\.")
+    text = data.draw(st.from_regex(source, alphabet=st.characters(codec="ascii")))
+    below = data.draw(st.sampled_from(["", "a.", "a.b.", "b.", "model."]))
+    name = below + text + data.draw(st.sampled_from(["", ".bias", "_scale", "2"]))
+    found = rewritten_name(rule_of(transform, Config()), name)
+    ours = (name, None) if found is None else (found.name, transform.source_patterns[found.source])
+    assert len(name) > 256 or ours == _theirs(transform, name)
+
+
+def _theirs(transform: Any, name: str) -> tuple[str, str | None]:
+    """What the library makes of it; a paired rule as if its first source had been seen."""
+    if hasattr(transform, "_active"):
+        transform._active = True  # noqa: SLF001 - it depends on the names before
+    found: tuple[str, str | None] = transform.rename_source_key(name)
+    return found

@@ -1,0 +1,81 @@
+"""A header under other names: the same tensors at the same places, and room for sharing blocks."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import framed, safetensors_bytes
+
+from auditor.checkpoint.snapshot import WeightHeader
+from auditor.containers.safetensors import Header, parse_header, size_fault
+from auditor.fixing.new_files import BLOCK, renamed_header
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(
+    lambda name: name != "__metadata__"
+)
+tables = st.dictionaries(
+    names,
+    st.tuples(st.sampled_from(["F32", "BF16", "U8"]), st.lists(st.integers(0, 5), max_size=3)),
+    min_size=1,
+    max_size=8,
+)
+metadata = st.none() | st.dictionaries(st.text(st.characters(codec="utf-8")), names, max_size=3)
+
+
+def head_of(table, said=None) -> WeightHeader:
+    content = safetensors_bytes(table, metadata=said)
+    return WeightHeader(name="m.safetensors", size=len(content), prefix=content[:])
+
+
+@given(table=tables, said=metadata, data=st.data())
+def test_only_names_change_and_the_data_stays_within_its_block(table, said, data):
+    head = head_of(table, said)
+    others = data.draw(st.lists(names, min_size=len(table), max_size=len(table), unique=True))
+    renames = dict(zip(table, others, strict=True))
+    made = renamed_header(head, renames)
+    before, after = head.parsed, made.parsed
+    assert isinstance(before, Header)
+    assert isinstance(after, Header)
+    assert {one._replace(name=renames[one.name]) for one in before.tensors} == set(after.tensors)
+    assert (after.metadata, after.data_length) == (before.metadata, before.data_length)
+    grown = after.header_length - before.header_length
+    assert grown >= 0
+    assert grown % BLOCK == 0
+    assert size_fault(after, made.size) is None
+
+
+@given(table=tables, prefix=names)
+def test_a_header_that_gets_shorter_keeps_its_length(table, prefix):
+    long = {f"{prefix}{name}": kind for name, kind in table.items()}
+    head = head_of(long)
+    made = renamed_header(head, {f"{prefix}{name}": name for name in table})
+    assert len(made.prefix) == 8 + head.parsed.header_length
+    assert made.size == head.size
+
+
+@pytest.mark.parametrize(
+    ("content", "renames", "why"),
+    [
+        (safetensors_bytes({"a": ("F32", (2,)), "b": ("F32", (2,))}), {"a": "b"}, "one name"),
+        (safetensors_bytes({"a": ("F32", (2,))})[:-1], {"a": "b"}, "truncated"),
+        (framed("{}x"), {"a": "b"}, "not JSON|goes on|ended|trailing"),
+    ],
+)
+def test_what_cannot_be_renamed_is_said(content, renames, why):
+    head = WeightHeader(name="m.safetensors", size=len(content), prefix=content)
+    with pytest.raises(ValueError, match=why):
+        renamed_header(head, renames)
+
+
+def test_the_header_is_what_the_library_reads(tmp_path):
+    safetensors = pytest.importorskip("safetensors")
+    head = head_of({"a": ("F32", (2,)), "b": ("U8", (3,))}, {"format": "pt"})
+    made = renamed_header(head, {"a": "x" * 5000})
+    data = head.prefix[8 + head.parsed.header_length :]
+    (tmp_path / "m").write_bytes(made.prefix + data)
+    with safetensors.safe_open(tmp_path / "m", "np") as file:
+        assert set(file.keys()) == {"x" * 5000, "b"}
+        assert file.metadata() == {"format": "pt"}
+    assert json.loads(made.prefix[8:])["b"]["data_offsets"] == [8, 11]
+    assert parse_header("m", made.prefix).data_length == 11

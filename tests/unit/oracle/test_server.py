@@ -1,0 +1,84 @@
+"""An answer of the oracle through JSON: the same expectation, or none."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+from support.bert_configs import config_of
+
+from auditor.analytic import Expectation, catalogue
+from auditor.analytic.loading import Loading, Memory, Operation, Rule
+from auditor.oracle.build import summed_expectation
+from auditor.oracle.server import from_json, to_json
+
+CUT = Operation("Chunk", (0,), 3, ("q_proj",))
+RULES = (
+    Rule((r"^a\.(\d+)",), (r"b.\1",), ("m.", ""), offset=1),
+    Rule(("x", "y"), ("y", "z"), paired=True),
+)
+
+
+def made() -> Expectation:
+    bert = catalogue.expect(config_of(model_type="bert", num_hidden_layers=1), "BertForMaskedLM")
+    loading = Loading(
+        renames=RULES,
+        legacy=RULES[:1],
+        converters=(Rule(("qkv",), ("q", "k"), operations=(CUT,)),),
+        silent=("^mtp",),
+        buffers=(r"inv_freq",),
+        unmissed=("bias$",),
+        taken=(".",),
+        kept=frozenset({"a.0"}),
+        memory=Memory({"b.1": (2, 3), "c": ()}, (("c", "b.1"),), frozenset({"d"})),
+        reports=True,
+    )
+    return summed_expectation(
+        "Model",
+        model_type="type",
+        prefix="bert",
+        tensors=bert.tensors,
+        loading=loading,
+        library="transformers 5",
+    )
+
+
+def test_an_answer_through_json_is_the_same_expectation():
+    through = json.loads(json.dumps(to_json(made())))
+    assert from_json(through, "Model", "transformers 5") == made()
+
+
+@pytest.mark.parametrize("key", to_json(made()))
+@pytest.mark.parametrize("broken", [None, 3, "text", [3], [[3]], {"a": 3}, {}])
+def test_a_broken_part_makes_no_answer(key, broken):
+    answer = json.loads(json.dumps(to_json(made())))
+    if key == "tensors" and broken == []:
+        return  # there may be none
+    text = key in {"model_type", "prefix"} and isinstance(broken, str)
+    assert (from_json({**answer, key: broken}, "Model", "x") is None) is not text
+
+
+@pytest.mark.parametrize("key", to_json(made())["loading"])
+@pytest.mark.parametrize("broken", [None, 3, "text", [3], [[3]], {"a": 3}, {}])
+def test_a_broken_rule_makes_no_answer(key, broken):
+    answer = json.loads(json.dumps(to_json(made())))
+    if key == "memory" and broken is None:
+        return  # it follows from the tensors
+    answer["loading"][key] = broken
+    assert from_json(answer, "Model", "x") is None
+
+
+def test_an_answer_that_leaves_a_rule_out_is_none():
+    answer = json.loads(json.dumps(to_json(made())))
+    del answer["loading"]["kept"]
+    assert from_json(answer, "Model", "x") is None
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("target", ["RadioModel", "OlmoeForCausalLM"])
+def test_the_rules_of_a_model_of_the_library_come_through(target):
+    from auditor.oracle.build import build_expectation  # noqa: PLC0415 - seconds
+
+    found = build_expectation({"num_hidden_layers": 1}, target)
+    assert found.loading.memory is not None
+    answer = json.loads(json.dumps(to_json(found)))
+    assert from_json(answer, target, "") == replace(found, library="")

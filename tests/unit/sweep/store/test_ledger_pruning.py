@@ -1,0 +1,405 @@
+"""Nights that are dropped take with them what is theirs alone, and nothing that another needs."""
+
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as bounded
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.nightly_stores import plain, recorded, store_of, unaudited
+from support.sweep_models import healthy, planted
+from support.sweep_stores import TABLES, contents
+
+from auditor.sweep import runner
+from auditor.sweep.selection import ModelSelection
+from auditor.sweep.store.ledger import FoundModel, StoreWriter
+from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
+from auditor.sweep.store.reading import Planned, Store, Versions
+
+pytestmark = pytest.mark.slow
+
+OURS = ModelSelection(author="sweep")
+OLD, NEW = (Versions(auditor="1", catalogue=name) for name in ("old", "new"))
+COMMITS = ("a" * 40, "b" * 40)
+
+# --- histories ----------------------------------------------------------------------------------
+
+PARTS = st.sampled_from(["one", "two", "three"])  # what rows share
+MODEL = st.tuples(
+    st.sampled_from(COMMITS),
+    st.sampled_from(["audited", "audited", "audited", "failed", "refused", "waiting"]),
+    PARTS,  # of the outcome
+    PARTS,  # of the snapshot
+)
+NIGHT = st.fixed_dictionaries(
+    {
+        "night": st.sampled_from(["n1", "n2", "n3", "n4", "n5"]),
+        "versions": st.sampled_from([OLD, NEW]),
+        "models": st.dictionaries(st.sampled_from(["o/a", "o/b", "o/c"]), MODEL, min_size=1),
+        "ends": st.sampled_from(["finished", "finished", "stopped", "selecting"]),
+    }
+)
+HISTORY = st.lists(NIGHT, min_size=2, max_size=7)
+
+
+def kept(part, **own):
+    """A row that has something of its own, and shares a part with others."""
+    rest = json.dumps({"part": part}).encode()
+    return Kept(
+        compress_text(json.dumps(own).encode()), Shared(digest_of(rest), compress_text(rest))
+    )
+
+
+def sweep(ledger, night, versions, models, ends):
+    """One night as a sweep goes: begun, or gone on with, selected, audited, and perhaps ended."""
+    current = ledger.begin(night, "all", versions)
+    if current.plan is None:
+        plan = ledger.new_plan(night)
+        for name, (commit, what, *_) in models.items():
+            if what == "refused":
+                record = recorded(unaudited(name, "not-found"))
+                ledger.refuse(current, plan, Planned(name, "", name), record, passing=True)
+            else:
+                ledger.add(current, plan, [FoundModel(Planned(name, commit, name), [])])
+        if ends == "selecting":
+            return
+        ledger.freeze(night, plan)
+        current = ledger.known(night)
+    for waiting in [*ledger.waiting(current)]:
+        _, what, outcome, snapshot = models.get(waiting.model, (None, "waiting", "", ""))
+        key = (waiting.model, waiting.commit_sha)
+        if what == "audited":
+            record = recorded(plain(key[0], commit=key[1]))
+            record = record._replace(kept=kept(outcome, model=key[0], versions=versions.catalogue))
+            ledger.record(current, *key, record, snapshot=kept(snapshot, of=key))
+        elif what == "failed":
+            record = recorded(unaudited(key[0], "timed-out"))
+            ledger.fail(current, *key, record, passing=True)
+    if ends == "finished":
+        ledger.finish(current)
+
+
+def swept(path, history):
+    """A store that this has happened to; the last night has finished."""
+    with StoreWriter.open(path, create=True) as ledger:
+        for step in history:
+            sweep(ledger, **step)
+        sweep(ledger, **{**history[-1], "ends": "finished"})
+        last = ledger.known(history[-1]["night"])
+        if last.finished is None:
+            ledger.finish(last)
+    return last.night
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return lambda: tmp_path_factory.mktemp("store")
+
+
+def prune(path, *, night, keep):
+    with StoreWriter.open(path) as store:
+        return store.prune(night, keep)
+
+
+def before_and_after(folders, history, keep):
+    """The same store before and after, the night that was swept last, how many were dropped."""
+    folder = folders()
+    before, after = folder / "before.sqlite", folder / "after.sqlite"
+    last = swept(before, history)
+    shutil.copy(before, after)
+    return before, after, last, prune(after, night=last, keep=keep)
+
+
+def nights(path):
+    with Store.open(path) as store:
+        return {one.night: one for one in store.nights()}
+
+
+def rows(path):
+    """Every row of every table."""
+    with closing(sqlite3.connect(path)) as database:
+        return {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES}  # noqa: S608 - ours
+
+
+def next_night(path, planned, versions):
+    """What a night of these models would have to do, and what it would do it from."""
+    with StoreWriter.open(path) as ledger:
+        night = ledger.begin("next", "all", versions)
+        plan = ledger.new_plan("next")
+        ledger.add(night, plan, [FoundModel(Planned(*one), []) for one in planned])
+        ledger.freeze("next", plan)
+        return [*ledger.waiting(ledger.known("next"))]
+
+
+HISTORIES = given(history=HISTORY, keep=st.integers(1, 3))
+SOME = bounded(max_examples=60)  # each makes two files
+
+
+@SOME
+@HISTORIES
+def test_the_last_finished_nights_stay_with_the_one_just_swept_and_all_unfinished_ones(
+    history, keep, folders
+):
+    before, after, last, dropped = before_and_after(folders, history, keep)
+    there, left = nights(before), nights(after)
+    finished = [name for name in sorted(there) if there[name].finished]
+    others = [name for name in finished if name != last]
+    due = {last, *others[max(0, len(others) - keep + 1) :]}
+    assert left == {name: one for name, one in there.items() if name in due or not one.finished}
+    assert dropped == len(there) - len(left)
+    assert sum(bool(one.finished) for one in left.values()) == min(keep, len(finished))
+
+
+@SOME
+@HISTORIES
+def test_a_night_that_stays_shows_what_it_showed(history, keep, folders):
+    before, after, *_ = before_and_after(folders, history, keep)
+    with StoreWriter.open(before) as then, StoreWriter.open(after) as now:
+        for night in now.nights():
+            assert [*now.results(night.night)] == [*then.results(night.night)]
+            assert now.tally(night.night) == then.tally(night.night)
+            assert now.alarms(night.night) == then.alarms(night.night)
+
+
+@SOME
+@HISTORIES
+def test_the_night_after_has_as_much_to_do_and_as_much_to_do_it_from(history, keep, folders):
+    before, after, last, _ = before_and_after(folders, history, keep)
+    with Store.open(after) as store:
+        night = store.night(last)
+        planned = [(one.model, one.commit_sha, one.requested) for one in store.results(last)]
+    versions = Versions(auditor=night.auditor, catalogue=night.catalogue)
+    assert next_night(after, planned, versions) == next_night(before, planned, versions)
+
+
+@SOME
+@HISTORIES
+def test_a_new_version_has_the_snapshot_of_all_that_a_night_planned(history, keep, folders):
+    before, after, *_ = before_and_after(folders, history, keep)
+    with Store.open(after) as store:
+        planned = {
+            (one.model, one.commit_sha): (one.model, one.commit_sha, one.requested)
+            for night in store.nights()
+            for one in store.results(night.night)
+        }
+    for one in planned.values():
+        newer = Versions(auditor="2", catalogue="newer")
+        assert next_night(after, [one], newer) == next_night(before, [one], newer)
+
+
+@SOME
+@HISTORIES
+def test_nothing_stays_that_no_night_refers_to_and_nothing_is_referred_to_in_vain(
+    history, keep, folders
+):
+    _, after, _, dropped = before_and_after(folders, history, keep)
+    contents(after)  # which looks up what each row shares
+    if not dropped:
+        return
+    with closing(sqlite3.connect(after)) as database:
+        planned = database.execute(
+            "SELECT model, commit_sha, auditor, catalogue, nights.night"
+            " FROM planned JOIN plans USING (plan) JOIN nights USING (night)"
+        ).fetchall()
+        ours = {name: [*database.execute(query)] for name, query in KEYS.items()}
+        plans = {*database.execute("SELECT plan FROM plans")}
+        assert {*database.execute("SELECT DISTINCT plan FROM planned")} <= plans
+    assert set(ours["outcomes"]) <= {row[:4] for row in planned}
+    assert set(ours["snapshots"]) <= {row[:2] for row in planned}
+    assert set(ours["listings"]) <= {row[:2] for row in planned}
+    assert {night for (night,) in ours["failures"]} <= set(nights(after))
+    assert plans <= {*_plans_of(after)}
+
+
+KEYS = {
+    "outcomes": "SELECT model, commit_sha, auditor, catalogue FROM outcomes",
+    "snapshots": "SELECT model, commit_sha FROM snapshots",
+    "listings": "SELECT model, commit_sha FROM listings",
+    "failures": "SELECT night FROM failures",
+}
+
+
+def _plans_of(path):
+    """The plans that a night has, or may come to have."""
+    with closing(sqlite3.connect(path)) as database:
+        yield from database.execute("SELECT plan FROM plans JOIN nights USING (night, plan)")
+        yield from database.execute(
+            "SELECT plans.plan FROM plans JOIN nights USING (night) WHERE nights.plan IS NULL"
+        )
+
+
+@SOME
+@HISTORIES
+def test_of_what_rows_share_there_is_what_they_share_and_no_more(history, keep, folders):
+    _, after, _, dropped = before_and_after(folders, history, keep)
+    kept_rows = contents(after)
+    shared = {row["shared"] for name in ("outcomes", "snapshots") for row in kept_rows[name]}
+    there = {row["digest"] for row in kept_rows["contents"]}
+    assert shared <= there
+    if dropped:
+        assert shared == there
+
+
+@SOME
+@HISTORIES
+def test_twice_is_once(history, keep, folders):
+    _, after, last, _ = before_and_after(folders, history, keep)
+    once = rows(after)
+    assert prune(after, night=last, keep=keep) == 0
+    assert rows(after) == once
+
+
+@SOME
+@HISTORIES
+def test_where_nothing_is_dropped_nothing_is_touched(history, keep, folders):
+    before, after, _, dropped = before_and_after(folders, history, keep)
+    if not dropped:
+        assert rows(after) == rows(before)
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+def test_one_that_is_killed_in_the_middle_has_dropped_nothing(tmp_path):
+    path = store_of(tmp_path / "s.sqlite", {"n1": [plain("o/a")], "n2": [plain("o/b")]})
+    before = rows(path)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)  # noqa: S603 - ours
+    assert done.returncode == -signal.SIGKILL
+    assert rows(path) == before
+    assert prune(path, night="n2", keep=1) == 1
+    assert [model for model, *_ in rows(path)["outcomes"]] == ["o/b"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from auditor.sweep.store import ledger
+def kill(statement):
+    if "DELETE FROM contents" in statement:
+        os.kill(os.getpid(), signal.SIGKILL)
+with ledger.StoreWriter.open(Path(sys.argv[1])) as pruner:
+    pruner._database.set_trace_callback(kill)
+    pruner.prune("n2", 1)
+"""
+
+
+def test_a_night_that_another_sweep_has_dropped_meanwhile_is_no_fault(tmp_path):
+    path = store_of(tmp_path / "s.sqlite", {"n1": [plain("o/a")], "n2": [plain("o/b")]})
+    with StoreWriter.open(path) as pruner:
+        assert pruner.prune("n2", 1) == 1
+        assert pruner.prune("n1", 2) == 0
+        assert [one.night for one in pruner.nights()] == ["n2"]
+
+
+def test_a_newer_version_takes_over_the_snapshots_and_the_older_ones_outcomes_go(tmp_path):
+    path, night = tmp_path / "s.sqlite", {"o/a": (COMMITS[0], "audited", "one", "one")}
+    with StoreWriter.open(path, create=True) as pruner:
+        for name, versions in (("n1", OLD), ("n2", NEW), ("n3", NEW)):
+            sweep(pruner, name, versions, night, "finished")
+        assert [row["catalogue"] for row in contents(path)["outcomes"]] == ["new", "old"]
+        assert pruner.prune("n3", 2) == 1
+    left = contents(path)
+    assert [row["catalogue"] for row in left["outcomes"]] == ["new"]
+    assert [row["model"] for row in left["snapshots"]] == ["o/a"]
+
+
+def test_what_another_sweep_has_selected_meanwhile_stays_for_it(tmp_path):
+    path, both = tmp_path / "s.sqlite", {}
+    for name in ("o/a", "o/b"):
+        both[name] = (COMMITS[0], "audited", name, name)
+    with StoreWriter.open(path, create=True) as pruner, StoreWriter.open(path) as other:
+        sweep(pruner, "n1", NEW, both, "finished")
+        sweep(other, "n2", NEW, {"o/a": both["o/a"]}, "selecting")
+        sweep(pruner, "n3", NEW, {"o/b": both["o/b"]}, "finished")
+        assert pruner.prune("n3", 1) == 1
+        sweep(other, "n4", NEW, {}, "finished")
+        assert other.freeze("n2", 2) == 2
+        assert [(one.model, one.verdict) for one in other.results("n2")] == [("o/a", "clean")]
+
+
+def test_what_a_failure_alone_shared_goes_with_it(tmp_path):
+    path, failed = tmp_path / "s.sqlite", recorded(unaudited("o/a", "timed-out"))
+    night = {"o/a": (COMMITS[0], "waiting", "", "")}
+    with StoreWriter.open(path, create=True) as pruner:
+        for name in ("n1", "n2"):
+            sweep(pruner, name, NEW, night, "finished")
+            part = failed._replace(kept=kept(name, model="o/a"))
+            pruner.fail(pruner.known(name), "o/a", COMMITS[0], part, passing=True)
+        assert pruner.prune("n2", 1) == 1
+        assert pruner.result("n2", "o/a").outcome == {"part": "n2", "model": "o/a"}
+    assert len(contents(path)["contents"]) == 1
+
+
+def test_of_a_night_that_was_selected_anew_the_former_commits_go_too(tmp_path):
+    moved = plain("o/a", commit=COMMITS[1])
+    path = store_of(tmp_path / "s.sqlite", {"n1": [plain("o/z")]})
+    store_of(path, {"n2": [plain("o/a")]})
+    store_of(path, {"n2": [moved]})
+    assert prune(path, night="n2", keep=1) == 1
+    assert [row[:2] for row in rows(path)["outcomes"]] == [("o/a", COMMITS[1])]
+
+
+def test_what_is_freed_is_used_again_so_that_the_file_stops_growing(tmp_path):
+    path = tmp_path / "s.sqlite"
+    sizes = []
+    for number in range(12):
+        night = f"n{number:02}"
+        names = [f"o/{night}-{model:03}" for model in range(200)]
+        store_of(path, {night: [plain(name) for name in names]})
+        prune(path, night=night, keep=2)
+        sizes.append(path.stat().st_size)
+    assert max(sizes[4:]) <= sizes[4] * 1.1
+
+
+# --- whole nights -------------------------------------------------------------------------------
+
+
+def keeping(settings, keep):
+    made = settings(OURS)
+    return replace(made, output=replace(made.output, keep=keep))
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_an_unchanged_night_after_nights_were_dropped_makes_no_request_for_a_model(
+    keep, at_hub, settings
+):
+    for name, files, _ in planted(12):
+        at_hub.add(name, files)
+    ours = keeping(settings, keep)
+    dropped = []
+    for number in range(1, 5):
+        at_hub.push("sweep/m00003", healthy(number))
+        dropped.append(runner.sweep(ours, night=f"n{number}").dropped)
+    assert sum(dropped) == 4 - keep
+    at_hub.reset_log()
+    swept = runner.sweep(ours, night="n5")
+    assert {record.path for record in at_hub.log} == {"/api/models"}
+    assert (swept.models, swept.audited, swept.dropped) == (12, 0, 1)
+    kept_rows = contents(ours.output.store)
+    assert len(kept_rows["nights"]) == keep
+    assert len(kept_rows["outcomes"]) == len(kept_rows["snapshots"]) == 12
+
+
+def test_without_a_number_every_night_is_kept(at_hub, settings):
+    at_hub.add("sweep/a", healthy(1))
+    for number in range(4):
+        assert runner.sweep(settings(OURS), night=f"n{number}").dropped == 0
+    assert len(nights(settings(OURS).output.store)) == 4
+
+
+@pytest.mark.parametrize(
+    ("dropped", "said"),
+    [(0, ""), (1, "; 1 night dropped"), (2, "; 2 nights dropped")],
+)
+def test_the_last_word_says_how_many_nights_were_dropped(dropped, said, at_hub, settings):
+    at_hub.add("sweep/a", healthy(1))
+    swept = runner.sweep(settings(OURS), night="n1")
+    last = runner.summary_line(replace(swept, dropped=dropped))
+    assert last == runner.summary_line(swept) + said
