@@ -28,7 +28,7 @@ audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/
 test: $(VENV)/.test ## set up whatever the tests need and run all of them
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 10 examples a law
+quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 5 examples a law
 	@$(BIN)/python -m pytest $(WORKERS) --quick tests/unit tests/laws $(ARGS)
 
 oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and all the oracle builds

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from importlib.abc import Loader, MetaPathFinder
@@ -61,13 +62,16 @@ def hub_env(hub: Hub, tmp_path: Path) -> dict[str, str]:
 
 # No test is about time: a busy machine must not fail one.
 settings.register_profile("unhurried", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=10)
+settings.register_profile("quick", deadline=None, max_examples=5)
 settings.load_profile("unhurried")
 
 
 # --- a quick run ------------------------------------------------------------------------------
 
 LEFT_OUT = ("slow", "oracle", "online")
+LEFT_OUT_WHOLE = re.compile(
+    rf"^pytestmark = \[?\s*pytest\.mark\.({'|'.join(LEFT_OUT)})\b", re.MULTILINE
+)
 
 
 class Refused(MetaPathFinder, Loader):
@@ -86,7 +90,7 @@ class Refused(MetaPathFinder, Loader):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--quick`, which `make quick` gives."""
-    said = f"without torch, without tests that are {', '.join(LEFT_OUT)}, and 10 examples of a law"
+    said = f"without torch, without tests that are {', '.join(LEFT_OUT)}, and 5 examples of a law"
     parser.addoption("--quick", action="store_true", help=said)
 
 
@@ -94,6 +98,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         settings.load_profile("quick")
         sys.meta_path.insert(0, Refused())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file whose tests are all left out is not even imported; None: others decide."""
+    if config.getoption("--quick") and collection_path.suffix == ".py":
+        return bool(LEFT_OUT_WHOLE.search(collection_path.read_text("utf-8"))) or None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

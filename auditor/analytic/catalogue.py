@@ -61,6 +61,7 @@ _Builder = TypeVar("_Builder", bound=Builder)
 
 _ARCHITECTURES: dict[tuple[str, str], _Architecture] = {}  # by model type and class name
 _TYPES: dict[str, tuple[str, ...]] = {}  # class name -> the model types that have it
+_CLASSES: dict[str, tuple[str, ...]] = {}  # model type -> its classes, the base class first
 _PLACES = {model_type: place for place, model_type in enumerate(FILES)}
 _LONGEST = 128  # characters of a class name; a longer one is a stranger's, and not kept in a cache
 
@@ -75,6 +76,7 @@ def architecture(name: str, family: Family) -> Callable[[_Builder], _Builder]:
             raise ValueError(f"{name} of {family.model_type} has a closed form already")
         _ARCHITECTURES[key] = _Architecture(family, build)
         _TYPES[name] = (*_TYPES.get(name, ()), family.model_type)
+        _CLASSES[family.model_type] = (*_CLASSES.get(family.model_type, ()), name)
         return build
 
     return register
@@ -111,8 +113,7 @@ def class_names() -> tuple[str, ...]:
 
 def siblings(model_type: str) -> tuple[str, ...]:
     """The classes of a model type in the order of their file, the base class first."""
-    known = _loaded(model_type)
-    return tuple(name for each, name in _ARCHITECTURES if each == known)
+    return _CLASSES.get(_loaded(model_type), ())
 
 
 def types(name: str) -> tuple[str, ...]:

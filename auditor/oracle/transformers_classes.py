@@ -37,16 +37,20 @@ class InstalledLibrary(Struct, frozen=True):
         if not _CLASS.fullmatch(name) or name.endswith(_ABSTRACT):
             return ()
         listing = (each for each, classes in self.listed.items() if name in classes)
-        return tuple(dict.fromkeys((*listing, *self._types_beside(name))))
+        return tuple(dict.fromkeys((*listing, *_types_beside(self.folder, name))))
 
-    def _types_beside(self, name: str) -> Iterator[str]:
-        """The model types whose configs stand beside the file that defines and exports a class."""
-        definition, export = f"\nclass {name}(".encode(), f'"{name}"'.encode()
-        for path in sorted(self.folder.glob("models/*/modeling_*.py")):
-            source = path.read_bytes()  # all of them: 530 files, 24 MB, 30 ms
-            if definition in source and export in source:
-                for config in sorted(path.parent.glob("configuration_*.py")):
-                    yield from _TYPE.findall(config.read_text(encoding="utf-8"))
+
+@lru_cache(maxsize=256)  # many models of a night are of one class that has no closed form
+def _types_beside(folder: Path, name: str) -> tuple[str, ...]:
+    """The model types whose configs stand beside the file that defines and exports a class."""
+    definition, export = f"\nclass {name}(".encode(), f'"{name}"'.encode()
+    found: list[str] = []
+    for path in sorted(folder.glob("models/*/modeling_*.py")):
+        source = path.read_bytes()  # all of them: 530 files, 24 MB, 30 ms
+        if definition in source and export in source:
+            for config in sorted(path.parent.glob("configuration_*.py")):
+                found += _TYPE.findall(config.read_text(encoding="utf-8"))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1)

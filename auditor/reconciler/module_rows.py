@@ -130,13 +130,13 @@ def _on_disk(
     expectation: Expectation, shift: Step | None, depth: int | None
 ) -> Mapping[str, ModuleFormula]:
     """The expectation's modules under the names that this checkpoint gives them."""
-    found: dict[str, ModuleFormula] = {}
-    for prefix, formula in expectation.modules.items():
-        name = _shifted(prefix, expectation.prefix, shift)
-        if name is not None and (depth is None or depth_of(name) <= depth):
-            found[name] = formula
-    found[""] = expectation.modules[""]
-    return found
+    found = expectation.modules
+    if shift is not None:
+        pairs = ((_shifted(name, expectation.prefix, shift), of) for name, of in found.items())
+        found = {name: of for name, of in pairs if name is not None} | {"": found[""]}
+    if depth is None:
+        return found
+    return {name: of for name, of in found.items() if not name or name.count(".") < depth}
 
 
 def _as_stored(

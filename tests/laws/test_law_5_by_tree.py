@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.block_trees import blocks, modules
+from support.examples import examples
 
 from auditor.analytic import Config, Expectation, catalogue
 from auditor.analytic.families import FILES
@@ -95,7 +96,7 @@ def test_the_rows_of_a_tree_are_those_of_its_names(tree, depth):
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data(), SMALL, st.integers(1, 8))
 def test_the_rows_of_a_family_are_those_of_its_names(data, values, depth):
     model_type = data.draw(st.sampled_from(sorted(FILES)))

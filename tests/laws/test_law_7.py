@@ -5,16 +5,17 @@ from math import prod
 
 import pytest
 from fuzz.safetensors_law import expected, observed
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors import SafetensorError, deserialize, safe_open
 from support.builders import framed, safetensors_bytes
+from support.examples import examples
 
 from auditor.containers.safetensors import parse_header
 from auditor.errors import CheckpointError
 from auditor.tensors import DTYPE_BITS
 
-law = settings(max_examples=300)
+law = examples(300)
 NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
 U8 = '"dtype":"U8","shape":[2],"data_offsets":[0,2]'
 
@@ -150,7 +151,7 @@ def _rendered(pairs, draw) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=800)
+@examples(800)
 @given(odd_headers(), st.sampled_from([4, 2, 0]))
 @example('{"a":5,"a":{' + U8 + "}}", 2)
 @example('{"__metadata__":{"k":1,"k":"v"},"a":{' + U8 + "}}", 2)
@@ -194,7 +195,7 @@ near_the_largest = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@examples(500)
 @given(numbers | near_the_largest)
 @example("1.7976931348623157e308")
 @example("1.7976931348623159e308")

@@ -19,7 +19,7 @@ def bf16(numbers: np.ndarray) -> np.ndarray:
 
 def write_numbers(path: Path, tensors: dict) -> Path:
     """name -> an array, or (dtype, shape, bytes)."""
-    entries, data, at = {}, b"", 0
+    entries, contents, at = {}, [], 0
     for name, value in tensors.items():
         raw = isinstance(value, tuple)
         dtype, shape, content = (
@@ -36,8 +36,9 @@ def write_numbers(path: Path, tensors: dict) -> Path:
             "shape": list(shape),
             "data_offsets": [at, at + len(content)],
         }
-        data, at = data + content, at + len(content)
+        contents.append(content)
+        at += len(content)
     header = json.dumps(entries).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+    path.write_bytes(b"".join([len(header).to_bytes(8, "little"), header, *contents]))
     return path

@@ -111,6 +111,7 @@ def registry(monkeypatch) -> dict[object, object]:
     copy = dict(catalogue._ARCHITECTURES)  # noqa: SLF001 - there is no public way to add and undo
     monkeypatch.setattr(catalogue, "_ARCHITECTURES", copy)
     monkeypatch.setattr(catalogue, "_TYPES", dict(catalogue._TYPES))  # noqa: SLF001 - as above
+    monkeypatch.setattr(catalogue, "_CLASSES", dict(catalogue._CLASSES))  # noqa: SLF001
     return copy
 
 

@@ -27,7 +27,8 @@ ADDED = {"add_pooling_layer": "pooler.", "use_mask_token": "embeddings.mask_toke
 def arguments_of(modeling: Path) -> dict[str, set[str]]:
     """Class -> the names of its constructor's arguments, by the source."""
     found = {}
-    for node in ast.parse(modeling.read_text()).body:
+    source = modeling.read_text()
+    for node in ast.parse(source).body if any(argument in source for argument in OPTIONS) else ():
         for member in node.body if isinstance(node, ast.ClassDef) else ():
             if isinstance(member, ast.FunctionDef) and member.name == "__init__":
                 arguments = (*member.args.args, *member.args.kwonlyargs)

@@ -282,6 +282,7 @@ def test_code_that_transformers_took_over_is_compared_whether_it_fits_or_not(tmp
     assert auditor.audit(written(tmp_path, model(config, stored))).reason is Reason.CUSTOM_CODE
 
 
+@pytest.mark.slow
 def test_names_that_fit_are_compared_to_the_last_tensor(tmp_path):
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **DECODER}
     config["auto_map"] = {"AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gguf_files import (
     ARRAY,
     BLOCKS,
@@ -98,7 +99,7 @@ def written(path: Path, pairs, stored, alignment, **options) -> bytes:
     return path.read_bytes()
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     pairs=st.dictionaries(names.map(lambda name: f"x.{name}"), values, max_size=6),
     stored=st.dictionaries(names, tensors(), max_size=6),

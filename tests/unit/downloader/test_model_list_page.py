@@ -12,7 +12,8 @@ from auditor.downloader import model_list_page
 from auditor.downloader.model_list_page import MAX_FILES, Crowded, NotAListError, entries_in
 from auditor.errors import Reason, SourceError
 
-IDS = st.from_regex(r"[a-z]{1,8}/[a-z]{1,8}", fullmatch=True)
+WORDS = st.text("abcxyz", min_size=1, max_size=8)
+IDS = st.builds("{}/{}".format, WORDS, WORDS)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

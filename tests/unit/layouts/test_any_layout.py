@@ -5,8 +5,9 @@ from importlib import import_module
 from math import prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.errors import CheckpointError
 from auditor.layouts import METHODS, unpack_tensors
@@ -296,7 +297,7 @@ def told(unpacked: Unpacked) -> object:
     return unpacked.layout, frozenset(unpacked.tensors), books, faults
 
 
-SOME = settings(max_examples=min(50, settings.default.max_examples))  # of each of 17 layouts
+SOME = examples(50)  # of each of 17 layouts
 
 
 @pytest.mark.parametrize("file", MARKS)

@@ -144,6 +144,7 @@ def test_the_upper_half_is_the_gate_and_the_lower_is_the_other():
     }
 
 
+@pytest.mark.slow
 def test_of_fewer_experts_than_there_should_be_the_others_are_missing():
     shapes = fused(
         written(catalogue.expect(config_of(**QWEN), "Qwen3MoeForCausalLM")),

@@ -174,6 +174,7 @@ def test_the_total_of_deepseek_r1_has_a_bias_for_its_router_in_32_bits(tmp_path)
     assert "60,416 of gate.e_score_correction_bias (15,104 x 4)" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong", [lambda total: total + 2, lambda total: 2 * total], ids=["more", "twice"]
 )

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.value_files import bf16, write_numbers
 
 import auditor
@@ -34,7 +35,7 @@ def read(path, **options):
     seed=st.integers(0, 9),
     threads=st.integers(1, 3),
 )
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_what_is_counted_is_what_numpy_counts(  # noqa: PLR0913, PLR0917 - drawn
     tmp_path_factory, size, dtype, special, seed, threads
 ):

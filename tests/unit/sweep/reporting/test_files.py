@@ -11,9 +11,10 @@ from contextlib import closing
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.examples import examples
 from support.nightly_stores import (
     COMMIT,
     FIRST,
@@ -180,7 +181,7 @@ MODEL = st.builds(
 )
 
 
-@settings(max_examples=20)  # each makes a store
+@examples(20)  # each makes a store
 @given(models=st.lists(MODEL, min_size=1, max_size=4))
 def test_changes_account_for_the_findings_of_both_nights(models, tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("law")

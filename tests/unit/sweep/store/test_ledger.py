@@ -7,8 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.errors import StoreError, UsageError
 from auditor.sweep.store import opening
@@ -204,7 +205,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25)  # each makes a file
+@examples(25)  # each makes a file
 @given(steps=STEPS)
 def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps, tmp_path_factory):
     path = tmp_path_factory.mktemp("store") / "sweep.sqlite"

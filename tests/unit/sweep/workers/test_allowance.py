@@ -3,8 +3,9 @@
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.errors import SourceError
 from auditor.sweep import workers
@@ -67,7 +68,7 @@ def test_a_wait_that_a_server_asks_for_counts_against_nobody_but_once_a_window()
     assert patient.waited == 300.0
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(most=st.integers(0, 20), sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12))
 def test_what_is_inside_fits_or_is_alone_and_all_get_in(most, sizes):
     gate, lock, inside, seen = ByteGate(most), threading.Lock(), {}, []
