@@ -67,6 +67,10 @@ class Contents(Struct, frozen=True, kw_only=True, dict=True):
 def contents(snapshot: Snapshot) -> Contents:
     """Parse index and headers; never raises for what the checkpoint did wrong."""
     index, unread = _index(snapshot)
+    # The file that stands for the audited set: the index, or the one weight file.
+    heads = min((head.name for head in snapshot.headers), default="")
+    chosen = snapshot.index.name if snapshot.index else heads
+    variant = variant_of(chosen)
     parsed = [(head, _header(head)) for head in snapshot.headers]
     headers = [header for _, header in parsed if not isinstance(header, str)]
     tables = [head.parsed for head in snapshot.headers if isinstance(head.parsed, Table)]
@@ -93,9 +97,9 @@ def contents(snapshot: Snapshot) -> Contents:
         ),
         names_only=bool(elsewhere),
         unnamed=unnamed,
-        variant=variant_of(_chosen(snapshot)),
+        variant=variant,
         notes=(
-            *_variant_note(snapshot),
+            *((f"the variant {variant} is audited, {named(chosen)}",) if variant else ()),
             *name_notes(snapshot),
             *chain.from_iterable(table.notes for table in tables),
         ),
@@ -103,19 +107,6 @@ def contents(snapshot: Snapshot) -> Contents:
             dict(chain.from_iterable(table.shared.items() for table in tables))
         ),
     )
-
-
-def _chosen(snapshot: Snapshot) -> str:
-    """The file that stands for the audited set: the index, or the one weight file."""
-    if snapshot.index:
-        return snapshot.index.name
-    return min((head.name for head in snapshot.headers), default="")
-
-
-def _variant_note(snapshot: Snapshot) -> Iterator[str]:
-    """That another set of weights than the default one was chosen."""
-    if variant := variant_of(_chosen(snapshot)):
-        yield f"the variant {variant} is audited, {named(_chosen(snapshot))}"
 
 
 def table_findings(table: Table) -> Iterator[Finding]:

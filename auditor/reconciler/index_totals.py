@@ -148,7 +148,8 @@ class _Sums:
         else:
             self.learned += item.elements
             if name.endswith(_KEPT_WIDE):
-                _count(self.wide, _kind(name), item.elements)
+                kind = last_two_parts(name)
+                self.wide[kind] = self.wide.get(kind, 0) + item.elements
 
     def _add_written(self, name: str, written: WrittenTensor) -> None:
         widths = tuple(dict.fromkeys(DTYPE_BITS[dtype] for dtype in written.dtypes))
@@ -161,12 +162,8 @@ class _Sums:
             self.fewer += written.fewer * widths[0] // 8
 
 
-def _count(into: dict[str, int], kind: str, elements: int) -> None:
-    into[kind] = into.get(kind, 0) + elements
-
-
-def _kind(name: str) -> str:
-    """The last two parts of a name: `attn.bias`."""
+def last_two_parts(name: str) -> str:
+    """`q_proj.weight` of `model.layers.0.self_attn.q_proj.weight`."""
     return ".".join(name.rsplit(".", 2)[-2:])
 
 
@@ -208,7 +205,7 @@ def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
     for one in buffers:
         kinds.setdefault(one.what.rpartition(".")[2], []).append(one)
     for last, group in sorted(kinds.items()):
-        ends = {_kind(one.what) for one in group}
+        ends = {last_two_parts(one.what) for one in group}
         what = ends.pop() if len(ends) == 1 else last
         yield WidthGroup(named(what), sum(one.elements for one in group))
 
@@ -244,21 +241,14 @@ class Sum(NamedTuple):
 def plain_sum(held: Holdings, dtype: str) -> int:
     """The bytes if all that is named, buffers and copies too, had the parameters' width."""
     elements = held.learned + sum(group.elements for group in (*held.buffers, *held.copies))
-    return _fixed(held) + elements * WIDTHS[dtype] // 8 + _usual(held.scales)
+    scales = sum(scale.elements * scale.widths[0] // 8 for scale in held.scales)
+    return held.read + held.packed + elements * WIDTHS[dtype] // 8 + scales
 
 
 def least_sum(held: Holdings, dtype: str) -> int:
     """The fewest bytes that what is expected can take, with parameters of that dtype."""
     scales = sum(scale.elements * min(scale.widths) // 8 for scale in held.scales)
-    return _fixed(held) - held.fewer + held.learned * WIDTHS[dtype] // 8 + scales
-
-
-def _fixed(held: Holdings) -> int:
-    return held.read + held.packed
-
-
-def _usual(scales: Iterable[Scales]) -> int:
-    return sum(scale.elements * scale.widths[0] // 8 for scale in scales)
+    return held.read + held.packed - held.fewer + held.learned * WIDTHS[dtype] // 8 + scales
 
 
 def find_sum(held: Holdings, total: float, declared: str | None) -> Sum | None:

@@ -85,8 +85,8 @@ def other_model_rule(
     needed = expectation.listed.learned
     if 2 * missing <= needed:
         return
-    ends = {_end(tensor.name) for tensor in expectation.tensors}
-    foreign = sum(_end(name) not in ends for name in unexpected)
+    ends = {index_totals.last_two_parts(tensor.name) for tensor in expectation.tensors}
+    foreign = sum(index_totals.last_two_parts(name) not in ends for name in unexpected)
     if 2 * foreign <= stored:
         return
     reason = (
@@ -95,11 +95,6 @@ def other_model_rule(
         f"{missing:,} of its {needed:,} tensors are not stored"
     )
     yield BadConfig(file=file, reason=reason)
-
-
-def _end(name: str) -> str:
-    """`q_proj.weight` of `model.layers.0.self_attn.q_proj.weight`."""
-    return ".".join(name.rsplit(".", 2)[-2:])
 
 
 _LONE_FILES = ("model.safetensors", "pytorch_model.bin")

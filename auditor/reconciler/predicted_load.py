@@ -64,16 +64,12 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
 
 def _untold(found: Contents) -> tuple[str, ...] | None:
     """Why no report can be told, where no finding says so; None: one can."""
-    if found.names_only or found.unread or any(map(_unloadable, found.findings)):
+    refused = (isinstance(finding, BadHeader | BadSize | Unsafe) for finding in found.findings)
+    if found.names_only or found.unread or any(refused):
         return ()
     if found.index is None and len(found.opened) > 1:
         return ("the load report: transformers finds several files by an index, and none is here",)
     return None
-
-
-def _unloadable(finding: Finding) -> bool:
-    """Whether a file is such that its reader refuses it, whatever is in it."""
-    return isinstance(finding, BadHeader | BadSize | Unsafe)
 
 
 def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
