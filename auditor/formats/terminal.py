@@ -11,7 +11,6 @@ from auditor.formats.text import (
     Styled,
     StyledLine,
     as_ascii,
-    beside,
     columns,
     counted,
     cut_middle,
@@ -102,7 +101,8 @@ def _files(outcome: Report | Unaudited) -> str:
 
 def _verdict(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     said, style = word(outcome)
-    yield from beside([((said, style), shown(sentence(outcome)))], _INDENT - 2, width)
+    label = f"{said:<{_INDENT - 2}}"
+    yield from columns([((label, style), shown(sentence(outcome)))], gap=2, width=width)
     if counts := account(outcome):
         yield from wrapped(counts, width, max(_INDENT, len(said) + 2))
 
@@ -145,8 +145,11 @@ def _modules(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
 
 
 def _labelled(rows: Iterator[tuple[str, str]], width: int) -> Iterator[StyledLine]:
-    """Labels, and beside them what each says."""
-    return beside((((label, "dim"), shown(text)) for label, text in rows), _LABEL, width)
+    """Labels in one column, and in the next the text of each, which wraps."""
+    made: list[Sequence[Styled | str]] = []
+    for label, text in rows:
+        made.append(((f"{label:<{_LABEL}}", "dim"), shown(text)))
+    return columns(made, gap=2, width=width)
 
 
 def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:

@@ -160,7 +160,7 @@ def styled(text: str, style: Style = "") -> StyledLine:
 
 
 def shown(text: str) -> str:
-    """Text of a stranger, made safe to show and cut."""
+    """Make untrusted text safe to show, and cut it."""
     return cut_middle(printable(text), _MAX_TEXT)
 
 
@@ -168,7 +168,7 @@ def shown(text: str) -> str:
 
 
 def wrapped(line: StyledLine | str, width: int, indent: int = 0) -> Iterator[StyledLine]:
-    """The line, indented, wrapped between its words; a word longer than a line is cut."""
+    """Indent the line and wrap it between words; a word that is longer than a line is cut."""
     whole = styled(line) if isinstance(line, str) else line
     text = "".join(part for part, _ in whole)
     starts = [0, *_breaks(text, max(width - indent, _LEAST_ROOM))]
@@ -178,7 +178,7 @@ def wrapped(line: StyledLine | str, width: int, indent: int = 0) -> Iterator[Sty
 
 
 def _breaks(text: str, room: int) -> Iterator[int]:
-    """Where the second line begins, and each after it."""
+    """Yield the positions in the text where its second line and all later ones begin."""
     taken = 0
     for word in _WORD.finditer(text):
         needed = cells_of(word[0].rstrip())
@@ -199,7 +199,7 @@ def _breaks(text: str, room: int) -> Iterator[int]:
 
 
 def _between(line: StyledLine, start: int, end: int) -> Iterator[Styled]:
-    """What a line has from one of its characters to another."""
+    """Yield the part of a line from one position to another, with its styles."""
     at = 0
     for text, style in line:
         yield text[max(start - at, 0) : max(end - at, 0)], style
@@ -209,16 +209,6 @@ def _between(line: StyledLine, start: int, end: int) -> Iterator[Styled]:
 # --- columns -----------------------------------------------------------------------------------
 
 
-def beside(rows: Iterable[tuple[Styled, str]], least: int, width: int) -> Iterator[StyledLine]:
-    """Labels in a column of `least` cells or more, and beside each its text, which wraps."""
-    made = list(rows)
-    label_width = max([least, *(cells_of(label) for (label, _), _ in made)])
-    for label, text in made:
-        first, *rest = wrapped(text, width, label_width + 2)
-        yield (label, (" " * (label_width + 2 - cells_of(label[0])), ""), *first[1:])
-        yield from rest
-
-
 def columns(
     rows: Sequence[Sequence[Styled | str]],
     *,
@@ -226,9 +216,9 @@ def columns(
     gap: int = 1,
     width: int | None = None,
 ) -> Iterator[StyledLine]:
-    """Rows as lines whose cells line up; those of the columns in `right` to the right.
+    """Line up the cells of all rows, those of the columns in `right` on the right.
 
-    No cell is cut. With a width, the text of the last column goes on below itself.
+    No cell is cut. With a width, the text of the last column wraps within its column.
     """
     cells: list[list[Styled]] = [
         [(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from auditor.formats.text import beside, columns, header_row, lines_text, styled, wrapped
+from auditor.formats.text import columns, header_row, lines_text, styled, wrapped
 
 WORDS = st.text(st.sampled_from("abc.-{}_한é"), min_size=1, max_size=60)
 SENTENCES = st.lists(WORDS, max_size=12).map(" ".join)
@@ -58,7 +58,8 @@ def test_a_last_column_goes_on_below_itself():
 
 
 def test_labels_stand_beside_their_text():
-    lines = beside([(("OK", "bold green"), "All tensors are stored."), (("no", ""), "")], 4, 22)
+    rows = [(("OK  ", "bold green"), "All tensors are stored."), ("no", "")]
+    lines = columns(rows, gap=2, width=22)
     assert lines_text(lines) == "OK    All tensors are\n      stored.\nno\n"
 
 
