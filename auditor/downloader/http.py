@@ -15,7 +15,7 @@ import huggingface_hub
 from auditor.checkpoint.snapshot import Fetched
 from auditor.downloader.answers import Answer, Body, whole_number
 from auditor.downloader.client import Reply, shared_client
-from auditor.downloader.http_errors import ErrorOfRefusal, no_answer_error, refusal_error
+from auditor.downloader.http_errors import RefusalErrorMaker, no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import apart_from_signals
 from auditor.downloader.retry import PassingError, Patience
@@ -148,10 +148,10 @@ class Session:
 
         With a commit, every answer must be of that commit.
         """
-        asked = _Asked(url, span, take, refusal_error)
+        request = _FileRequest(url, span, take, refusal_error)
 
         def once(silence: float) -> T:
-            return self._once(asked, _Trail(commit), silence)
+            return self._once(request, _Trail(commit), silence)
 
         return apart_from_signals(lambda: self._patience.call(once))
 
@@ -161,16 +161,16 @@ class Session:
         take: Callable[[Answer], T],
         *,
         span: Span | None = None,
-        refusal: ErrorOfRefusal = refusal_error,
+        refusal: RefusalErrorMaker = refusal_error,
     ) -> T:
         """The same of one attempt, at any commit, which the Answer tells.
 
         `refusal` makes the error of an answer that refuses.
         """
-        return self._once(_Asked(url, span, take, refusal), _Trail(None), patience())
+        return self._once(_FileRequest(url, span, take, refusal), _Trail(None), patience())
 
-    def _once(self, asked: "_Asked[T]", trail: "_Trail", silence: float) -> T:
-        url, span, take, refusal = asked
+    def _once(self, request: "_FileRequest[T]", trail: "_Trail", silence: float) -> T:
+        url, span, take, refusal = request
         with _translated(url, time.monotonic()):
             address = Address.of(url)
         hub = address.origin
@@ -236,13 +236,13 @@ class Session:
         self._governor.check(self._bytes)
 
 
-class _Asked(NamedTuple, Generic[T]):
-    """What is asked for, and what is made of the answer."""
+class _FileRequest(NamedTuple, Generic[T]):
+    """A request for a file or a part of one, and the functions that read its answer."""
 
     url: str
     span: Span | None
     take: Callable[[Answer], T]
-    refusal: ErrorOfRefusal
+    refusal: RefusalErrorMaker
 
 
 @cache

@@ -26,7 +26,7 @@ _LEGAL = 451
 OFFLINE = "the Hub is not asked while HF_HUB_OFFLINE is set"
 
 
-class ErrorOfRefusal(Protocol):
+class RefusalErrorMaker(Protocol):
     """Makes the error for an answer that is neither the file nor a redirect to it."""
 
     def __call__(
@@ -34,8 +34,8 @@ class ErrorOfRefusal(Protocol):
     ) -> SourceError: ...
 
 
-def brief_refusal(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:  # noqa: ARG001 - a ErrorOfRefusal
-    """The error where nobody asks why: what huggingface_hub makes of it takes 0.1 s to load."""
+def brief_refusal(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:  # noqa: ARG001 - a RefusalErrorMaker
+    """The error for a caller that shows none; a full one takes 0.1 s, to load huggingface_hub."""
     return SourceError(Reason.BAD_RESPONSE, f"{reply.address.host} answered {reply.status}")
 
 

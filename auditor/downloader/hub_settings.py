@@ -1,4 +1,4 @@
-"""What of huggingface_hub's settings is heeded: the Hub that is asked, and the access token."""
+"""The settings of huggingface_hub that are obeyed: the endpoint and the access token."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What is told while one waits: what for, how long yet, how far the reading has come."""
+"""Messages for the time of a wait: its reason, the seconds left, the progress of a read."""
 
 import time
 from collections.abc import Callable
@@ -133,8 +133,8 @@ _SOON = 1.0  # seconds that are not worth a word
 _STEP = 0.1  # seconds between two words
 
 
-class _SeldomShown:
-    """What shows a line at most ten times a second, once reading takes more than a second."""
+class _ThrottledLine:
+    """Shows a line at most ten times a second, once reading takes more than a second."""
 
     def __init__(self, show: Callable[[str | None], None], clock: Callable[[], float]) -> None:
         """`show` gets a line, or None when there is nothing to show."""
@@ -152,7 +152,7 @@ class _SeldomShown:
         return now - self._since
 
 
-class ReadingProgress(_SeldomShown):
+class ReadingProgress(_ThrottledLine):
     """Tells how many headers of how many are read; `received` counts their bytes."""
 
     def __init__(
@@ -173,7 +173,7 @@ class ReadingProgress(_SeldomShown):
             self._show(f"{done:,} of {of:,} headers read, {size}; {left:.0f} s left")
 
 
-class Pace(_SeldomShown):
+class Pace(_ThrottledLine):
     """Tells how many of how many bytes are read, and how fast."""
 
     def __init__(self, show: Callable[[str | None], None], of: int) -> None:

@@ -70,7 +70,7 @@ loads(
 )
 
 
-# --- What Gemma 4 sees with -----------------------------------------------------------------------
+# --- Gemma 4's vision tower -----------------------------------------------------------------------
 
 # Its linear layers may store bounds between which they clip.
 
@@ -144,7 +144,7 @@ def vision_mlp(c: Config) -> Module:
 loads("gemma4_vision", LoadingFacts(rotary=True))
 
 
-# --- What Gemma 4 hears with ----------------------------------------------------------------------
+# --- Gemma 4's audio tower -----------------------------------------------------------------------
 
 # https://arxiv.org/abs/2303.01037, with clipped linear layers.
 

@@ -1,4 +1,4 @@
-"""Qwen 3.5, dense and of experts: three layers of linear attention for one of full, and an eye.
+"""Qwen 3.5, dense and of experts: three layers of linear attention for one of full; and vision.
 
 Linear attention is a gated delta net, https://arxiv.org/abs/2412.06464.
 JevForDecision, which transformers lists for this type, is built from a config of its own type.

@@ -325,11 +325,16 @@ def _of(
 
 
 _SHORTEST = 6  # letters; shorter names are one slip from many others
+_LONGEST_KEY = 80  # letters; no known key is longer
 
 
 def near(name: str, known: Collection[str]) -> str | None:
-    """The one known name that is a slip away; None: there is none, or the name is too short."""
-    if len(name) < _SHORTEST or len(name) > 80:  # noqa: PLR2004 - no key is longer
+    """Return the first known name that differs from this one by a single slip of typing.
+
+    A slip adds, drops or changes one letter, or exchanges two neighbours. Return None if no known
+    name is so near, or if the name is too short or too long to tell.
+    """
+    if not _SHORTEST <= len(name) <= _LONGEST_KEY:
         return None
     found = sorted(other for other in known if _one_slip(name, other))
     return found[0] if found else None
