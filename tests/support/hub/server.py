@@ -15,8 +15,9 @@ from .log import Entry, Log
 from .wire import Answer, Origin, Pause, Request, Step, phrase
 
 HOST = "127.0.0.1"
-# Bytes of an answer with a fault: they keep what a client that leaves has not read out of the count
-# of bytes sent.
+# Bytes; they keep what a client that leaves has not read out of the count of bytes sent. An answer
+# with a fault, whose client is to leave, has fewer.
+SEND_BUFFER = 128 * 1024
 SPOILT_BUFFER = 16 * 1024
 # Bytes. Loopback's own segments have 64 KiB, and a client acknowledges one alone after 40 ms, for
 # which the next one waits: over a connection that serves again 8 MB took 2 s.
@@ -131,6 +132,7 @@ class Server(HTTPServer):
         self._lock = threading.Lock()
         self._open: dict[socket.socket, tuple[int, threading.Thread]] = {}
         super().__init__((HOST, port), Handler)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         with contextlib.suppress(OSError):  # not every system lets a server say so
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
         self._wake, self._waker = socket.socketpair()
