@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
-AT_HAND = 8  # reads at a time of what answers at once, as a disk does
+AT_HAND = 4  # reads at a time of what answers at once, as a disk does
 _NEAR = 0.005  # seconds; the Hub is farther
 
 
@@ -69,7 +69,7 @@ class ByDistance(Executor):
 
     `distance` is the time of the quickest answer so far, in seconds. Many threads cost memory, for
     each has an arena of its own, and time, for one at a time runs Python: of the 163 shards of
-    DeepSeek-V3 behind no distance, 64 take 40 MB and a tenth of the time more than eight.
+    DeepSeek-V3 behind no distance, 64 take 50 MB and a tenth of the time more than four.
     """
 
     def __init__(self, near: Executor, far: Executor, distance: Callable[[], float]) -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import chain, repeat
 from math import prod
 from operator import itemgetter
+from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -107,12 +108,17 @@ class Stored(Struct, frozen=True, dict=True):
         found: dict[str, dict[str, StoredTensor]] = {}
         for tensor in self.tensors:
             module, _, last = tensor[0].rpartition(".")
+            last = intern(last)  # one string for all modules
             parts = found.get(module)
             if parts is None:
                 found[module] = {last: tensor}
             else:
                 parts.setdefault(last, tensor)
         return found
+
+    def forget_modules(self) -> None:
+        """Let go of what was grouped, 300 bytes a module; `modules` groups anew."""
+        self.__dict__.pop("modules", None)
 
     def members(self, module: str) -> Members:
         """Those of one module; none where nothing is stored below that name."""
@@ -247,19 +253,20 @@ class PackingLedger(Struct):
         for names in kinds.values():
             first, once = names[0], PackingLedger()
             book(first, modules[first], once)
-            self._add(once, first, {name: modules[name] for name in names})
+            self._add(once, names, [modules[name] for name in names])
+        stored.forget_modules()
 
-    def _add(self, once: "PackingLedger", first: str, alike: Mapping[str, Members]) -> None:
+    def _add(self, once: "PackingLedger", modules: list[str], alike: list[Members]) -> None:
         """What was booked of the first module, for all that are alike."""
-        last_of = {tensor: last for last, tensor in alike[first].items()}
+        last_of = {tensor: last for last, tensor in alike[0].items()}
 
         def each(tensor: StoredTensor) -> list[StoredTensor]:
             last = last_of[tensor]
-            return [parts[last] for parts in alike.values()]
+            return [parts[last] for parts in alike]
 
         for stored, name, shape, dtype in once.tensors:
-            found, rest = each(stored), name[len(first) :]
-            names: Iterable[str] = (f"{module}{rest}" for module in alike)
+            found, rest = each(stored), name[len(modules[0]) :]
+            names: Iterable[str] = (f"{module}{rest}" for module in modules)
             if name == stored.name:
                 names = (tensor.name for tensor in found)
             pieces = zip(found, names, repeat(shape), repeat(dtype))
@@ -272,11 +279,12 @@ class PackingLedger(Struct):
 
     def close(self, layout: str) -> Unpacked:
         """Each tensor is in the books once: one that holds a piece serves no other by its name."""
-        taken = {id(piece.stored) for piece in self.tensors}
+        serving = set(map(id, chain.from_iterable(self.notes.values())))
+        serving.difference_update(id(piece.stored) for piece in self.tensors)
         notes: list[Notes] = []
         for reason, found in self.notes.items():
-            own = {id(tensor): tensor for tensor in found if id(tensor) not in taken}
-            taken.update(own)
+            own = {id(tensor): tensor for tensor in found if id(tensor) in serving}
+            serving.difference_update(own)
             if own:
                 notes.append(Notes(tuple(own.values()), reason))
         faults = (
