@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from auditor.formats.csv_rows import Outcome, Row, causes_of, object_at, with_components
 from auditor.formats.json_values import identity
-from auditor.sweep.reporting.tables import Outcome, Row, causes_of, object_at, with_components
 
 Finding = Mapping[str, Any]  # one of an outcome's findings, as JSON
 

@@ -8,17 +8,9 @@ from typing import IO, Any
 
 from auditor.errors import UsageError
 from auditor.formats.csv_cells import Cell, csv_row
+from auditor.formats.csv_rows import COLUMNS, Row, rows_of, with_components
 from auditor.sweep.reporting import changes
 from auditor.sweep.reporting.model_entry import ModelEntry
-from auditor.sweep.reporting.tables import (
-    COLUMNS,
-    Row,
-    diagnosis_rows,
-    finding_rows,
-    model_row,
-    module_rows,
-    with_components,
-)
 
 TABLES: Mapping[str, Sequence[str]] = {
     **COLUMNS,
@@ -44,10 +36,7 @@ _COUNTED = {"models": frozenset(("ignored",))}  # a number there, and a word amo
 def table_rows(judged: ModelEntry, depth: int | None) -> Iterator[tuple[str, Iterable[Row]]]:
     """Table by table, the rows that one model adds; those of modules down to `depth`."""
     for outcome in with_components(judged.outcome) if judged.outcome is not None else ():
-        yield "models", (model_row(outcome),)
-        yield "modules", module_rows(outcome, depth)
-        yield "findings", finding_rows(outcome)
-        yield "diagnosis", diagnosis_rows(outcome)
+        yield from rows_of(outcome, depth)
     rows = judged.changes()
     yield "changes", (row for row in rows if not changes.says_nothing_new(row))
     yield "open", (row for row in rows if changes.says_nothing_new(row))

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from auditor.formats.csv_rows import Outcome, Row, with_components
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import (
     Change,
@@ -17,7 +18,6 @@ from auditor.sweep.reporting.changes import (
     of_finding,
     of_model,
 )
-from auditor.sweep.reporting.tables import Outcome, Row, with_components
 from auditor.sweep.store.reading import Compared, Result
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from auditor.errors import UsageError
+from auditor.formats.csv_rows import Row
 from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read_baseline
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, table_rows
@@ -19,7 +20,6 @@ from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
 from auditor.sweep.reporting.page import NightPage
 from auditor.sweep.reporting.sarif import Sarif
 from auditor.sweep.reporting.summary import NightSummary
-from auditor.sweep.reporting.tables import Row
 from auditor.sweep.settings import REPORTS
 from auditor.sweep.store.reading import Alarms, Night, Store
 from auditor.writing import replacing

@@ -16,12 +16,12 @@ from shutil import copyfileobj
 from string import Template
 from typing import IO, Any, Self
 
+from auditor.formats.csv_rows import Outcome, object_at
 from auditor.formats.module_tree import module_tree, modules_of
 from auditor.formats.text import printable
 from auditor.sweep.reporting.changes import Change, Finding, Matched
 from auditor.sweep.reporting.heading import heading
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
-from auditor.sweep.reporting.tables import Outcome, object_at
 
 # Beyond this number the page leaves out models that are clean and unchanged; models.csv has them.
 # With 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.

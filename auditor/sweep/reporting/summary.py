@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from auditor.formats.csv_rows import object_at
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import Change, Finding
 from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
-from auditor.sweep.reporting.tables import object_at
 from auditor.sweep.store.reading import Alarms, Night
 
 SCHEMA = 1

@@ -34,16 +34,16 @@ from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, pipel
 
 from auditor.errors import StoreError, UsageError
 from auditor.formats import as_csv, csv_cells
-from auditor.sweep.reporting import files, page
-from auditor.sweep.reporting.files import TABLES
-from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.reporting.tables import (
+from auditor.formats.csv_rows import (
     diagnosis_rows,
     finding_rows,
     model_row,
     module_rows,
     with_components,
 )
+from auditor.sweep.reporting import files, page
+from auditor.sweep.reporting.files import TABLES
+from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.store.reading import Store
 
 

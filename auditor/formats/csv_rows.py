@@ -1,26 +1,110 @@
-"""The tables of `audit --format csv`, models.csv and its kin, of stored outcomes.
+"""The rows of the CSV tables of outcomes, models.csv and its kin, by column.
 
-The same columns and cells as formats.as_csv makes of reports, made of their JSON. Keys that an
-older version did not write are empty cells.
+They are made of an outcome's JSON, of which a sweep keeps nothing else. Keys that an older version
+did not write are empty cells.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from auditor.formats.as_csv import DIAGNOSIS, FINDINGS, MODELS, MODULES
 from auditor.formats.csv_cells import WHOLE, Cell
 
 Row = Mapping[str, Cell]
 Outcome = Mapping[str, Any]  # the JSON object of one audit, schema 1
 
+MODELS = (
+    "requested",
+    "model",
+    "commit_sha",
+    "source",
+    "target",
+    "model_type",
+    "verdict",
+    "reason",
+    "detail",
+    "expected",
+    "elements",
+    "parameters",
+    "difference",
+    "residual",
+    "tensors",
+    "files",
+    "bytes",
+    "errors",
+    "warnings",
+    "infos",
+    "ignored",
+    "unchecked",
+    "requests",
+    "fetched_bytes",
+    "trainable",
+    "expected_by",
+    "formula",
+    "origin",
+    "component",
+)
+MODULES = (
+    "model",
+    "commit_sha",
+    "prefix",
+    "depth",
+    "tensors",
+    "elements",
+    "parameters",
+    "expected",
+    "difference",
+    "status",
+    "formula",
+    "trainable",
+    "bytes",
+    "share",
+    "component",
+)
+FINDINGS = (
+    "model",
+    "commit_sha",
+    "kind",
+    "severity",
+    "count",
+    "parameters",
+    "explains",
+    "folded",
+    "reason",
+    "ignored",
+    "file",
+    "component",
+    "cause",
+)
+DIAGNOSIS = (
+    "model",
+    "commit_sha",
+    "cause",
+    "severity",
+    "level",
+    "summary",
+    "fix",
+    "fields",
+    "findings",
+    "kinds",
+    "evidence",
+    "component",
+)
 COLUMNS = {"models": MODELS, "modules": MODULES, "findings": FINDINGS, "diagnosis": DIAGNOSIS}
 
 
 def with_components(outcome: Outcome) -> tuple[Outcome, ...]:
     """The outcome and those of its parts, as `with_components` of a report."""
     return outcome, *(one for part in outcome.get("parts", ()) for one in with_components(part))
+
+
+def rows_of(outcome: Outcome, depth: int | None = None) -> Iterator[tuple[str, Iterable[Row]]]:
+    """Table by table, the rows of an outcome without its parts; those of modules to a depth."""
+    yield "models", (model_row(outcome),)
+    yield "modules", module_rows(outcome, depth)
+    yield "findings", finding_rows(outcome)
+    yield "diagnosis", diagnosis_rows(outcome)
 
 
 def model_row(outcome: Outcome) -> Row:
