@@ -24,9 +24,17 @@ _MOST_QUOTES = 4 * _MAX_VALUES  # two names a tensor
 _PART_BYTES = 255  # of a file's name on ext4, APFS and NTFS
 _PATH_BYTES = 4096  # PATH_MAX of Linux
 _I64_MAX = 2**63 - 1  # what the largest file can have
+_KEY_QUOTES = 4  # of "metadata" and "weight_map"
 _SHOWN = 5  # names that a message shows
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class _PlainIndex(Struct, forbid_unknown_fields=True):
+    """The two keys of an index as writers write it."""
+
+    metadata: Raw
+    weight_map: dict[str, str]
 
 
 class Index(Struct, frozen=True, kw_only=True, dict=True):
@@ -74,17 +82,14 @@ def _plainly_written(file: str, content: bytes) -> Loaded | None:
     if b"\\" in content or len(content) > MAX_INDEX or quotes > _MOST_QUOTES:
         return None
     try:
-        found = decode(content, type=dict[str, Raw])
-        if found.keys() != {"metadata", "weight_map"}:
-            return None
-        metadata = bytes(found["metadata"])
+        found = decode(content, type=_PlainIndex)
+        metadata = bytes(found.metadata)
         totals, repeated = load_object(metadata, file)
-        weight_map = decode(found["weight_map"], type=dict[str, str])
     except (DecodeError, UnicodeDecodeError, CheckpointError):
         return None
-    if quotes != 2 * len(found) + metadata.count(b'"') + 4 * len(weight_map):
+    if quotes != _KEY_QUOTES + metadata.count(b'"') + 4 * len(found.weight_map):
         return None
-    return Loaded({"metadata": totals, "weight_map": weight_map}, repeated)
+    return Loaded({"metadata": totals, "weight_map": found.weight_map}, repeated)
 
 
 def shard_fault(shard: str) -> str | None:

@@ -30,7 +30,7 @@ MAX_HEADER = 100_000_000  # bytes; the library's own limit
 _BITS = dict(DTYPE_BITS)  # a plain dict: a look-up for each tensor
 _SPAN = itemgetter(StoredTensor._fields.index("span"))
 _SHOWN = 8  # dimensions that a message shows
-_LOOKED_AT = 64 * 1024  # bytes of a header that must look like one before the rest is fetched
+_LOOKED_AT = 4 * 1024  # bytes of a header that must look like one before the rest is fetched
 _AT_ONCE = 1024 * 1024  # characters of a header that are cut up together
 _MAX_PAIRS = 100_000  # of metadata; true ones hold a few dozen
 # Of a header that is not as writers write it: with escapes, white space, lists. They hold 43,000
@@ -195,20 +195,22 @@ def _plainly_written(file: str, content: bytes) -> _Parsed:
 
 def _entries(content: bytes, at: int, end: int) -> Iterator[Iterable[tuple[str, _Entry]]]:
     """The tensors from `at` to `end`, some thousand at a time, for all at once take more room."""
+    view = memoryview(content)
     while end - at > _AT_ONCE:
         stop = content.find(_TENSOR_END, at + _AT_ONCE, end)
         if stop < 0:
             break
         stop += len(_TENSOR_END) - 1  # the next one's quote
-        yield _decoded(content[at : stop - 1])
+        yield _decoded(view[at : stop - 1])
         at = stop
     if at < end:
-        yield _decoded(content[at:end])
+        yield _decoded(view[at:end])
 
 
-def _decoded(tensors: bytes) -> Iterable[tuple[str, _Entry]]:
-    found = decode(b"{%b}" % tensors, type=dict[str, _Entry])
-    if tensors.count(b'"') != _ENTRY_QUOTES * len(found):
+def _decoded(tensors: memoryview) -> Iterable[tuple[str, _Entry]]:
+    text = b"".join((b"{", tensors, b"}"))
+    found = decode(text, type=dict[str, _Entry])
+    if text.count(b'"') != _ENTRY_QUOTES * len(found):
         raise ValueError
     return found.items()
 
@@ -237,9 +239,10 @@ def _parsed(file: str, metadata: dict[str, str], found: Iterable[tuple[str, _Ent
     new = tuple.__new__  # takes half of what a NamedTuple's own constructor takes
     for name, entry in found:
         kind = (entry.dtype, entry.shape)
-        if kind not in sizes:
-            sizes[kind] = (*kind, *_measured(file, name, *kind))
-        dtype, shape, elements, length = sizes[kind]
+        known = sizes.get(kind)
+        if known is None:
+            known = sizes[kind] = (*kind, *_measured(file, name, *kind))
+        dtype, shape, elements, length = known
         before, (start, stop) = stop, entry.data_offsets
         if stop - start != length:
             raise CheckpointError(_length_mismatch(file, name, dtype, shape, (start, stop)))

@@ -57,7 +57,8 @@ class Body:
             self._data += piece
             self._count(len(piece))
             self._keep_up()
-        return bytes(self._data[:stop])
+        with memoryview(self._data) as data:  # a slice of the array would be copied once more
+            return bytes(data[:stop])
 
     def _keep_up(self) -> None:
         """Raise PassingError where the body is slow; pieces may be empty, without end."""
