@@ -114,7 +114,7 @@ def learned(tensor: StoredTensor) -> int:
 MAX_CHARACTERS = 5 * 1024 * 1024
 MAX_AVERAGE = 80
 _DIGITS = re.compile(r"[0-9]+")
-_LONG = 4096
+_LONG = 512  # characters that are sorted as numbers; four times those of the longest true name
 _SHORT = 256  # longer names are hostile, and not kept in any cache
 
 
