@@ -1,15 +1,19 @@
 """Threads that read side by side: a pool that several checkpoints share, or one for each."""
 
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
 AT_HAND = 4  # reads at a time of what answers at once, as a disk does
 _NEAR = 0.005  # seconds; the Hub is farther
+_SLOW = 0.05  # seconds for one read; a near disk or server needs a few thousandths
 
 
 class Stops(Protocol):
@@ -48,15 +52,18 @@ def apart_from_signals(work: Callable[[], T]) -> T:
     if threading.current_thread() is not threading.main_thread():
         return work()
     future = Future[T]()
-
-    def done() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-            future.set_exception(error)
-
-    threading.Thread(target=done, name="request").start()
+    threading.Thread(target=_settle, args=(future, work), name="request").start()
     return future.result()
+
+
+def _settle(future: Future[T], work: Callable[[], T]) -> None:
+    """Give a future what `work` returns or raises, unless it was cancelled."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+        future.set_exception(error)
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:
@@ -70,14 +77,41 @@ class ByDistance(Executor):
     `distance` is the time of the quickest answer so far, in seconds. Many threads cost memory, for
     each has an arena of its own, and time, for one at a time runs Python: of the 163 shards of
     DeepSeek-V3 behind no distance, 64 take 50 MB and a tenth of the time more than four.
+
+    A mirror that is near may fetch files from afar, or send them slowly: after some slow reads in a
+    row, the many threads do what is left.
     """
 
     def __init__(self, near: Executor, far: Executor, distance: Callable[[], float]) -> None:
         self._near, self._far, self._distance = near, far, distance
+        self._waiting = deque[tuple[Future[Any], Callable[[], Any]]]()
+        self._slow = 0  # reads in a row
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        pool = self._near if self._distance() < _NEAR else self._far
-        return pool.submit(fn, *args, **kwargs)
+        if self._is_far():
+            return self._far.submit(fn, *args, **kwargs)
+        future = Future[T]()
+        self._waiting.append((future, partial(fn, *args, **kwargs)))
+        self._near.submit(self._first_of_the_waiting)
+        return future
+
+    def _is_far(self) -> bool:
+        return self._slow >= AT_HAND or self._distance() >= _NEAR
+
+    def _first_of_the_waiting(self) -> None:
+        for future, work in self._taken(1):
+            since = time.monotonic()
+            _settle(future, work)
+            self._slow = self._slow + 1 if time.monotonic() - since > _SLOW else 0
+        if self._slow >= AT_HAND:
+            for future, work in self._taken(len(self._waiting)):
+                self._far.submit(_settle, future, work)
+
+    def _taken(self, count: int) -> Iterator[tuple[Future[Any], Callable[[], Any]]]:
+        """As many of the waiting as there are yet, for other threads take of them, too."""
+        with suppress(IndexError):
+            for _ in range(count):
+                yield self._waiting.popleft()
 
 
 class _Part(Executor):
