@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
+from math import prod
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -44,6 +45,10 @@ class ExpectedTensor(NamedTuple):
     tied_to: str | None = None  # only for Role.TIED
 
 
+def _is_parameter(tensor: ExpectedTensor) -> bool:
+    return tensor.role is Role.PARAMETER
+
+
 class ModuleFormula(NamedTuple):
     """The parameters of one module of the expectation, tied ones left out, and their formula."""
 
@@ -70,11 +75,19 @@ class Listed(Protocol):
         """How many of the tensors are parameters."""
 
     @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the parameters, by their names."""
+
+    @property
+    def others(self) -> tuple[ExpectedTensor, ...]:
+        """The tensors that are not parameters, in the model's order."""
+
+    @property
     def outline(self) -> Outline | None:
         """None: there is no tree of blocks that would say which layers are alike."""
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class Written(Struct, frozen=True, kw_only=True, dict=True):
     """Tensors and modules that are known one by one."""
 
     tensors: tuple[ExpectedTensor, ...]
@@ -82,7 +95,15 @@ class Written(Struct, frozen=True, kw_only=True):
 
     @property
     def learned(self) -> int:
-        return sum(tensor.role is Role.PARAMETER for tensor in self.tensors)
+        return len(self.tensors) - len(self.others)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {tensor.name: tensor.shape for tensor in self.tensors if _is_parameter(tensor)}
+
+    @cached_property
+    def others(self) -> tuple[ExpectedTensor, ...]:
+        return tuple(tensor for tensor in self.tensors if not _is_parameter(tensor))
 
     @property
     def outline(self) -> None:
@@ -136,6 +157,18 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     def outline(self) -> Outline | None:
         """Both without listing each layer; None where they are known one by one alone."""
         return self.listed.outline
+
+    def named(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
+        """Those of its tensors that have one of the names in memory, perhaps with others."""
+        if self.loading.renames:
+            return self.renamed
+        shapes = self.listed.shapes
+        found = {
+            name: ExpectedTensor(name, shapes[name], prod(shapes[name]))
+            for name in names
+            if name in shapes
+        }
+        return found | {tensor.name: tensor for tensor in self.listed.others}
 
     @cached_property
     def renamed(self) -> Mapping[str, ExpectedTensor]:

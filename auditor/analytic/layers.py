@@ -65,6 +65,14 @@ class LayerKind:
         return count_learned(self._listed[0])
 
     @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {f".{name}": shape for name, shape in every_shape(self._listed[0]).items()}
+
+    @cached_property
+    def others(self) -> tuple[ExpectedTensor, ...]:
+        return tuple(every_other(self._listed[0]))
+
+    @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
         """The tensors' names, and what else there is of each."""
         names, *rest = tuple(zip(*every_tensor(self._listed[0]), strict=True)) or ((),)
@@ -129,6 +137,28 @@ def every_tensor(listed: ListedTensors) -> list[ExpectedTensor]:
     return found
 
 
+def every_shape(listed: ListedTensors) -> dict[str, tuple[int, ...]]:
+    """The shape of every parameter, by its name."""
+    found: dict[str, tuple[int, ...]] = {}
+    for one in listed:
+        if isinstance(one, Layers):
+            found.update((_shapes if one.few else _shapes.__wrapped__)(one))
+        elif one.role is Role.PARAMETER:
+            found[one.name] = one.shape
+    return found
+
+
+def every_other(listed: ListedTensors) -> Iterator[ExpectedTensor]:
+    """Every tensor that is not a parameter, in the order of the model."""
+    for one in listed:
+        if isinstance(one, Layers):
+            for number, kind in enumerate(one.each):
+                for tensor in kind.others:
+                    yield tensor._replace(name=f"{one.name}.{number}.{tensor.name}")
+        elif one.role is not Role.PARAMETER:
+            yield one
+
+
 def every_module(listed: ListedModules, depth: int | None) -> dict[str, ModuleFormula]:
     """Every module down to that depth (None: all), in natural order of their names."""
     found: dict[str, ModuleFormula] = {}
@@ -154,6 +184,15 @@ def _tensors(layers: Layers) -> tuple[ExpectedTensor, ...]:
     for number, kind in enumerate(layers.each):
         found += kind.tensors(f"{layers.name}.{number}")
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _shapes(layers: Layers) -> Mapping[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for number, kind in enumerate(layers.each):
+        here = f"{layers.name}.{number}"
+        found.update(zip(map(here.__add__, kind.shapes), kind.shapes.values(), strict=True))
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -3,9 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import compress
 from math import prod
-from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -35,6 +33,8 @@ from auditor.analytic.layers import (
     ListedModule,
     count_learned,
     every_module,
+    every_other,
+    every_shape,
     every_tensor,
     folded_modules,
     folded_tensors,
@@ -237,7 +237,28 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
         """In the order of the tree."""
-        return _resolved(every_tensor(self.listing.tensors))
+        found = every_tensor(self.listing.tensors)
+        tied = {tensor.name: tensor for tensor in self.others if tensor.tied_to}
+        return tuple([tied[one.name] if one.tied_to else one for one in found] if tied else found)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Of the parameters, by name."""
+        return every_shape(self.listing.tensors)
+
+    @cached_property
+    def others(self) -> tuple[ExpectedTensor, ...]:
+        """What is no parameter; a tied tensor has the shape of the one whose values it shares."""
+        found = tuple(every_other(self.listing.tensors))
+        if not any(tensor.tied_to for tensor in found):
+            return found
+        shapes = {**{tensor.name: tensor.shape for tensor in found}, **self.shapes}
+        return tuple(
+            tensor._replace(shape=(shape := shapes[tensor.tied_to]), elements=prod(shape))
+            if tensor.tied_to
+            else tensor
+            for tensor in found
+        )
 
     @cached_property
     def modules(self) -> Mapping[str, ModuleFormula]:
@@ -284,17 +305,3 @@ def inventory(
         total=total.substitute(replacements),
         active=None if active is total else active.substitute(replacements),
     )
-
-
-def _resolved(tensors: list[ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-    """Give each tied tensor the shape of the one whose values it shares."""
-    tied = tuple(compress(range(len(tensors)), map(_TIED_TO, tensors)))
-    wanted = {tensors[place].tied_to for place in tied}
-    sources = {tensor.name: tensor for tensor in tensors if tensor.name in wanted} if tied else {}
-    for place in tied:
-        source = sources[tensors[place].tied_to or ""]
-        tensors[place] = tensors[place]._replace(shape=source.shape, elements=source.elements)
-    return tuple(tensors)
-
-
-_TIED_TO = attrgetter("tied_to")

@@ -33,7 +33,7 @@ def add_findings_beside(
         custom=custom is not None,
         target=expectation.target if expectation else next(iter(config.architectures), None),
         stored=case.found.tensors,
-        expected=expectation.tensors if expectation else (),
+        expected=lambda: expectation.tensors if expectation else (),
         companions={file.name: file for file in companions or ()},
         settings=_settings(snapshot),
         shaping=_shaping(expectation),

@@ -5,7 +5,7 @@ expected shapes, to the byte; else the sizes of the files.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from operator import eq, itemgetter
 from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import Snapshot
@@ -83,7 +83,7 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     )
 
 
-_PLACE = itemgetter(*map(StoredTensor._fields.index, ("name", "file")))
+_NAME, _FILE = (itemgetter(StoredTensor._fields.index(field)) for field in ("name", "file"))
 
 
 def _names(index: Index, found: Contents) -> Iterator[Finding]:
@@ -106,8 +106,9 @@ def _name_rules(
     index: Index, tensors: Sequence[StoredTensor], opened: frozenset[str]
 ) -> Iterator[Finding]:
     named = index.weight_map
-    if len(tensors) == len(named) and named == dict(map(_PLACE, tensors)):
-        return
+    files = map(named.get, map(_NAME, tensors))
+    if len(tensors) == len(named) and all(map(eq, files, map(_FILE, tensors))):
+        return  # a name that two files hold is in another file than the index says
     where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
     held = {(tensor.name, tensor.file) for tensor in tensors}
     lacking: dict[tuple[str, str | None], list[str]] = {}

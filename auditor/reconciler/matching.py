@@ -5,13 +5,12 @@ from enum import IntFlag, StrEnum
 from functools import cache
 from itertools import chain, compress, repeat
 from operator import eq, itemgetter, not_
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from auditor.analytic import Expectation, ExpectedTensor, Role
+from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.loading import ChangedName, Loading
-from auditor.analytic.lookup import NameLookup
 from auditor.layouts.packing import LogicalTensor, as_stored_tensor
 from auditor.tensors import StoredTensor, natural_key
 
@@ -100,10 +99,16 @@ class _Found(NamedTuple):
     shift: Step | None
 
 
+class Names(Protocol):
+    """The tensors of a class, which are asked for by name."""
+
+    def named(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]: ...
+
+
 class Places(Struct, frozen=True):
     """A class's tensors by the names that they have once they are loaded."""
 
-    names: NameLookup | Mapping[str, ExpectedTensor]  # in the class's own renames already
+    names: Names | Mapping[str, ExpectedTensor]  # in the class's own renames already
     prefix: str
     loading: Loading
 
@@ -146,11 +151,11 @@ class Places(Struct, frozen=True):
         return Place(name, expected, (*steps, shift) if shift else steps)
 
     def _known(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
-        """What the class has of these names; a tree of blocks is asked for all of them at once."""
-        if not isinstance(self.names, NameLookup):
+        """What the class has of these names, which is asked for all of them at once."""
+        if isinstance(self.names, Mapping):
             return self.names
         forms = (form for name in names for form, _ in self._forms(name))
-        return self.names.tensors(frozenset(forms))
+        return self.names.named(frozenset(forms))
 
     def _found(self, name: str, known: Mapping[str, ExpectedTensor]) -> _Found:
         """What has the name, without the base model's prefix or with it; else as it stands."""
@@ -177,7 +182,7 @@ class Places(Struct, frozen=True):
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
     """Where the stored tensors go in the expectation's class; `stored` are the names of all."""
-    return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
+    return Places(expectation, expectation.prefix, expectation.loading.seeing(stored))
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
@@ -209,8 +214,7 @@ def match(
 
     Pieces stand for the packed tensors that they are in, which are not among `tensors`.
     """
-    learned = Role.PARAMETER
-    shapes = {tensor[0]: tensor[1] for tensor in expectation.tensors if tensor[3] is learned}
+    shapes = expectation.listed.shapes
     plain, others = _plain(tensors, shapes)
     rest = [Candidate(tensor, tensor.name) for tensor in others]
     for piece in pieces:

@@ -58,7 +58,6 @@ class FamilyExpectations(Struct, frozen=True, kw_only=True):
     spares: tuple[str, ...] = ()  # modules of the target that its own loader does not use
 
 
-_LEARNED = Role.PARAMETER
 _DIMENSIONS = 8  # of a shape, in a reason; five are the most that a model has
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
@@ -125,13 +124,8 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     extras = [hit for hit in ties.answered if hit.expected.role is Role.EXTRA]
     named = {hit.expected.name for hit in (*ties.answered, *copies)}
     whole = len(plain) == matching.parameters  # then no parameter has to be looked for
-    left = [
-        tensor
-        for tensor in expectation.tensors
-        if not (whole and tensor[3] is _LEARNED)
-        and tensor[0] not in plain
-        and tensor[0] not in named
-    ]
+    wanted = expectation.listed.others if whole else expectation.tensors
+    left = [one for one in wanted if one.name not in plain and one.name not in named]
     where = file_that_may_hold(unread, expectation, behind) if left else (lambda _name: None)
     absent, hidden = _judge_absent(left, expectation, family, unread, where)
     unknown = _identified(matching.unmatched, loading, family) if matching.unmatched else ()
@@ -229,7 +223,8 @@ def _judge_absent(
     """
     left = [tensor for tensor in left if not tensor.role.optional]  # of which some store some
     behind: dict[str, list[ExpectedTensor]] = {item.file: [] for item in unread}
-    needed = _needed(expectation, family.declared) if left else frozenset()
+    unshared = [tensor for tensor in left if tensor.role is not Role.TIED]
+    needed = _needed(unshared, expectation, family.declared) if unshared else frozenset()
     absent: list[Absent] = []
     for tensor in left:
         file = where(tensor.name)
@@ -249,10 +244,12 @@ def _judge_absent(
     return tuple(absent), hidden
 
 
-def _needed(expectation: Expectation, declared: Expectation) -> frozenset[str]:
-    """The target's names that a checkpoint of the declared class would answer."""
+def _needed(
+    left: list[ExpectedTensor], expectation: Expectation, declared: Expectation
+) -> frozenset[str]:
+    """Names of the target, of those `left` at least, that the declared class has as well."""
     if declared is expectation:
-        return frozenset(tensor.name for tensor in expectation.tensors)
+        return frozenset(tensor.name for tensor in left)
     found = places(expectation).of([tensor.name for tensor in declared.needed])
     return frozenset(place.expected.name for place in found if place.expected is not None)
 

@@ -34,7 +34,6 @@ def file_that_may_hold(
     unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, HiddenContent]
 ) -> Callable[[str], str | None]:
     """A function from an expected name to the unread file that may hold it, whole or in a piece."""
-    found = places(expectation)
     known: dict[str, str] = {}
     anywhere: str | None = None
     for item in unread:
@@ -42,7 +41,7 @@ def file_that_may_hold(
             anywhere = anywhere or item.file
             continue
         names = [piece for name in item.names for piece in _pieces(name, behind)]
-        for place in found.of(names):
+        for place in places(expectation).of(names):
             if place.expected is not None:
                 known.setdefault(place.expected.name, item.file)
     return lambda name: known.get(name, anywhere)

@@ -74,7 +74,10 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
         sums: dict[str, _Totals] = {"": [0] * 6}
         for kind, below in self.cells.items():
             for prefix, found in zip(below, _totals(kind, below.values()), strict=True):
-                _add(sums, prefix, found)
+                if prefix in sums:
+                    _add(sums[prefix], found)
+                else:
+                    sums[prefix] = found
         return {prefix: _tally(found) for prefix, found in _rolled_up(sums).items()}
 
     @cached_property
@@ -85,7 +88,7 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
     def _grouped(self, key: Callable[[_Kind], str]) -> Mapping[str, Tally]:
         sums: dict[str, _Totals] = {}
         for kind, found in self._kinds.items():
-            _add(sums, key(kind), found)
+            _add(sums.setdefault(key(kind), [0] * 6), found)
         return {name: _tally(sums[name]) for name in sorted(sums)}
 
 
@@ -216,18 +219,15 @@ def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
     for level in range(max(levels, default=0), 0, -1):
         for prefix in levels.get(level, ()):
             above = parent(prefix)
-            if above not in sums and level > 1:
+            if above in sums:
+                _add(sums[above], sums[prefix])
+            else:
                 levels.setdefault(level - 1, []).append(above)
-            _add(sums, above, sums[prefix])
+                sums[above] = sums[prefix].copy()
     return sums
 
 
-def _add(sums: dict[str, _Totals], name: str, more: _Totals) -> None:
-    """Add to the sums of that name; a name without sums gets a copy of the others."""
-    if name not in sums:
-        sums[name] = more.copy()
-        return
-    into = sums[name]
+def _add(into: _Totals, more: _Totals) -> None:
     into[0] += more[0]
     into[1] += more[1]
     into[2] += more[2]

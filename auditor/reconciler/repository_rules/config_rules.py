@@ -213,7 +213,7 @@ def _unconverted(case: RepositoryCase) -> Iterator[Twice]:
     lists = {key: names for key in _LISTS_OF_LAYERS if (names := quantization.get(key))}
     if not lists:  # before each name is taken apart: the published DeepSeek-V3 has 92,000
         return
-    every = (*(one.name for one in case.stored), *(one.name for one in case.expected))
+    every = (*(one.name for one in case.stored), *(one.name for one in case.expected()))
     known = {part for name in every for part in name.split(".")[:-1]}
     if not known or len(known) > 2_000:  # noqa: PLR2004 - a hostile file's names
         return

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,7 +56,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     custom: bool  # code of the repository's own reads the config
     target: str | None
     stored: tuple[StoredTensor, ...]
-    expected: tuple[ExpectedTensor, ...]
+    expected: Callable[[], Iterable[ExpectedTensor]]
     companions: Mapping[str, CompanionFile]  # none: they were not asked for
     shaping: frozenset[str] | None = None  # keys of a closed form's formulas; None: there is none
     settings: Mapping[str, Any] = field(default_factory=dict)  # of sentence-transformers
@@ -65,7 +65,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def rows(self) -> EmbeddingRows | None:
         """By the headers; else by what the config implies. None: the model embeds no tokens."""
-        return self._stored_rows or _longest_embedding(self.expected)
+        return self._stored_rows or _longest_embedding(self.expected())
 
     @cached_property
     def _stored_rows(self) -> EmbeddingRows | None:

@@ -19,7 +19,7 @@ def findings_of(model_type, values, shaping=None):
         custom=False,
         target=None,
         stored=(),
-        expected=(),
+        expected=tuple,
         companions={},
         shaping=shaping,
     )

@@ -32,7 +32,7 @@ def case_of(config=None, rows=10, target="LlamaForCausalLM", **files):
         custom=False,
         target=target,
         stored=(StoredTensor("model.embed_tokens.weight", "F32", (rows, 4), 4 * rows, "", None),),
-        expected=(),
+        expected=tuple,
         companions={name: companion(name, text.encode()) for name, text in texts.items()},
     )
 
