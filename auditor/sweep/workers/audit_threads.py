@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from math import inf
 from queue import Empty, SimpleQueue
 from threading import Condition, Thread
 from typing import NamedTuple, Self
@@ -23,6 +22,7 @@ from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers.allowance import Allowance
 from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.concurrency import Concurrency, Spent
 from auditor.sweep.workers.one_model import Auditor, Done, failed
 
 # Objects made before cycles are looked for among them. A model makes ten thousand, nearly all of
@@ -64,7 +64,6 @@ class AuditThreads:
         self._idle = 0
         self._over = False
         self._since = time.monotonic()  # when something was done, or nothing could be
-        self._spent = (time.process_time(), budget.files)  # when a model was done
 
     @property
     def room(self) -> int:
@@ -126,7 +125,7 @@ class AuditThreads:
                     return
                 self._running.discard(job)
                 self._since = time.monotonic()
-                self._measure(seconds)
+                self._concurrency.done(seconds, self._spent(), self.budget.rate)
                 if done is None:
                     self._suspects.append(job.task)
                 else:
@@ -162,6 +161,7 @@ class AuditThreads:
             job = _Job(task, self._auditor.allowance(), alone)
             if not self._running:
                 self._since = time.monotonic()
+                self._concurrency.begin(self._spent())
             self._running.add(job)
             return job
 
@@ -170,14 +170,8 @@ class AuditThreads:
             return not self._running
         return bool(self._ready) and len(self._running) < self._concurrency.models
 
-    def _measure(self, seconds: float) -> None:
-        (processor, files), self._spent = self._spent, (time.process_time(), self.budget.files)
-        self._concurrency.done(
-            seconds=seconds,
-            processor=self._spent[0] - processor,
-            files=self._spent[1] - files,
-            rate=self.budget.rate,
-        )
+    def _spent(self) -> Spent:
+        return Spent(time.monotonic(), time.process_time(), self.budget.files)
 
 
 class Crew:
@@ -217,46 +211,3 @@ class Crew:
 
     def waiting(self) -> Wait | None:
         return self._threads.budget.waiting()
-
-
-LEAST = 4  # models; with them a sweep begins, before anything is measured
-_SPARE = 1.25  # times the rate of a quota: answers do not come evenly
-_WEIGHT = 1 / 32  # of the last model in what is known of all
-_FADES = 1.001  # of the least time under way, with each model: the network may become slower
-
-
-class Concurrency:
-    """The number of models under way, measured anew with each that is done.
-
-    Little's law: rate times time under way. More models a second than the processor can examine
-    are of no use, nor more than the quota pays for. The time is the least that was seen: where more
-    are under way than the processor bears they wait for it, and the time is not the network's.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._count = -LEAST  # the first ones import, and connect
-        self._seconds = self._processor = self._files = 0.0  # of one model
-        self._least = inf  # of the seconds
-        self.models = min(LEAST, most)
-
-    def done(self, *, seconds: float, processor: float, files: float, rate: float | None) -> None:
-        """A model is: how long it was under way, and what the process took since the last one was.
-
-        `processor` are seconds, `files` requests for files; `rate` is how many of these there may
-        be in a second, None: any number.
-        """
-        self._count += 1
-        if self._count <= 0:
-            return
-        weight = max(_WEIGHT, 1 / self._count)
-        self._seconds += weight * (seconds - self._seconds)
-        self._processor += weight * (processor - self._processor)
-        self._files += weight * (files - self._files)
-        self._least = min(self._seconds, self._least * _FADES)
-        if self._count < LEAST or not self._processor:
-            return
-        models = 1 / self._processor
-        if rate is not None and self._files:
-            models = min(models, rate * _SPARE / self._files)
-        self.models = min(max(LEAST, round(models * self._least)), self._most)

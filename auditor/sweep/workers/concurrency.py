@@ -1,0 +1,62 @@
+"""How many models should be under way at once: a rule, measured while a sweep goes on. Pure."""
+
+from math import inf
+from typing import NamedTuple
+
+LEAST = 4  # models; with them a sweep begins, before anything is measured
+_SPARE = 1.25  # times what is needed: answers do not come evenly
+_ROUND = 0.25  # seconds, at least: of a few models the times vary
+_BUSY = 0.95  # of a round's seconds; from there on models wait for the processor, too
+_LESS = 0.98  # of the time is tried after such a round: how much of it was a wait is not known
+
+
+class Spent(NamedTuple):
+    """What a process has taken so far."""
+
+    now: float  # seconds of the clock
+    processor: float  # seconds
+    files: int  # requests for files
+
+
+class Concurrency:
+    """The number of models under way, measured anew when that many are done: a round.
+
+    Little's law: rate times time under way. More models a second than the processor can examine
+    are of no use, nor more than the quota pays for. The time is that of the last round in which the
+    processor had nothing to do for a while. Where it is busy models wait for it, and the time is
+    not the network's: less and less of it is taken, until the processor waits again.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._network = inf  # seconds of one model
+        self._begun = Spent(0.0, 0.0, 0)
+        self._done, self._seconds = 0, 0.0  # in this round
+        self._all = 0  # that are done
+        self.models = min(LEAST, most)
+
+    def begin(self, spent: Spent) -> None:
+        """A round begins: with the first of all models, and where none was under way."""
+        self._begun, self._done, self._seconds = spent, 0, 0.0
+
+    def done(self, seconds: float, spent: Spent, rate: float | None) -> None:
+        """A model is, which was under way so long.
+
+        `rate` is how many requests for files there may be in a second, None: any number.
+        """
+        self._all += 1
+        self._done += 1
+        self._seconds += seconds
+        wall = spent.now - self._begun.now
+        if self._done < self.models or wall < _ROUND:
+            return
+        processor = spent.processor - self._begun.processor
+        mean = self._seconds / self._done
+        busy = processor >= _BUSY * wall
+        self._network = _LESS * min(self._network, mean) if busy else mean
+        models = self._done / processor if processor else inf
+        if rate is not None and spent.files:
+            models = min(models, rate * self._all / spent.files)
+        needed = min(models * self._network * _SPARE, self._most)
+        self.models = min(max(LEAST, round(needed)), self._most)
+        self.begin(spent)

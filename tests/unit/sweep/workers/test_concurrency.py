@@ -1,0 +1,93 @@
+"""How many models are under way: a sweep that is simulated, and what limits it."""
+
+from heapq import heappop, heappush
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.sweep.workers.concurrency import LEAST, Concurrency, Spent
+
+MOST, MODELS, FILES = 160, 3000, 2  # under way, of a sweep, of a model
+DISTANCES = st.floats(0.0, 1.0)  # seconds of network for one model
+PROCESSORS = st.floats(0.001, 0.05)  # seconds of processor for one model
+BUNCHES = st.sampled_from((1, 2, 30))  # models that are done at once: threads take turns
+
+
+def swept(distance, processor, rate=None, bunch=1):
+    """Models a second of the last half, by the rule, and how many it has under way at the end.
+
+    One processor examines in turn what is fetched; `bunch` models that are next to each other are
+    done together, as threads are that share a processor.
+    """
+    rule, free, under_way, done = Concurrency(MOST), 0.0, [], []  # (when it is done, its start)
+    budget = 0.0  # when the next two requests may go
+    now, spent, asked = 0.0, 0.0, 0
+    rule.begin(Spent(now, spent, asked))
+    while len(done) < MODELS:
+        while len(under_way) < rule.models:
+            start = max(now, budget)
+            budget = start + FILES / rate if rate else 0.0
+            free = max(free, start + distance) + processor  # fetched, and then examined in turn
+            asked += FILES
+            heappush(under_way, (free, start))
+        together = [heappop(under_way) for _ in range(min(bunch, len(under_way)))]
+        now = together[-1][0]
+        spent += processor * len(together)
+        for _, start in together:
+            done.append(now)
+            rule.done(now - start, Spent(now, spent, asked), rate)
+    half = len(done) // 2
+    return (len(done) - half) / (done[-1] - done[half - 1]), rule.models
+
+
+@given(distance=DISTANCES, processor=PROCESSORS, bunch=BUNCHES)
+def test_the_processor_is_busy_whatever_the_distance(distance, processor, bunch):
+    rate, models = swept(distance, processor, bunch=bunch)
+    reachable = min(1 / processor, MOST / (distance + bunch * processor))
+    assert rate >= 0.9 * reachable
+    assert LEAST <= models <= MOST
+
+
+@given(distance=DISTANCES, processor=PROCESSORS)
+def test_no_more_are_under_way_than_that_takes(distance, processor):
+    """By Little's law, and half as many again: some wait for the processor from the start."""
+    _, models = swept(distance, processor)
+    assert models <= max(LEAST, 1.5 * (distance + LEAST * processor) / processor + 1)
+
+
+@given(distance=DISTANCES, rate=st.floats(5, 200))
+def test_a_quota_is_used_up_and_no_more_are_under_way_than_it_needs(distance, rate):
+    models, under_way = swept(distance, 0.001, rate=rate)
+    assert models >= 0.9 * min(rate / 2, MOST / (distance + 0.001))
+    assert under_way <= max(LEAST, 1.3 * rate / 2 * (distance + 0.005) + 1)
+
+
+@pytest.mark.parametrize("most", [1, 2, 40])
+def test_there_are_never_more_than_allowed(most):
+    rule = Concurrency(most)
+    assert rule.models <= most
+    for number in range(100):
+        rule.done(10.0, Spent(number, 0.001 * number, 2 * number), None)
+        assert rule.models <= most
+
+
+def test_the_largest_plan_at_the_distance_of_the_hub_needs_seventy_five():
+    """333 requests a second, two a model; three answers of 150 ms each, one of them storage's."""
+    rule = Concurrency(MOST)
+    for number in range(1, 1001):
+        rule.done(0.45, Spent(number / 160, 0.001 * number, 2 * number), 100_000 / 300)
+    assert 75 <= rule.models <= 95
+
+
+def test_a_network_that_becomes_slower_has_more_under_way_and_a_busy_processor_has_not():
+    rule = Concurrency(MOST)
+    for number in range(1, 201):
+        rule.done(0.1, Spent(number / 50, 0.01 * number, 2 * number), None)
+    before = rule.models
+    for number in range(201, 401):  # twice the time, and the processor idles no more than before
+        rule.done(0.2, Spent(number / 50, 0.01 * number, 2 * number), None)
+    assert rule.models == pytest.approx(2 * before, abs=2)
+    for number in range(401, 601):  # four times the time, and the processor does nothing else
+        rule.done(0.4, Spent(8 + (number - 400) / 100, 0.01 * number, 2 * number), None)
+    assert 1.5 * before < rule.models <= 2 * before
