@@ -83,6 +83,10 @@ class Listed(Protocol):
         """The tensors that are not parameters, in the model's order."""
 
     @property
+    def in_order(self) -> bool:
+        """Whether the modules are in natural order of their names."""
+
+    @property
     def outline(self) -> Outline | None:
         """None: there is no tree of blocks that would say which layers are alike."""
 
@@ -104,6 +108,10 @@ class Written(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:
         return tuple(tensor for tensor in self.tensors if not _is_parameter(tensor))
+
+    @property
+    def in_order(self) -> bool:
+        return False
 
     @property
     def outline(self) -> None:

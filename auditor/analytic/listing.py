@@ -260,9 +260,13 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             for tensor in found
         )
 
+    @property
+    def in_order(self) -> bool:
+        return True
+
     @cached_property
     def modules(self) -> Mapping[str, ModuleFormula]:
-        """By prefix, in natural order; "" is the tree."""
+        """By prefix; "" is the tree."""
         return MappingProxyType(every_module(self.listing.modules, self.depth))
 
     @cached_property

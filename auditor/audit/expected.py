@@ -248,12 +248,11 @@ def untied_heads(
     It is asked for where there is such a head; None: nothing is known of what is stored, and the
     config's word stands.
     """
-    outline = expectation.outline
-    if not config.denies_ties or (outline and all(one.tied_to is None for one in outline.tensors)):
+    if not config.denies_ties:
         return ()
     heads = [
         tensor
-        for tensor in expectation.tensors
+        for tensor in expectation.listed.others
         if tensor.role is Role.TIED and not _INPUTS.search(tensor.name)
     ]
     names = stored() if heads else ()

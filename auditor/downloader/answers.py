@@ -12,6 +12,7 @@ from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.client import Reply
 from auditor.downloader.headers import Received
 from auditor.downloader.retry import PassingError
+from auditor.downloader.transport import whole_number
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
@@ -24,7 +25,6 @@ _SLOWEST = 4 * 1024
 # networks carry at once are 500; a piece costs some 30 us, and a body of single bytes minutes.
 _MOST_PIECES, _CRUMB = 10_000, 256
 
-_DIGITS = 19  # of a header's number; more than any file has bytes
 _PARTIAL = 206
 
 
@@ -81,21 +81,10 @@ class Answer:
         self.host = reply.address.host
         self.partial = reply.status == _PARTIAL
         self.headers: Mapping[str, str] = reply.headers
+        self.length = reply.length
         self.body = body
         self.linked_size = linked_size  # the whole file's, as the redirect to it said
         self.commit = commit  # of which it is, as the Hub said
-
-    @property
-    def length(self) -> int | None:
-        """Bytes of the body, where the answer says."""
-        return whole_number(self.headers.get("content-length"))
-
-
-def whole_number(text: str | None) -> int | None:
-    """A header's value as a number; None if it is not a number, or absurdly long."""
-    return (
-        int(text) if text and text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
-    )
 
 
 # Bytes up to which a file is read from its start where the server does not know ranges: the

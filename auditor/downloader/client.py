@@ -31,6 +31,7 @@ from auditor.downloader.transport import (
     UnknownHostError,
     UntrustedCertificateError,
     patience,
+    whole_number,
 )
 from auditor.errors import UsageError
 from auditor.messages import quoted
@@ -39,7 +40,7 @@ from auditor.messages import quoted
 # protocol's own 64 KiB a header of 1 MB would take a round trip for each 64 KiB.
 _STREAM, _CONNECTION = 1024 * 1024, 8 * 1024 * 1024
 
-_SWITCHING = 101
+_SWITCHING, _HTTP_1 = 101, "HTTP/1.1"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -83,6 +84,13 @@ class Reply:
         self.headers = _headers(response.headers)
         self._stream = stream
         self._body = response.body_reader
+        self.length = whole_number(
+            self.headers.get("content-length")
+        )  # bytes; None: it is not said
+        # Over HTTP/1 a body ends with its last byte. HTTP/2 says so afterwards, and who does not
+        # wait for that resets the stream, which servers count.
+        known = self.length is not None and response.version == _HTTP_1
+        self._end = self.length if known else None
         if self.status == _SWITCHING:
             self.close()
             raise BrokenAnswerError("it changes to another protocol, which was not asked for")
@@ -90,7 +98,9 @@ class Reply:
     def pieces(self) -> Iterator[memoryview]:
         """The body as it comes; raises TransportError where it breaks off."""
         with _translated():
-            while (piece := self._body.read_chunk()) is not None:
+            read = 0
+            while read != self._end and (piece := self._body.read_chunk()) is not None:
+                read += len(piece)
                 yield memoryview(piece)
 
     def close(self) -> None:

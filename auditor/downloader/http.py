@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import huggingface_hub
 
 from auditor.checkpoint.snapshot import Fetched
-from auditor.downloader.answers import Answer, Body, whole_number
+from auditor.downloader.answers import Answer, Body
 from auditor.downloader.client import Reply, shared_client
 from auditor.downloader.http_errors import RefusalErrorMaker, no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
@@ -26,6 +26,7 @@ from auditor.downloader.transport import (
     TransportError,
     framing_fault,
     patience,
+    whole_number,
 )
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
@@ -296,9 +297,8 @@ def _redirects(reply: Reply) -> bool:
 
 def _drain(reply: Reply, body: Body) -> None:
     """Read the body of a redirect where it is short, so that its connection can be used again."""
-    length = whole_number(reply.headers.get("content-length"))
-    if length is not None and length <= _MOST_OF_A_REDIRECT:
-        body.upto(length + 1)  # one more than there is: the reading ends, and is seen to end
+    if reply.length is not None and reply.length <= _MOST_OF_A_REDIRECT:
+        body.upto(reply.length + 1)  # one more than there is: the reading ends, and is seen to end
 
 
 def _redirected(reply: Reply) -> Address:

@@ -9,6 +9,7 @@ from pyreqwest.http import Url
 from auditor.messages import quoted
 
 _PORTS = {"http": 80, "https": 443}
+_DIGITS = 19  # of a header's number; more than any file has bytes
 
 
 class TransportError(Exception):
@@ -96,3 +97,10 @@ def framing_fault(headers: Mapping[str, str]) -> str | None:
     if encoding.strip().lower() != "chunked":
         return f"its Transfer-Encoding is {quoted(encoding)}, not chunked"
     return None
+
+
+def whole_number(text: str | None) -> int | None:
+    """A header's value as a number; None if it is not a number, or absurdly long."""
+    return (
+        int(text) if text and text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
+    )

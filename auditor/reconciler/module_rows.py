@@ -76,8 +76,8 @@ def compared_rows(
     whole = tallies[""].parameters
     others = {**tallies, **fates}.keys() - formulas.keys()
     prefixes: Iterable[str] = formulas
-    # A tree lists its modules in that order: 20,000 keys take 50 ms.
-    if others or older or reconciled.shift or expectation.outline is None:
+    # 20,000 keys take 50 ms.
+    if others or older or reconciled.shift or not expectation.listed.in_order:
         prefixes = sorted((*formulas, *others), key=natural_key)
     return tuple(
         _row(
@@ -287,7 +287,7 @@ class ExpectedRows(Sequence[ModuleRow]):
     @cached_property
     def _every(self) -> tuple[ModuleRow, ...]:
         modules: Iterable[tuple[str, ModuleFormula]] = self._expectation.modules.items()
-        if self._expectation.outline is None:  # else they are in that order: 0.1 s of 60,000
+        if not self._expectation.listed.in_order:  # 60,000 take 0.1 s
             modules = sorted(modules, key=lambda item: natural_key(item[0]))
         return tuple(self._rows(modules))
 

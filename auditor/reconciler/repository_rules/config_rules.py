@@ -5,11 +5,12 @@ Which of two values transformers takes was found by building the config classes 
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
+from functools import cache, lru_cache
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import ConfigClass, library
-from auditor.analytic.config_classes.declarations import of_model_type, of_name
+from auditor.analytic.config_classes.declarations import Field, of_model_type, of_name
 from auditor.reconciler.findings import ConfigContradiction, Finding, UnknownConfigKey
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
@@ -297,21 +298,17 @@ def key_findings(case: RepositoryCase) -> Iterator[Finding]:
 def _of(
     case: RepositoryCase, values: Mapping[str, Any], kind: ConfigClass, path: str
 ) -> Iterator[Finding]:
-    known = {*kind.fields, *kind.attribute_map, *kind.parts, *kind.read_only, *_TAKEN}
-    fields = dict(kind.fields)
+    text = None
     if kind.model_type in FLAT and values.get(_TEXT) is None:
-        text = of_name(kind.parts[_TEXT].class_name or "")
-        fields |= text.fields if text else {}
-        known |= fields.keys()
-    known |= library().generation
-    known |= {key.removeprefix("_") for key in known}  # _out_features is written as out_features
+        text = kind.parts[_TEXT].class_name
+    known = _known(kind.name, text)
     unknown = (key for key in values if key not in known and not key.startswith("_"))
     for key in islice(unknown, _MOST_UNKNOWN):
         value = values[key]
-        meant = near(key, known)
+        meant = _near_known(key, kind.name, text) if len(key) <= _LONGEST_KEY else None
         if meant is None:
             continue
-        field = fields.get(meant)
+        field = _fields(kind.name, text).get(meant)
         stands = value_text(values.get(meant, field.default if field else None))
         yield UnknownConfigKey(
             says=(
@@ -326,6 +323,27 @@ def _of(
 
 _SHORTEST = 6  # letters; shorter names are one slip from many others
 _LONGEST_KEY = 80  # letters; no known key is longer
+
+
+@cache
+def _fields(name: str, text: str | None) -> Mapping[str, Field]:
+    """Those of a config class, and of the class of its text whose keys it takes from the top."""
+    kinds = filter(None, (of_name(name), of_name(text or "")))
+    return {key: field for kind in kinds for key, field in kind.fields.items()}
+
+
+@cache
+def _known(name: str, text: str | None) -> frozenset[str]:
+    """The keys that a config class reads."""
+    kind = of_name(name)
+    lists = (kind.attribute_map, kind.parts, kind.read_only) if kind else ()
+    known = {*_fields(name, text), *chain.from_iterable(lists), *_TAKEN, *library().generation}
+    return frozenset(known | {key.removeprefix("_") for key in known})  # _out_features
+
+
+@lru_cache(maxsize=1024)
+def _near_known(key: str, name: str, text: str | None) -> str | None:
+    return near(key, _known(name, text))
 
 
 def near(name: str, known: Collection[str]) -> str | None:
