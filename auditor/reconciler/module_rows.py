@@ -46,9 +46,6 @@ class ModuleRow(NamedTuple):
     status: ModuleStatus
 
 
-# tensors, elements, parameters, trainable, bytes: of a tally as of a row
-_Counts = tuple[int, int | None, int | None, int | None, int | None]
-
 _NOT_STORED = Tally()
 _NOT_EXPECTED = ModuleFormula(0, "0")
 
@@ -108,17 +105,24 @@ def _row(
     status: ModuleStatus,
     whole: int | None,
 ) -> ModuleRow:
-    known = whole is not None
-    expected = formula.parameters if formula else None
-    counts: _Counts = tally[:5] if known else (tally.tensors, None, None, None, None)
+    tensors, elements, parameters, trainable, size, _ = tally
+    expected, text = formula or (None, None)
+    depth = depth_of(prefix)
+    if whole is None:
+        counts = tensors, *_UNKNOWN[1:]
+        return ModuleRow(prefix, depth, *counts, expected, None, text, status)
     return ModuleRow(
         prefix,
-        depth_of(prefix),
-        *counts,
-        tally.parameters / whole if whole else None,
+        depth,
+        tensors,
+        elements,
+        parameters,
+        trainable,
+        size,
+        parameters / whole if whole else None,
         expected,
-        tally.parameters - expected if known and expected is not None else None,
-        formula.formula if formula else None,
+        None if expected is None else parameters - expected,
+        text,
         status,
     )
 

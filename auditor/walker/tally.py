@@ -78,7 +78,12 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
                     _add(sums[prefix], found)
                 else:
                     sums[prefix] = found
-        return {prefix: _tally(found) for prefix, found in _rolled_up(sums).items()}
+        return {
+            prefix: Tally(tensors, elements, parameters, trainable, bits // 8, fates)
+            for prefix, (tensors, elements, parameters, trainable, bits, fates) in (
+                _rolled_up(sums).items()
+            )
+        }
 
     @cached_property
     def _kinds(self) -> Mapping[_Kind, _Totals]:
@@ -122,10 +127,10 @@ def walk(
         outlined = fates is None or fate & fates
         limit = min(deepest, up_to) if outlined else deepest
         odd = dtype is not None and dtype not in DTYPE_BITS
-        below, sums = "\0", [0, 0, 0, 0]
+        above, below, sums = None, "\0", [0, 0, 0, 0]
         for (name, _, _, elements, _, span), parameters, _ in alike:
-            if not name.startswith(below):
-                prefix = parent(name)
+            if not name.startswith(below) and (module := parent(name)) != above:
+                above = prefix = module
                 level = prefix.count(".") + 1
                 if level > limit:
                     prefix = prefix_at_depth(prefix, limit)
