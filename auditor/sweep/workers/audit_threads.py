@@ -29,6 +29,10 @@ from auditor.sweep.workers.one_model import Auditor, Done, failed
 # which go when it is done, and looking for cycles among every 700 takes a tenth of the time.
 YOUNG = 20_000
 
+# Seconds for which an outcome waits for others, to be written with them in one transaction, and how
+# many models have to be given to the threads for that: they need others to examine meanwhile.
+_TOGETHER, MANY = 0.05, 64
+
 _IDLE = 60.0  # seconds after which a thread without work ends
 _AHEAD = 2  # times what is under way may be given: no thread waits while outcomes are written
 
@@ -204,6 +208,8 @@ class Crew:
         self._threads.give_up_stuck()
         with suppress(Empty):
             done = self._arrived.get(timeout=seconds)
+            if self.under_way >= MANY:
+                time.sleep(_TOGETHER)
             while True:
                 self.under_way -= 1
                 yield done

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.errors import Reason
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
-from auditor.sweep.workers import one_model
+from auditor.sweep.workers import audit_threads, one_model
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 
@@ -138,3 +139,49 @@ def test_whatever_an_audit_raises_the_others_go_on(crew):
             "c": "crashed",
             "d": "gated",
         }
+
+
+def test_where_many_are_under_way_an_outcome_waits_for_others(monkeypatch):
+    """Those that come meanwhile are handed on with it; where few are, none is waited for."""
+    arrived = []
+
+    class Threads:
+        give_up_stuck = staticmethod(lambda: None)
+        submit = staticmethod(lambda _waiting, queue: arrived.append(queue))
+
+    crew, waits = Crew(Threads()), []
+    monkeypatch.setattr(
+        audit_threads.time, "sleep", lambda wait: (waits.append(wait), arrived[0].put("second"))
+    )
+    for name in range(audit_threads.MANY):
+        crew.submit(Waiting(str(name), "0" * 40, None, None))
+    arrived[0].put("first")
+    assert list(crew.finished(1.0)) == ["first", "second"]
+    arrived[0].put("third")
+    assert list(crew.finished(1.0)) == ["third"]
+    assert (len(waits), crew.under_way) == (1, audit_threads.MANY - 3)
+
+
+def test_an_examination_that_takes_too_long_does_not_hold_up_the_others(monkeypatch):
+    freed, entered = threading.Event(), threading.Event()
+
+    class Alike:
+        def examine(self, snapshot, _digest):
+            if snapshot.model == "long":
+                entered.set()
+                freed.wait()
+            return one_model.recorded(one_model.unaudited_model("m", "", Reason.GATED, "")), None
+
+    def fetched(_self, waiting, _allowance):
+        return Snapshot(model=waiting.model, commit=None, source=Source.HUB, origin="", files=())
+
+    monkeypatch.setattr(one_model, "_TURN", 0.01)
+    monkeypatch.setattr(one_model, "Alike", Alike)
+    monkeypatch.setattr(one_model.Auditor, "_fetched", fetched)
+    with Crew(AuditThreads(Policy(), None, Budget())) as crew:
+        crew.submit(Waiting("long", "0" * 40, None, None))
+        assert entered.wait(10)
+        crew.submit(Waiting("short", "0" * 40, None, None))
+        first = [done.model for done in crew.finished(10.0)]
+        freed.set()
+        assert (first, [done.model for done in crew.finished(10.0)]) == (["short"], ["long"])
