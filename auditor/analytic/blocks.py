@@ -256,8 +256,10 @@ def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:
 def bounded_tensor_count(block: Block) -> int:
     """How many tensors the block lists; CheckpointError, before any is made, where too many."""
     match block:
+        case Param():
+            return 1
         case Module(children):
-            implied = sum(bounded_tensor_count(child) for _, child in children)
+            implied = sum([bounded_tensor_count(child) for _, child in children])
             if implied > MAX_TENSORS:
                 raise _too_many("the config", implied)
             return implied
