@@ -68,6 +68,7 @@ class Auditor:
         self._token = token
         self._budget = budget
         self._shards = ThreadPoolExecutor(policy.shards)
+        self._configs = ThreadPoolExecutor(policy.at_once)
         self._alike = Alike()
         self._packed = Recent[Shared](_MOST_PACKED, _MOST_OF_ONE)
         self._large, self._examining = ByteGate(0), ByteGate(LARGE)
@@ -102,7 +103,8 @@ class Auditor:
         self._over.set()
         for allowance in list(self._sessions):
             self.give_up(allowance)
-        self._shards.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._shards, self._configs):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _audited(self, waiting: Waiting, allowance: Allowance) -> Done:
         fetched = waiting.snapshot is None
@@ -154,7 +156,7 @@ class Auditor:
         listing = _listing(waiting) or hub.fetch_listing(model, session)
         names = {file.name for file in listing.files}
         sharded = INDEX in names and WEIGHTS not in names
-        pool = self._shards if sharded else _Here()
+        pool = self._shards if sharded else _FirstApart(self._configs)
         choose = with_companions if self._policy.companions else select
         found = hub.read_from_listing(model, listing, session, choose, pool=pool)
         return with_base_model(
@@ -235,8 +237,19 @@ def _listing(waiting: Waiting) -> hub.Listing | None:
         return None
 
 
+class _FirstApart(Executor):
+    """Runs in a pool what it is given first: the read of a config, while the weights' is here."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._next = pool
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        pool, self._next = self._next, _Here()
+        return pool.submit(fn, *args, **kwargs)
+
+
 class _Here(Executor):
-    """Runs what it is given at once: two reads in turn, while other models are under way."""
+    """Runs what it is given at once."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
