@@ -30,7 +30,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     processes: int = 1
 
     # The most models under way in each process. The Hub's largest plan allows 166 models a second,
-    # which at 0.15 s for each of two answers are 50 under way; three times as far away they are 150.
+    # which at 0.15 s for each of two answers are 50 under way; at three times the distance, 150.
     at_once: int = 160
 
     # Shards under way in each process, of all its models.
