@@ -176,7 +176,7 @@ def _plainly_written(file: str, content: bytes) -> _Parsed:
     opening, end = _OPENING.match(content), len(content) - 1
     if opening is None or not content.endswith(b"}", opening.end()):  # its own, not the metadata's
         raise ValueError
-    if b"\\" in content or (b"-0" in content and _MINUS_ZERO.search(content)):
+    if b"\\" in content or (b"-" in content and _MINUS_ZERO.search(content)):
         raise ValueError
     (metadata, comma), at = opening.groups(), opening.end()
     pairs: dict[str, str] = {}
