@@ -84,9 +84,8 @@ class Reply:
         self.headers = _headers(response.headers)
         self._stream = stream
         self._body = response.body_reader
-        self.length = whole_number(
-            self.headers.get("content-length")
-        )  # bytes; None: it is not said
+        # Bytes of the body; None: the answer does not say.
+        self.length = whole_number(self.headers.get("content-length"))
         # Over HTTP/1 a body ends with its last byte. HTTP/2 says so afterwards, and who does not
         # wait for that resets the stream, which servers count.
         known = self.length is not None and response.version == _HTTP_1

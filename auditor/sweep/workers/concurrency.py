@@ -40,7 +40,7 @@ class Concurrency:
         self._begun, self._done, self._seconds = spent, 0, 0.0
 
     def done(self, seconds: float, spent: Spent, rate: float | None) -> None:
-        """A model is, which was under way so long.
+        """Note a model that is done, and the seconds for which it was under way.
 
         `rate` is how many requests for files there may be in a second, None: any number.
         """
