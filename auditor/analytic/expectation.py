@@ -1,8 +1,9 @@
 """Expectation: the tensors that a config implies for one class, and where they come from."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from math import prod
 from typing import Literal, NamedTuple, Protocol
 
@@ -49,6 +50,11 @@ def _is_parameter(tensor: ExpectedTensor) -> bool:
     return tensor.role is Role.PARAMETER
 
 
+def shapes_of_parameters(tensors: Iterable[ExpectedTensor]) -> dict[str, tuple[int, ...]]:
+    """By name; of what is not learned, none."""
+    return {tensor.name: tensor.shape for tensor in tensors if _is_parameter(tensor)}
+
+
 class ModuleFormula(NamedTuple):
     """The parameters of one module of the expectation, tied ones left out, and their formula."""
 
@@ -76,7 +82,7 @@ class Listed(Protocol):
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of the parameters, by their names."""
+        """The shapes of the parameters, by their names; made whenever they are asked for."""
 
     @property
     def others(self) -> tuple[ExpectedTensor, ...]:
@@ -101,9 +107,9 @@ class Written(Struct, frozen=True, kw_only=True, dict=True):
     def learned(self) -> int:
         return len(self.tensors) - len(self.others)
 
-    @cached_property
+    @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {tensor.name: tensor.shape for tensor in self.tensors if _is_parameter(tensor)}
+        return shapes_of_parameters(self.tensors)
 
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:
@@ -126,6 +132,26 @@ class Symbol(NamedTuple):
     value: int
     default: bool  # the config leaves the key out: this is the config class's own default
     formula: str | None = None  # e.g. "4*D", where formulas print F as a multiple of D
+
+
+class _TensorsByName(Mapping[str, ExpectedTensor]):
+    """Of 95,000 parameters few are asked for: a record of one is made when it is."""
+
+    def __init__(self, listed: Listed) -> None:
+        self._shapes = listed.shapes
+        self._others = {tensor.name: tensor for tensor in listed.others}
+
+    def __getitem__(self, name: str) -> ExpectedTensor:
+        shape = self._shapes.get(name)
+        if shape is None:
+            return self._others[name]
+        return ExpectedTensor(name, shape, prod(shape))
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self._shapes, self._others)
+
+    def __len__(self) -> int:
+        return len(self._shapes) + len(self._others)
 
 
 class Expectation(Struct, frozen=True, kw_only=True, dict=True):
@@ -166,24 +192,12 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         """Both without listing each layer; None where they are known one by one alone."""
         return self.listed.outline
 
-    def named(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
-        """Those of its tensors that have one of the names in memory, perhaps with others."""
-        if self.loading.renames:
-            return self.renamed
-        shapes = self.listed.shapes
-        found = {
-            name: ExpectedTensor(name, shapes[name], prod(shapes[name]))
-            for name in names
-            if name in shapes
-        }
-        return found | {tensor.name: tensor for tensor in self.listed.others}
-
     @cached_property
     def renamed(self) -> Mapping[str, ExpectedTensor]:
         """The tensors by the names that the class's own renames make of those on disk."""
-        names = {tensor.name: tensor for tensor in self.tensors}
         if not self.loading.renames:
-            return names
+            return _TensorsByName(self.listed)
+        names = {tensor.name: tensor for tensor in self.tensors}
         return dict(zip(self.loading.renamed(names), names.values(), strict=True))
 
     @property

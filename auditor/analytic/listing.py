@@ -26,7 +26,14 @@ from auditor.analytic.blocks import (
     distinct,
 )
 from auditor.analytic.dims import Dim, counted_dim, dim, product_of_dims, sum_of_dims
-from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Outline, Role, Symbol
+from auditor.analytic.expectation import (
+    ExpectedTensor,
+    ModuleFormula,
+    Outline,
+    Role,
+    Symbol,
+    shapes_of_parameters,
+)
 from auditor.analytic.layers import (
     LayerKind,
     Layers,
@@ -237,13 +244,15 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
         """In the order of the tree."""
-        found = every_tensor(self.listing.tensors)
         tied = {tensor.name: tensor for tensor in self.others if tensor.tied_to}
+        found = every_tensor(self.listing.tensors)
         return tuple([tied[one.name] if one.tied_to else one for one in found] if tied else found)
 
-    @cached_property
+    @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Of the parameters, by name."""
+        if "tensors" in self.__dict__:
+            return shapes_of_parameters(self.tensors)
         return every_shape(self.listing.tensors)
 
     @cached_property

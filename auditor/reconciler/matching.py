@@ -5,12 +5,13 @@ from enum import IntFlag, StrEnum
 from functools import cache
 from itertools import chain, compress, repeat
 from operator import eq, itemgetter, not_
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.loading import ChangedName, Loading
+from auditor.analytic.lookup import NameLookup
 from auditor.layouts.packing import LogicalTensor, as_stored_tensor
 from auditor.tensors import StoredTensor, natural_key
 
@@ -99,16 +100,10 @@ class _Found(NamedTuple):
     shift: Step | None
 
 
-class Names(Protocol):
-    """The tensors of a class, which are asked for by name."""
-
-    def named(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]: ...
-
-
 class Places(Struct, frozen=True):
     """A class's tensors by the names that they have once they are loaded."""
 
-    names: Names | Mapping[str, ExpectedTensor]  # in the class's own renames already
+    names: NameLookup | Mapping[str, ExpectedTensor]  # in the class's own renames already
     prefix: str
     loading: Loading
 
@@ -151,7 +146,7 @@ class Places(Struct, frozen=True):
         return Place(name, expected, (*steps, shift) if shift else steps)
 
     def _known(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
-        """What the class has of these names, which is asked for all of them at once."""
+        """What the class has of these names; a tree of blocks is asked for all of them at once."""
         if isinstance(self.names, Mapping):
             return self.names
         forms = (form for name in names for form, _ in self._forms(name))
@@ -182,7 +177,7 @@ class Places(Struct, frozen=True):
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
     """Where the stored tensors go in the expectation's class; `stored` are the names of all."""
-    return Places(expectation, expectation.prefix, expectation.loading.seeing(stored))
+    return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
