@@ -135,7 +135,7 @@ class Symbol(NamedTuple):
 
 
 class _TensorsByName(Mapping[str, ExpectedTensor]):
-    """Of 95,000 parameters few are asked for: a record of one is made when it is."""
+    """The tensors by their names; the record of a parameter is made when it is asked for."""
 
     def __init__(self, listed: Listed) -> None:
         self._shapes = listed.shapes
