@@ -84,7 +84,11 @@ def at_a_terminal(*args: str, env: Mapping[str, str], **options) -> tuple[int, s
 def children_of(pid: int) -> list[int]:
     """The processes that any thread of it has started, and not waited for."""
     places = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(one) for place in places for one in place.read_text().split()]
+    found: list[int] = []
+    for place in places:
+        with suppress(FileNotFoundError, ProcessLookupError):  # of a thread that has ended since
+            found += map(int, place.read_text().split())
+    return found
 
 
 def is_at_work(pid: int) -> bool:
