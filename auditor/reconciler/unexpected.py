@@ -71,11 +71,10 @@ class FamilyNames:
     """
 
     def __init__(self, siblings: Iterable[Sibling]) -> None:
-        siblings = tuple(siblings)
         self._places = [
             (one.target, Places(one.names, one.prefix, one.loading)) for one in siblings
         ]
-        self._names = Union(one.names for one in siblings)
+        self._names = Union(places.names for _, places in self._places)
         # one of the classes that loading renames for alike
         self._kinds = {
             (of.prefix, of.loading.renames, of.loading.legacy, of.loading.kept): of.loading

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -151,9 +152,8 @@ def test_where_many_are_under_way_an_outcome_waits_for_others(monkeypatch):
         submit = staticmethod(lambda _waiting, queue: arrived.append(queue))
 
     crew, waits = Crew(Threads()), []
-    monkeypatch.setattr(
-        audit_threads.time, "sleep", lambda wait: (waits.append(wait), arrived[0].put("second"))
-    )
+    clock = SimpleNamespace(sleep=lambda wait: (waits.append(wait), arrived[0].put("second")))
+    monkeypatch.setattr(audit_threads, "time", clock)
     for name in range(audit_threads.MANY):
         crew.submit(Waiting(str(name), "0" * 40, None, None))
     arrived[0].put("first")
