@@ -68,7 +68,7 @@ class Auditor:
         self._token = token
         self._budget = budget
         self._shards = ThreadPoolExecutor(policy.shards)
-        self._configs = ThreadPoolExecutor(policy.at_once)
+        self._reads = ThreadPoolExecutor(policy.at_once)
         self._alike = Alike()
         self._packed = Recent[Shared](_MOST_PACKED, _MOST_OF_ONE)
         self._large, self._examining = ByteGate(0), ByteGate(LARGE)
@@ -103,7 +103,7 @@ class Auditor:
         self._over.set()
         for allowance in list(self._sessions):
             self.give_up(allowance)
-        for pool in (self._shards, self._configs):
+        for pool in (self._shards, self._reads):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _audited(self, waiting: Waiting, allowance: Allowance) -> Done:
@@ -156,8 +156,10 @@ class Auditor:
         listing = _listing(waiting) or hub.fetch_listing(model, session)
         names = {file.name for file in listing.files}
         sharded = INDEX in names and WEIGHTS not in names
-        pool = self._shards if sharded else _FirstApart(self._configs)
-        choose = with_companions if self._policy.companions else select
+        companions = self._policy.companions  # asked for before config and header
+        alone = self._reads if companions else _FirstApart(self._reads)
+        pool = self._shards if sharded else alone
+        choose = with_companions if companions else select
         found = hub.read_from_listing(model, listing, session, choose, pool=pool)
         return with_base_model(
             found, local_folder.read, partial(self._config_of, allowance=allowance)

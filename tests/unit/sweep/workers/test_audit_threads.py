@@ -188,11 +188,14 @@ def test_an_examination_that_takes_too_long_does_not_hold_up_the_others(monkeypa
         assert (first, [done.model for done in crew.finished(10.0)]) == (["short"], ["long"])
 
 
-def test_the_config_of_a_model_is_read_beside_its_weights(monkeypatch):
+@pytest.mark.parametrize("companions", [False, True])
+def test_the_config_of_a_model_is_read_beside_its_weights(companions, monkeypatch):
     """In turn the first of the two reads would never see the second begin."""
     header, seen = threading.Event(), []
 
     def read(model, _listing, _session, _choose, *, pool):
+        if companions:
+            pool.submit(header.wait, 10)
         config = pool.submit(header.wait, 10)
         pool.submit(header.set)
         seen.append(config.result())
@@ -201,7 +204,7 @@ def test_the_config_of_a_model_is_read_beside_its_weights(monkeypatch):
     listing = Listing(model_id="m", commit="0" * 40, files=())
     monkeypatch.setattr(one_model.hub, "fetch_listing", lambda _model, _session: listing)
     monkeypatch.setattr(one_model.hub, "read_from_listing", read)
-    with Crew(AuditThreads(Policy(), None, Budget())) as crew:
+    with Crew(AuditThreads(Policy(companions=companions), None, Budget())) as crew:
         crew.submit(Waiting("m", "0" * 40, None, None))
         assert [done.model for done in crew.finished(20.0)] == ["m"]
     assert seen == [True]
