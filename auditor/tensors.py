@@ -1,4 +1,4 @@
-"""StoredTensor, byte spans, and the dtypes of the safetensors format with their widths in bits."""
+"""StoredTensor, byte spans, dtypes and their widths; the order of names, the depth of modules."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -141,6 +141,41 @@ def names_fault(names: Collection[str]) -> str | None:
     if characters <= most:
         return None
     return f"has {characters:,} characters of tensor names; {most:,} are the most that are read"
+
+
+class Depth(NamedTuple):
+    """How deep modules are listed: `bert.encoder` is at depth 2, the whole model at depth 0."""
+
+    most: int
+    # Of layers deeper than this (`encoder.layer.0` is at depth 3) nothing inside is listed; None:
+    # they are like any other module. A BERT of 5,625 layers has four modules in each.
+    layers: int | None = None
+
+    def cut(self, prefix: str) -> str:
+        """The deepest module that is listed and is or holds the one of that prefix."""
+        parts = prefix.split(".", self.most)[: self.most]
+        if self.layers is not None:
+            for place in range(self.layers, len(parts)):
+                if parts[place].isdecimal():
+                    return ".".join(parts[: place + 1])
+        return ".".join(parts)
+
+    def lists(self, prefix: str) -> bool:
+        return self.cut(prefix) == prefix
+
+    def at_most(self, most: int) -> "Depth":
+        return self._replace(most=min(self.most, most))
+
+    def one_more(self) -> "Depth":
+        return Depth(self.most + 1, None if self.layers is None else self.layers + 1)
+
+    def inside(self, layer: int) -> "Depth | None":
+        """The same for names that begin below a layer at that depth; None: it is not listed."""
+        if layer > self.most:
+            return None
+        if self.layers is None:
+            return Depth(self.most - layer)
+        return Depth(0) if layer > self.layers else Depth(self.most - layer, self.layers - layer)
 
 
 @lru_cache(maxsize=4096)  # a model's names are made of few parts

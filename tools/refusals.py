@@ -115,7 +115,7 @@ def judged(library: Process, values: Values, target: str, change: str = "") -> C
 def refusals(values: Values, target: str) -> tuple[str, ...]:
     """Why we refuse the config: as many sentences as there are causes."""
     try:
-        found = catalogue.expect(Config(values=values), target, depth=0)
+        found = catalogue.expect(Config(values=values), target)
     except FaultyConfigError as error:
         return tuple(fault_sentence(fault, target) for fault in error.faults)
     except CheckpointError as error:

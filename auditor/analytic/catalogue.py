@@ -200,10 +200,8 @@ def _squeezed(name: str) -> str:
 # --- what it comes to -------------------------------------------------------------------------
 
 
-def expect(config: Config, target: str, *, depth: int | None = None) -> Expectation:
+def expect(config: Config, target: str) -> Expectation:
     """Every tensor the config implies for a known class; CheckpointError where it implies none.
-
-    `modules` are known down to `depth` at least (None: all).
 
     Of a class that several model types have, it is the one of the config's model type.
     """
@@ -211,7 +209,7 @@ def expect(config: Config, target: str, *, depth: int | None = None) -> Expectat
     family, completed, tree, faults = _built(config, target)
     with _blaming(faults, target):
         write = _written if bounded_tensor_count(tree) <= _MOST_KEPT else _written.__wrapped__
-        written = write(tree, depth)
+        written = write(tree)
     return Expectation(
         target=target,
         model_type=family.model_type,
@@ -243,10 +241,10 @@ _MOST_KEPT = 2048
 
 
 @lru_cache(maxsize=32)
-def _written(tree: Module, depth: int | None) -> _Written:
+def _written(tree: Module) -> _Written:
     letters = _by_letter(sorted(symbols(tree)))  # in an order that is the same in every process
     replacements = _multiples(letters)
-    listed = inventory(tree, replacements, depth=depth)
+    listed = inventory(tree, replacements)
     total, active = _formula(listed.total), _formula(listed.active) if listed.active else None
     printed = total.formula + (active.formula if active else "")
     legend = tuple(_legend(printed, letters, replacements))

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from auditor.analytic.config_classes.completed import ConfigFault
 from auditor.analytic.loading import PLAIN, Loading
+from auditor.tensors import Depth
 
 
 class Role(StrEnum):
@@ -76,6 +77,9 @@ class Listed(Protocol):
     def tensors(self) -> tuple[ExpectedTensor, ...]: ...
     @property
     def modules(self) -> Mapping[str, ModuleFormula]: ...
+    def modules_to(self, depth: Depth | None, /) -> Mapping[str, ModuleFormula]:
+        """Those of the modules that `depth` lists; None: all."""
+
     @property
     def learned(self) -> int:
         """How many of the tensors are parameters."""
@@ -102,6 +106,11 @@ class Written(Struct, frozen=True, kw_only=True, dict=True):
 
     tensors: tuple[ExpectedTensor, ...]
     modules: Mapping[str, ModuleFormula]
+
+    def modules_to(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
+        if depth is None:
+            return self.modules
+        return {name: of for name, of in self.modules.items() if depth.lists(name)}
 
     @property
     def learned(self) -> int:
@@ -134,7 +143,7 @@ class Symbol(NamedTuple):
     formula: str | None = None  # e.g. "4*D", where formulas print F as a multiple of D
 
 
-class _TensorsByName(Mapping[str, ExpectedTensor]):
+class TensorsByName(Mapping[str, ExpectedTensor]):
     """The tensors by their names; the record of a parameter is made when it is asked for."""
 
     def __init__(self, listed: Listed) -> None:
@@ -146,6 +155,10 @@ class _TensorsByName(Mapping[str, ExpectedTensor]):
         if shape is None:
             return self._others[name]
         return ExpectedTensor(name, shape, prod(shape))
+
+    def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
+        """Those of the names that are known, and their tensors."""
+        return {name: self[name] for name in names if name in self._shapes or name in self._others}
 
     def __iter__(self) -> Iterator[str]:
         return chain(self._shapes, self._others)
@@ -187,6 +200,10 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         """Every module prefix; "" is the whole model."""
         return self.listed.modules
 
+    def modules_to(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
+        """Those of the modules that `depth` lists; None: all."""
+        return self.listed.modules_to(depth)
+
     @property
     def outline(self) -> Outline | None:
         """Both without listing each layer; None where they are known one by one alone."""
@@ -196,7 +213,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     def renamed(self) -> Mapping[str, ExpectedTensor]:
         """The tensors by the names that the class's own renames make of those on disk."""
         if not self.loading.renames:
-            return _TensorsByName(self.listed)
+            return TensorsByName(self.listed)
         names = {tensor.name: tensor for tensor in self.tensors}
         return dict(zip(self.loading.renamed(names), names.values(), strict=True))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
 from auditor.folded_names import escaped_name, numbered
-from auditor.tensors import naturally_sorted
+from auditor.tensors import Depth, naturally_sorted
 
 _MOST_REPEATED = 2048  # tensors and modules of all layers that are kept; Llama-2-70B has 1,760
 
@@ -50,7 +50,7 @@ class LayerKind:
 
     def __init__(self, tensors: ListedTensors, modules: ListedModules) -> None:
         self._listed = tuple(tensors), tuple(modules)
-        self._modules: dict[int | None, Mapping[str, ModuleFormula]] = {}
+        self._modules: dict[Depth | None, Mapping[str, ModuleFormula]] = {}
 
     def __len__(self) -> int:
         """Tensors and modules: a layer without tensors lists itself."""
@@ -82,15 +82,15 @@ class LayerKind:
         names, rest = self._columns
         return map(_expected, zip(map(here.__add__, names), *rest, strict=True))
 
-    def _below(self, levels: int | None) -> Mapping[str, ModuleFormula]:
-        if levels not in self._modules:
-            found = every_module(self._listed[1], levels)
-            self._modules[levels] = {f".{name}" if name else "": of for name, of in found.items()}
-        return self._modules[levels]
+    def _below(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
+        if depth not in self._modules:
+            found = every_module(self._listed[1], depth)
+            self._modules[depth] = {f".{name}" if name else "": of for name, of in found.items()}
+        return self._modules[depth]
 
-    def modules(self, here: str, levels: int | None) -> Iterator[tuple[str, ModuleFormula]]:
-        """The modules down to that many levels ("" is at level 0); None: all of them."""
-        below = self._below(levels)
+    def modules(self, here: str, depth: Depth | None) -> Iterator[tuple[str, ModuleFormula]]:
+        """The modules that `depth` lists, the layer itself at depth 0; None: all of them."""
+        below = self._below(depth)
         return zip(map(here.__add__, below), below.values(), strict=True)
 
     @cached_property
@@ -159,22 +159,20 @@ def every_other(listed: ListedTensors) -> Iterator[ExpectedTensor]:
             yield one
 
 
-def every_module(listed: ListedModules, depth: int | None) -> dict[str, ModuleFormula]:
-    """Every module down to that depth (None: all), in natural order of their names."""
+def every_module(listed: ListedModules, depth: Depth | None = None) -> dict[str, ModuleFormula]:
+    """Every module that `depth` lists (None: all), in natural order of their names."""
     found: dict[str, ModuleFormula] = {}
     layers_last = sorted(listed, key=lambda one: isinstance(one, Layers))  # behind their module
     for one in naturally_sorted(layers_last, attrgetter("name")):
+        if depth is not None and not depth.lists(one.name):
+            continue
         if isinstance(one, Layers):
-            levels = None if depth is None else depth - one.name.count(".") - 2
-            if levels is None or levels >= 0:
-                found.update((_modules if one.few else _modules.__wrapped__)(one, levels))
-        elif depth is None or _depth(one.name) <= depth:
+            inside = None if depth is None else depth.inside(one.name.count(".") + 2)
+            if depth is None or inside is not None:
+                found.update((_modules if one.few else _modules.__wrapped__)(one, inside))
+        else:
             found[one.name] = one.formula
     return found
-
-
-def _depth(name: str) -> int:
-    return name.count(".") + 1 if name else 0
 
 
 @lru_cache(maxsize=64)
@@ -196,10 +194,10 @@ def _shapes(layers: Layers) -> Mapping[str, tuple[int, ...]]:
 
 
 @lru_cache(maxsize=64)
-def _modules(layers: Layers, levels: int | None) -> Mapping[str, ModuleFormula]:
+def _modules(layers: Layers, depth: Depth | None) -> Mapping[str, ModuleFormula]:
     found: dict[str, ModuleFormula] = {}
     for number, kind in enumerate(layers.each):
-        found.update(kind.modules(f"{layers.name}.{number}", levels))
+        found.update(kind.modules(f"{layers.name}.{number}", depth))
     return found
 
 

@@ -48,6 +48,7 @@ from auditor.analytic.layers import (
     roles_in,
 )
 from auditor.errors import CheckpointError
+from auditor.tensors import Depth
 
 Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same value
 
@@ -237,7 +238,6 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """
 
     listing: BlockListing
-    depth: int | None
     total: Dim
     active: Dim | None  # the parameters that one token uses; None where these are all
 
@@ -276,7 +276,11 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def modules(self) -> Mapping[str, ModuleFormula]:
         """By prefix; "" is the tree."""
-        return MappingProxyType(every_module(self.listing.modules, self.depth))
+        return MappingProxyType(every_module(self.listing.modules))
+
+    def modules_to(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
+        """Those that `depth` lists (None: all): who shows few needs not those of 5,000 layers."""
+        return self.modules if depth is None else every_module(self.listing.modules, depth)
 
     @cached_property
     def learned(self) -> int:
@@ -299,14 +303,8 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.tensors, self.modules, self.total, self.active
 
 
-def inventory(
-    tree: Module, replacements: Mapping[Symbol, Dim], *, depth: int | None = None
-) -> Inventory:
-    """The tree listed; its formulas say 4*D for F where the replacements do.
-
-    `modules` are known down to `depth` (None: all): only a list of every module needs those of
-    5,000 layers.
-    """
+def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
+    """The tree listed; its formulas say 4*D for F where the replacements do."""
     bounded_tensor_count(tree)
     listing = BlockListing(tuple(replacements.items()))
     total, active = listing.add(tree, "")
@@ -314,7 +312,6 @@ def inventory(
         listing.modules.append(ListedModule("", listing.formula(total)))
     return Inventory(
         listing=listing,
-        depth=depth,
         total=total.substitute(replacements),
         active=None if active is total else active.substitute(replacements),
     )

@@ -46,9 +46,7 @@ def config_reasons(error: CheckpointError) -> tuple[str, ...]:
 class ExpectationSource(Classes, Protocol):
     """What implies the tensors of the classes that it knows, from a config."""
 
-    def expect(
-        self, config: Config, target: str, /, *, depth: int | None = None
-    ) -> Expectation: ...
+    def expect(self, config: Config, target: str, /) -> Expectation: ...
 
     def sibling(self, config: Config, target: str, /) -> Sibling: ...
 
@@ -73,29 +71,25 @@ def classes_of_type(model_type: str) -> tuple[str, ...]:
     return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)
 
 
-def expectation_of(  # noqa: PLR0913 - what is asked for, and what is known of the files
+def expectation_of(
     config: Config,
     target: str | None,
     chosen: Callable[[TargetChoice], None],
     *,
     loader: Loader | None = None,
-    depth: int | None = None,
     stored: Callable[[], Collection[str] | None] = tuple,
 ) -> Implied | Refusal:
     """The expectation of the first source that knows the architecture.
 
-    Its modules are known down to `depth` (None: all), and one further: a file without the base
-    model's prefix has them one level higher.
     `chosen` is called with the class as soon as it is chosen. `stored` returns the names in the
     files, which decide on a head that the config does not tie; None: there are no files. Raises
     CheckpointError for a config from which no model can be built.
     """
-    further = None if depth is None else depth + 1
-    found = _first(config, partial(choose, target=target, loader=loader), chosen, further)
+    found = _first(config, partial(choose, target=target, loader=loader), chosen)
     if isinstance(found, Refusal) or not (apart := untied_heads(config, found.expectation, stored)):
         return found
     again = replace(config, apart=True)
-    found = _first(again, partial(choose, target=target, loader=loader), lambda _: None, further)
+    found = _first(again, partial(choose, target=target, loader=loader), lambda _: None)
     if isinstance(found, Refusal):
         return found
     left = [one.name for one in found.expectation.tensors if one.role is Role.TIED]
@@ -106,20 +100,19 @@ def _first(
     config: Config,
     choosing: Callable[..., TargetChoice | Refusal],
     chosen: Callable[[TargetChoice], None],
-    depth: int | None,
 ) -> Implied | Refusal:
     """By the closed form; without a closed form, by the oracle."""
 
     def asked(classes: ExpectationSource) -> TargetChoice | Refusal:
         return choosing(config, classes=classes)
 
-    found = _by(catalogue, asked, chosen, depth)
+    found = _by(catalogue, asked, chosen)
     if isinstance(found, Implied) or found.reason is not Reason.UNKNOWN_ARCHITECTURE:
         return found
     oracle = _oracle()
     if oracle is None:
         return found._replace(detail=f"{found.detail}; {_EXTRA} would let transformers answer")
-    return _by(oracle, asked, chosen, depth)
+    return _by(oracle, asked, chosen)
 
 
 def expectation_of_module(config: Config, kind: str) -> Implied | Refusal:
@@ -147,17 +140,16 @@ def _by(
     source: ExpectationSource,
     asked: Callable[[ExpectationSource], TargetChoice | Refusal],
     chosen: Callable[[TargetChoice], None],
-    depth: int | None,
 ) -> Implied | Refusal:
     try:
         choice = asked(source)
         if isinstance(choice, Refusal):
             return choice
         chosen(choice)
-        expectation = source.expect(choice.kind.config, choice.target, depth=depth)
+        expectation = source.expect(choice.kind.config, choice.target)
         declared = expectation
         if choice.declared != choice.target:
-            declared = source.expect(choice.of_declared.config, choice.declared, depth=0)
+            declared = source.expect(choice.of_declared.config, choice.declared)
     except SourceError as error:  # a tower may be of a model type that is not known here
         return Refusal(error.reason, str(error))
 

@@ -133,7 +133,6 @@ def _implied(
             target or declared.target,
             lambda _: None,
             loader=declared.loader,
-            depth=0,
         )
     except (CheckpointError, SourceError):
         return None
@@ -260,7 +259,6 @@ def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _E
             case.options.target or declared.target,
             partial(case.set_choice, notes=notes),
             loader=declared.loader,
-            depth=case.options.depth,
             stored=partial(_stored_names, case),
         )
     if isinstance(found, Refusal):
@@ -349,12 +347,12 @@ def _as_stored(
     if not implied.expectation.loading.converters:
         return implied
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.tensors}
-    expectation, family = expected_as_stored(implied.expectation, names), implied.family
+    expectation, family = expected_as_stored(implied.expectation, names, case.depth), implied.family
     if expectation is implied.expectation:
         return implied
     case.known = replace(case.known, expected=expected_side(expectation))
     whole = family.declared is implied.expectation
-    declared = expectation if whole else expected_as_stored(family.declared, names)
+    declared = expectation if whole else expected_as_stored(family.declared, names, case.depth)
     return Implied(expectation, replace(family, declared=declared))
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Report, Unaudited
+from auditor.tensors import Depth
 
 
 class LookAtValues(Protocol):
@@ -34,7 +35,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     requested: str  # the model as the user wrote it
     target: str | None = None  # the class to audit for; None: what the checkpoint declares
-    depth: int | None = None  # how deep module rows go; None: all the way
+    depth: int | Depth | None = None  # how deep module rows go; None: all the way
     ignore: tuple[Ignore, ...] = ()  # findings to leave out of the verdict
     oracle: bool = False  # ask transformers for a second opinion of the closed form
     values: LookAtValues | None = None  # None: numbers are nobody's business

@@ -52,7 +52,7 @@ from auditor.report import (
     observed_side,
     residual,
 )
-from auditor.tensors import learned
+from auditor.tensors import Depth, learned
 from auditor.walker import Shallow, Walk, depth_within, walk
 
 # Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
@@ -81,6 +81,12 @@ class ModelAudit(Struct, kw_only=True):
     known: Outcome
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
     beside: tuple[str, ...] = ()  # what was not read of the files beside the weights
+
+    @property
+    def depth(self) -> Depth | None:
+        """How deep module rows go."""
+        asked = self.options.depth
+        return Depth(asked) if isinstance(asked, int) else asked
 
     def add_findings(self, findings: tuple[Finding, ...]) -> None:
         """More that was found of its files."""
@@ -136,7 +142,7 @@ def compared_outcome(
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
     names = (one.tensor.name for one in reconciled.unexpected if one.fate & foreign)
     shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)
-    walked = walk(reconciled.counted, depth=case.options.depth, shallow=shallow)
+    walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
     index = index_judgement(
         found,
         case.snapshot,
@@ -171,9 +177,7 @@ def compared_outcome(
         claims=published,
         load_report=loads.report,
         in_memory=loads.in_memory,
-        modules=compared_rows(
-            reconciled, expectation, walked, depth=case.options.depth, shapes=shapes
-        ),
+        modules=compared_rows(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
         findings=in_order(stand),
         ignored=in_order(left_out),
         tensors=TensorTable.compared(reconciled, expectation),
@@ -292,7 +296,7 @@ def no_weights(
     case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
 ) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
-    modules = ExpectedRows(expectation, depth=case.options.depth)
+    modules = ExpectedRows(expectation, depth=case.depth)
     known = replace(
         _with_findings(case, *contradictions(case), *findings),
         modules=modules,
@@ -336,9 +340,7 @@ def _add_stored(case: ModelAudit) -> Walk:
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
     shallow = _shallow(case, (tensor.name for tensor in found.tensors), None, MOST_MODULES)
-    walked = walk(
-        counted_once(tuple(counted), found.shared), depth=case.options.depth, shallow=shallow
-    )
+    walked = walk(counted_once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
     if not found.empty:
         shapes = not found.names_only
         case.known = replace(

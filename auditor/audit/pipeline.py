@@ -32,6 +32,7 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import described, quoted
 from auditor.reconciler.ignore import Ignore
 from auditor.report import Outcome, Report, Unaudited
+from auditor.tensors import Depth
 
 if TYPE_CHECKING:
     from auditor.comparing import Comparison
@@ -43,7 +44,7 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     target: str | None = None,
     source: str = "hub",
     token: str | None = None,
-    depth: int | None = None,
+    depth: int | Depth | None = None,
     ignore: tuple[Ignore, ...] = (),
     oracle: bool = False,
     torch_copies: bool = False,

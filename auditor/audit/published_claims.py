@@ -13,6 +13,7 @@ from auditor.claims.published import (
 )
 from auditor.claims.verdict import PublishedCount
 from auditor.report import Observed
+from auditor.tensors import Depth
 
 _NAMED = frozenset({Source.HUB, Source.CACHE, Source.BUNDLED})
 _EMBEDDING = ("embed", "wte", "wpe", "lm_head", "embed_out", "shared")
@@ -63,8 +64,8 @@ def _others(expectation: Expectation, parameters: int) -> OtherCounts:
         experts = experts or ".experts." in one.name
     modules = (
         formula.parameters
-        for name, formula in expectation.modules.items()
-        if name.count(".") < _LEVELS and formula.parameters >= _LANGUAGE * parameters
+        for formula in expectation.modules_to(Depth(_LEVELS)).values()
+        if formula.parameters >= _LANGUAGE * parameters
     )
     return OtherCounts((parameters - embeddings, parameters + tied, *modules), experts)
 

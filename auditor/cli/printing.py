@@ -17,6 +17,7 @@ from auditor.formats.registry import FORMATS, TERMINAL, by_ending
 from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
+from auditor.tensors import Depth
 
 _TABLE_DEPTH = 2
 CSV = "csv"
@@ -56,11 +57,12 @@ def chosen_format(form: str | None, output: Path | None) -> str:
     raise UsageError(f"-o {quoted(str(output))}: say --format, or end the name in {endings}")
 
 
-def counted_depth(form: str, depth: int | None) -> int | None:
-    """How deep modules are counted: for the terminal a little deeper than they are shown."""
+def counted_depth(form: str, depth: int | None) -> int | Depth | None:
+    """How deep modules are counted: for the terminal, layers deeper than they are shown."""
     if form != TERMINAL:
         return depth
-    return (_TABLE_DEPTH if depth is None else depth) + _DEEPER
+    shown = _TABLE_DEPTH if depth is None else depth
+    return Depth(shown + _DEEPER, layers=shown)
 
 
 def require_format_of_tensors(form: str) -> None:

@@ -65,13 +65,12 @@ class Oracle:
         del model_type  # the process finds them: see oracle/build.py
         return {}
 
-    def expect(self, config: Config, target: str, /, *, depth: int | None = None) -> Expectation:
-        """Every tensor that a class has with this config, and its modules at any `depth`.
+    def expect(self, config: Config, target: str, /) -> Expectation:
+        """Every tensor that a class has with this config, and its modules.
 
         Raises CheckpointError for a config from which it cannot be built, SourceError where the
         library cannot build it at all, or not within the oracle's bounds.
         """
-        del depth  # its answers are kept whole
         values = {key: value for key, value in config.values.items() if key not in _WRITERS}
         question = json.dumps([target, values], sort_keys=True)
         asked = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor
+from auditor.analytic.expectation import TensorsByName
 from auditor.analytic.loading import ChangedName, Loading
 from auditor.analytic.lookup import NameLookup
 from auditor.layouts.packing import LogicalTensor, as_stored_tensor
@@ -146,8 +147,8 @@ class Places(Struct, frozen=True):
         return Place(name, expected, (*steps, shift) if shift else steps)
 
     def _known(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
-        """What the class has of these names; a tree of blocks is asked for all of them at once."""
-        if not isinstance(self.names, NameLookup):
+        """What the class has of these names, which is asked for all of them at once."""
+        if not isinstance(self.names, NameLookup | TensorsByName):
             return self.names
         forms = (form for name in names for form, _ in self._forms(name))
         return self.names.tensors(frozenset(forms))

@@ -9,7 +9,7 @@ from msgspec import Struct
 from auditor.analytic import Expectation, ModuleFormula, Role
 from auditor.reconciler.matching import Fate, Step
 from auditor.reconciler.reconcile import Absent, Reconciled
-from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key
+from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, natural_key
 from auditor.walker import Tally, Walk, parent
 
 ModuleStatus = Literal[
@@ -55,7 +55,7 @@ def compared_rows(
     expectation: Expectation,
     walked: Walk,
     *,
-    depth: int | None,
+    depth: Depth | None,
     shapes: bool,
 ) -> tuple[ModuleRow, ...]:
     """A row for every prefix that is stored or expected, down to `depth`, the walk's own.
@@ -132,27 +132,32 @@ def depth_of(prefix: str) -> int:
 
 
 def _on_disk(
-    expectation: Expectation, shift: Step | None, depth: int | None
+    expectation: Expectation, shift: Step | None, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
     """The expectation's modules under the names that this checkpoint gives them."""
-    found = expectation.modules
-    if shift is not None:
-        pairs = ((_shifted(name, expectation.prefix, shift), of) for name, of in found.items())
-        found = {name: of for name, of in pairs if name is not None} | {"": found[""]}
-    if depth is None:
-        return found
-    return {name: of for name, of in found.items() if not name or name.count(".") < depth}
+    if shift is None:
+        return expectation.modules_to(depth)
+    found = _with_one_more(expectation, depth)
+    pairs = ((_shifted(name, expectation.prefix, shift), of) for name, of in found.items())
+    found = {name: of for name, of in pairs if name is not None} | {"": found[""]}
+    return {name: of for name, of in found.items() if depth is None or depth.lists(name)}
+
+
+def _with_one_more(expectation: Expectation, depth: Depth | None) -> Mapping[str, ModuleFormula]:
+    """A level more of the expectation's modules: in the file they may be one higher."""
+    return expectation.modules_to(None if depth is None else depth.one_more())
 
 
 def _as_stored(
-    reconciled: Reconciled, expectation: Expectation, depth: int | None
+    reconciled: Reconciled, expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
     """What is expected of each module as the file cuts it up, where its names are older ones.
 
     A module that the file has under another path keeps its formula; of others there is the count.
     """
     counts: dict[str, int] = {"": 0}
-    formulas = {"": expectation.modules[""]}
+    modules = _with_one_more(expectation, depth)
+    formulas = {"": modules[""]}
     stored = {hit.expected.name: hit.stored.name for hit in reconciled.answered}
     if reconciled.moved:
         stored.update((name, tensor.name) for name, tensor in reconciled.plain.items())
@@ -163,16 +168,16 @@ def _as_stored(
         ours, theirs = parent(tensor.name), parent(name)
         same = tensor.name.rpartition(".")[2] == name.rpartition(".")[2]
         while theirs:
-            if same and ours in expectation.modules:
-                formulas[theirs] = expectation.modules[ours]
+            if same and ours in modules:
+                formulas[theirs] = modules[ours]
             counts[theirs] = counts.get(theirs, 0) + (
                 tensor.elements if tensor.role is Role.PARAMETER else 0
             )
             same = same and ours.rpartition(".")[2] == theirs.rpartition(".")[2]
             ours, theirs = parent(ours), parent(theirs)
-    found = {"": expectation.modules[""]}
+    found = {"": modules[""]}
     for prefix, count in counts.items():
-        if prefix and (depth is None or depth_of(prefix) <= depth):
+        if prefix and (depth is None or depth.lists(prefix)):
             formula = formulas.get(prefix)
             exact = formula is not None and formula.parameters == count
             found[prefix] = formula if formula and exact else ModuleFormula(count, str(count))
@@ -193,14 +198,14 @@ def _shifted(prefix: str, base: str, shift: Step | None) -> str | None:
 
 
 def _absent_fates(
-    absent: Iterable[Absent], base: str, shift: Step | None, depth: int | None
+    absent: Iterable[Absent], base: str, shift: Step | None, depth: Depth | None
 ) -> Mapping[str, int]:
     """For every prefix, the or-ed fates of the expected tensors below it that nothing answers."""
     fates: dict[str, int] = {}
     for tensor, fate in absent:
         prefix = _shifted(parent(tensor.name), base, shift) or ""
         if depth is not None:
-            prefix = ".".join(prefix.split(".")[:depth])
+            prefix = depth.cut(prefix)
         while True:
             fates[prefix] = fates.get(prefix, 0) | fate
             if not prefix:
@@ -275,7 +280,7 @@ class ExpectedRows(Sequence[ModuleRow]):
     DeepSeek-V3 has 60,000, in 25 kinds: who folds them needs those alone.
     """
 
-    def __init__(self, expectation: Expectation, *, depth: int | None) -> None:
+    def __init__(self, expectation: Expectation, *, depth: Depth | None) -> None:
         self._expectation = expectation
         self._depth = depth
 
@@ -290,7 +295,9 @@ class ExpectedRows(Sequence[ModuleRow]):
 
     @cached_property
     def _every(self) -> tuple[ModuleRow, ...]:
-        modules: Iterable[tuple[str, ModuleFormula]] = self._expectation.modules.items()
+        modules: Iterable[tuple[str, ModuleFormula]] = self._expectation.modules_to(
+            self._depth
+        ).items()
         if not self._expectation.listed.in_order:  # 60,000 take 0.1 s
             modules = sorted(modules, key=lambda item: natural_key(item[0]))
         return tuple(self._rows(modules))
@@ -298,7 +305,7 @@ class ExpectedRows(Sequence[ModuleRow]):
     def _rows(self, modules: Iterable[tuple[str, ModuleFormula]]) -> Iterator[ModuleRow]:
         for prefix, formula in modules:
             depth = depth_of(prefix)
-            if self._depth is None or depth <= self._depth:
+            if self._depth is None or depth <= self._depth.most:
                 parameters, text = formula
                 yield ModuleRow(prefix, depth, *_UNKNOWN, parameters, None, text, "unchecked")
 

@@ -16,10 +16,16 @@ from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, W
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.analytic.loading import Loading
 from auditor.reconciler.matching import places
+from auditor.tensors import Depth
 
 
-def expected_as_stored(expectation: Expectation, stored: Iterable[str]) -> Expectation:
-    """The same with those groups in memory's form that are stored so; the very same without any."""
+def expected_as_stored(
+    expectation: Expectation, stored: Iterable[str], depth: Depth | None = None
+) -> Expectation:
+    """The same with those groups in memory's form that are stored so; the very same without any.
+
+    Of modules it then has those that `depth` lists (None: all), and a level more.
+    """
     loading = expectation.loading
     if not loading.converters:
         return expectation
@@ -41,7 +47,7 @@ def expected_as_stored(expectation: Expectation, stored: Iterable[str]) -> Expec
         if not strange.isdisjoint(group.in_memory)
         and taken.isdisjoint(tensor.name for tensor in group.on_disk)
     )
-    return _in_memory(expectation, reformed) if reformed else expectation
+    return _in_memory(expectation, reformed, depth) if reformed else expectation
 
 
 def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
@@ -53,7 +59,9 @@ def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[st
             yield reported.removeprefix(f"{prefix}.")
 
 
-def _in_memory(expectation: Expectation, reformed: tuple[ConvertedGroup, ...]) -> Expectation:
+def _in_memory(
+    expectation: Expectation, reformed: tuple[ConvertedGroup, ...], depth: Depth | None
+) -> Expectation:
     """Each group's tensors in memory stand where the first of those on disk did."""
     first = {group.on_disk[0].name: group for group in reformed}
     gone = {tensor.name: tensor for group in reformed for tensor in group.on_disk}
@@ -64,7 +72,13 @@ def _in_memory(expectation: Expectation, reformed: tuple[ConvertedGroup, ...]) -
         elif tensor.name not in gone:
             tensors.append(tensor)
     come = [tensor for group in reformed for tensor in group.tensors]
-    modules = dict(_modules(expectation.modules, tensors, gone.values(), come))
+    further = None if depth is None else depth.one_more()
+    before = expectation.modules_to(further)
+    modules = {
+        prefix: formula
+        for prefix, formula in _modules(before, tensors, gone.values(), come)
+        if further is None or further.lists(prefix)
+    }
     listed = Written(tensors=tuple(tensors), modules=MappingProxyType(modules))
     return replace(expectation, listed=listed)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.tensors import DTYPE_BITS, StoredTensor, is_float
+from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, is_float
 
 _USUAL = 128  # characters of a module's name; BERT's longest have 43, a mixture's 60
 MAX_DEPTH = 64  # a hostile name of 50,000 dots would ask for 50,000 prefixes; real ones have ten
@@ -107,16 +107,16 @@ class Shallow(NamedTuple):
 def walk(
     items: Iterable[tuple[StoredTensor, int, int]],
     *,
-    depth: int | None = None,
+    depth: Depth | None = None,
     shallow: Shallow | None = None,
 ) -> Walk:
-    """Sum up the tensors, by prefixes no deeper than `depth` (None: as deep as they go).
+    """Sum up the tensors, by the prefixes that `depth` lists (None: as deep as they go).
 
     The items are those of `Counted`. Of one kind and fate they are summed up together; there
     neighbours mostly share their prefix, and then it is not looked for again.
     """
-    deepest = MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)
-    fates, up_to = shallow or (0, deepest)
+    deepest = Depth(MAX_DEPTH) if depth is None else depth.at_most(MAX_DEPTH)
+    fates, up_to = shallow or (0, MAX_DEPTH)
     groups: dict[tuple[str | None, str, int], list[tuple[StoredTensor, int, int]]] = {}
     for item in items:
         tensor, _, fate = item
@@ -125,19 +125,20 @@ def walk(
     for (dtype, file, fate), alike in groups.items():
         of_kind = cells.setdefault(_Kind(dtype or "", file, fate), {})
         outlined = fates is None or fate & fates
-        limit = min(deepest, up_to) if outlined else deepest
+        limit = deepest.at_most(up_to) if outlined else deepest
+        surely = limit.most if limit.layers is None else min(limit.layers, limit.most)
         odd = dtype is not None and dtype not in DTYPE_BITS
         above, below, sums = None, "\0", [0, 0, 0, 0]
         for (name, _, _, elements, _, span), parameters, _ in alike:
             if not name.startswith(below) and (module := parent(name)) != above:
                 above = prefix = module
                 level = prefix.count(".") + 1
-                if level > limit:
-                    prefix = prefix_at_depth(prefix, limit)
+                if level > surely:
+                    prefix = limit.cut(module)
                 sums = of_kind.setdefault(prefix, [0, 0, 0, 0])
                 # All that is below a prefix as deep as the walk goes is cut off there.
-                cut = level >= limit == deepest
-                below = f"{prefix}." if cut and prefix else "" if limit == 0 else "\0"
+                deep = level == limit.most or prefix != module
+                below = f"{prefix}." if deep and prefix else "" if limit.most == 0 else "\0"
             sums[0] += 1
             sums[1] += elements or 0
             sums[2] += parameters

@@ -5,11 +5,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checkpoints import Spoilt, expect, siblings, spoilt, stored_by
+from support.depths import depths, listed
 
 from auditor.analytic import Expectation, Role
 from auditor.reconciler.module_rows import compared_rows
 from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile
 from auditor.reconciler.tensor_rows import TensorTable
+from auditor.tensors import Depth
 from auditor.walker import walk
 
 
@@ -25,7 +27,7 @@ def _reconciled(case: Spoilt, tensors=None) -> Reconciled:
     )
 
 
-def _rows(result: Reconciled, expectation: Expectation, depth: int | None):
+def _rows(result: Reconciled, expectation: Expectation, depth: Depth | None):
     walked = walk(result.counted, depth=depth)
     return compared_rows(result, expectation, walked, depth=depth, shapes=True)
 
@@ -86,12 +88,12 @@ def test_the_table_of_tensors_has_all_that_is_stored_or_absent_in_the_model_s_or
     assert list(again.rows()) == rows
 
 
-@given(spoilt(), st.integers(0, 5))
-def test_rows_of_any_depth_are_the_full_rows_cut_off_there(case: Spoilt, depth: int) -> None:
+@given(spoilt(), depths())
+def test_rows_of_any_depth_are_the_full_rows_cut_off_there(case: Spoilt, depth: Depth) -> None:
     result, expectation = _reconciled(case), expect(case.target, **case.changes)
     full = _rows(result, expectation, None)
     cut = _rows(result, expectation, depth)
-    assert cut == tuple(row for row in full if row.depth <= depth)
+    assert cut == tuple(row for row in full if listed(depth, row.prefix))
 
 
 @given(spoilt())

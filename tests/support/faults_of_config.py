@@ -152,7 +152,7 @@ def expected_shapes(snapshot: Snapshot) -> dict[str, tuple[int, ...]] | None:
     """What the config implies, by name; None: nothing follows."""
     config = read_config("config.json", snapshot.config.content)
     try:
-        found = catalogue.expect(config, config.architectures[0], depth=0)
+        found = catalogue.expect(config, config.architectures[0])
     except (CheckpointError, SourceError):
         return None
     return {one.name: one.shape for one in found.tensors if one.role is Role.PARAMETER}

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.depths import depths, listed
 
-from auditor.tensors import natural_key
+from auditor.tensors import Depth, natural_key
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,18 @@ def test_a_name_too_long_to_be_kept_sorts_by_the_same_rule(name: str) -> None:
     long = "c" * 300
     padded, _ = natural_key(name)
     assert natural_key(f"{name}.{long}") == (f"{padded}\0{long}", f"{name}.{long}")
+
+
+@given(st.lists(st.sampled_from(["a", "0", "12", "b1"]), max_size=7).map(".".join), depths())
+def test_a_module_is_cut_to_the_deepest_one_around_it_that_is_listed(prefix, depth):
+    parts = prefix.split(".") if prefix else []
+    around = [".".join(parts[:count]) for count in range(len(parts) + 1)]
+    assert depth.cut(prefix) == [one for one in around if listed(depth, one)][-1]
+    assert depth.lists(prefix) == listed(depth, prefix)
+
+
+def test_layers_that_are_not_shown_are_counted_whole():
+    depth = Depth(4, layers=2)
+    assert depth.cut("bert.encoder.layer.0.attention") == "bert.encoder.layer.0"
+    assert depth.cut("encoder.layer.0.attention") == "encoder.layer.0"
+    assert depth.cut("layers.0.attention.self.query") == "layers.0.attention.self"

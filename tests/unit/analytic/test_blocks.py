@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.block_trees import D, E, N, blocks, modules, size, stacked
+from support.depths import depths, listed
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.blocks import (
@@ -30,6 +31,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.listing import inventory
 from auditor.errors import CheckpointError
+from auditor.tensors import Depth
 
 
 @given(modules(blocks()))
@@ -40,24 +42,24 @@ def test_every_tensor_lies_in_a_module_unless_nothing_there_is_required(tree):
     assert parents <= listed.modules.keys()
 
 
-@given(modules(blocks()), st.integers(0, 4))
-def test_to_a_depth_the_same_modules_are_known_and_the_same_tensors_listed(tree, depth):
-    whole, cut = inventory(tree, {}), inventory(tree, {}, depth=depth)
-    assert (cut.tensors, cut.total, cut.active) == (whole.tensors, whole.total, whole.active)
-    assert cut.modules.items() <= whole.modules.items()
-    within = [key for key in whole.modules if (key.count(".") + 1 if key else 0) <= depth]
-    assert [key for key in cut.modules if key in set(within)] == within
+@given(modules(blocks()), depths())
+def test_the_modules_to_a_depth_are_those_of_all_that_it_lists(tree, depth):
+    every = inventory(tree, {}).modules
+    cut = inventory(tree, {}).modules_to(depth)
+    assert list(cut.items()) == [(key, of) for key, of in every.items() if listed(depth, key)]
 
 
 def test_the_modules_of_many_experts_are_left_out_below_the_depth():
     expert = module(up=Linear(D, D), down=Linear(D, D))
     tree = module(layers=Repeat(size("N", 3), module(experts=Repeat(size("E", 50), expert))))
     assert len(inventory(tree, {}).modules) == 1 + 1 + 3 + 3 + 3 * 50 * 3
-    assert set(inventory(tree, {}, depth=2).modules) == {
-        "",
-        "layers",
-        *(f"layers.{number}" for number in range(3)),
-    }
+    numbered = {f"layers.{number}" for number in range(3)}
+    assert set(inventory(tree, {}).modules_to(Depth(2))) == {"", "layers", *numbered}
+    experts = {f"{layer}.experts" for layer in numbered}
+    every = {f"{each}.{number}" for each in experts for number in range(50)}
+    without = inventory(tree, {}).modules_to(Depth(9, layers=2))
+    assert set(without) == {"", "layers", *numbered, *experts, *every}
+    assert set(inventory(tree, {}).modules_to(Depth(9, layers=0))) == {"", "layers", *numbered}
 
 
 def test_names_and_shapes_are_those_on_disk():

@@ -6,12 +6,13 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.depths import depths, listed
 
-from auditor.tensors import DTYPE_BITS, Span, StoredTensor
+from auditor.tensors import DTYPE_BITS, Depth, Span, StoredTensor
 from auditor.walker import Counted, Shallow, depth_within, parent, walk
 from auditor.walker.tally import MAX_DEPTH
 
-_names = st.lists(st.sampled_from("abc"), min_size=1, max_size=6).map(".".join)
+_names = st.lists(st.sampled_from("ab07"), min_size=1, max_size=6).map(".".join)
 
 
 @st.composite
@@ -48,13 +49,11 @@ def test_the_dtypes_of_one_fate_are_those_of_its_tensors_alone(items) -> None:
         assert walk(items).by_dtype(fate) == walk(own).by_dtype()
 
 
-@given(st.lists(_counted()), st.integers(0, 4))
-def test_a_tally_cut_at_a_depth_is_the_full_one_above_it(items, depth: int) -> None:
+@given(st.lists(_counted()), depths())
+def test_a_tally_cut_at_a_depth_is_the_full_one_above_it(items, depth: Depth) -> None:
     full = walk(items).by_prefix()
     assert walk(items, depth=depth).by_prefix() == {
-        prefix: tally
-        for prefix, tally in full.items()
-        if (prefix.count(".") + 1 if prefix else 0) <= depth
+        prefix: tally for prefix, tally in full.items() if listed(depth, prefix)
     }
 
 
@@ -95,7 +94,7 @@ def test_names_are_in_no_more_modules_than_were_allowed(names, most):
         assert len(walk(items, shallow=Shallow(4, depth)).by_prefix()) - 1 <= most
 
 
-@given(st.lists(_counted()), st.integers(0, 5), st.none() | st.integers(0, 5))
+@given(st.lists(_counted()), st.integers(0, 5), st.none() | depths())
 def test_what_is_listed_less_deeply_loses_nothing_of_any_module(items, shallow, depth):
     """Modules no deeper than that hold what they held; those below it, what is of other fates."""
     full = walk(items, depth=depth).by_prefix()
