@@ -22,7 +22,7 @@ from auditor.containers.magic import format_by_magic
 from auditor.containers.safetensors_json import U64_MAX
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
-from auditor.tensors import DTYPE_BITS, Span, StoredTensor, names_fault
+from auditor.tensors import DTYPE_BITS, MAX_CHARACTERS, Span, StoredTensor, names_fault
 
 LENGTH_BYTES = 8
 MAX_HEADER = 100_000_000  # bytes; the library's own limit
@@ -42,16 +42,18 @@ _CONTROL = bytes(byte for byte in range(0x20) if byte not in _WHITE)
 # A header as writers write it.
 _OPENING = re.compile(rb'\{(?:"__metadata__":(\{[^{}]*\})(,?))?')
 _TENSOR_END = b']},"'
+_METADATA = f'"{safetensors_json.METADATA}"'.encode()
 _ENTRY_QUOTES = 10  # of a tensor: its name, three fields and its dtype
 _MINUS_ZERO = re.compile(rb"[\[,\s]-0")  # a number that msgspec takes for an integer, and serde not
 
-_Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # larger ones are for the exact reader
+_I64_MAX = 2**63 - 1  # larger numbers are for the exact reader
+_Number = Annotated[int, Meta(ge=0, le=_I64_MAX)]
 
 
 class _Entry(Struct, forbid_unknown_fields=True, gc=False):
     dtype: str
     shape: tuple[_Number, ...]
-    data_offsets: tuple[_Number, _Number]
+    data_offsets: Span  # bounded once they cover the data without a gap
 
 
 class Header(Struct, frozen=True, kw_only=True):
@@ -97,14 +99,16 @@ def header_span(file: str, prefix: bytes, size: int | None) -> Span:
 def parse_header(file: str, prefix: bytes) -> Header:
     """The header that a file begins with; `prefix` may go on into the data."""
     span = header_span(file, prefix, None)
-    view = memoryview(prefix)[span.start : span.stop]  # 100 MB are not copied once more
-    if len(view) < span.length:
+    if len(prefix) < span.stop:
         raise CheckpointError(f"{named(file)} {_length_fault(span.length, len(prefix))}")
-    if len(view) > MAX_VALUES and (fault := bounds_fault(bytes(view), safetensors_json.MAX_DEPTH)):
+    if span.length > MAX_VALUES and (
+        fault := bounds_fault(prefix[span.start : span.stop], safetensors_json.MAX_DEPTH)
+    ):
         raise CheckpointError(f"the header of {named(file)} {fault}")
-    content = bytes(view)
-    parsed = _canonical(file, content) or _exact(file, content)
-    if fault := names_fault([tensor.name for tensor in parsed.tensors]):
+    parsed = _canonical(file, prefix, span) or _exact(file, prefix[span.start : span.stop])
+    if span.length > MAX_CHARACTERS and (
+        fault := names_fault([tensor.name for tensor in parsed.tensors])
+    ):
         raise CheckpointError(f"the header of {named(file)} {fault}")
     return Header(
         file=file,
@@ -158,25 +162,37 @@ def _start_fault(start: bytes) -> str | None:
     return None
 
 
-def _canonical(file: str, content: bytes) -> _Parsed | None:
+def _canonical(file: str, prefix: bytes, span: Span) -> _Parsed | None:
     """A header as the library and its kin write them, fast. None: `_exact` has to read it."""
     try:
-        return _plainly_written(file, content)
+        return _plainly_written(file, prefix, span.start, _end_of_json(prefix, span))
     except (DecodeError, ValueError, KeyError, CheckpointError):
         return None
 
 
-def _plainly_written(file: str, content: bytes) -> _Parsed:
+def _end_of_json(prefix: bytes, span: Span) -> int:
+    """Where the white space begins that fills a header up."""
+    end = span.stop
+    while end > span.start:
+        start = max(end - _LOOKED_AT, span.start)
+        if kept := len(prefix[start:end].rstrip(_WHITE)):
+            return start + kept
+        end = start
+    return end
+
+
+def _plainly_written(file: str, prefix: bytes, start: int, stop: int) -> _Parsed:
     """Read compact JSON; raise one of the errors that `_canonical` catches if it is anything else.
 
     msgspec is as strict as serde but for what is asked here: where nothing is escaped, the quotes
     show that nothing is written twice. 90,000 tensors in one header take 0.1 s.
     """
-    content = content.rstrip(_WHITE)
-    opening, end = _OPENING.match(content), len(content) - 1
-    if opening is None or not content.endswith(b"}", opening.end()):  # its own, not the metadata's
+    opening, end = _OPENING.match(prefix, start, stop), stop - 1
+    if opening is None or not prefix.endswith(b"}", opening.end(), stop):  # not the metadata's
         raise ValueError
-    if b"\\" in content or (b"-" in content and _MINUS_ZERO.search(content)):
+    if prefix.find(b"\\", start, stop) >= 0:
+        raise ValueError
+    if prefix.find(b"-", start, stop) >= 0 and _MINUS_ZERO.search(prefix, start, stop):
         raise ValueError
     (metadata, comma), at = opening.groups(), opening.end()
     pairs: dict[str, str] = {}
@@ -186,10 +202,13 @@ def _plainly_written(file: str, content: bytes) -> _Parsed:
         pairs = decode(metadata, type=dict[str, str])
         if metadata.count(b'"') != 4 * len(pairs):
             raise ValueError
-    parsed = _parsed(file, pairs, chain.from_iterable(_entries(content, at, end)))
-    names = [tensor[0] for tensor in parsed.tensors]  # in order
-    if safetensors_json.METADATA in names or any(map(eq, names, islice(names, 1, None))):
+    parsed = _parsed(file, pairs, chain.from_iterable(_entries(prefix, at, end)))
+    if prefix.find(_METADATA, at, end) >= 0 or parsed.data_length > _I64_MAX:
         raise ValueError
+    if end - at > _AT_ONCE:  # then several are in order, and each alone names nothing twice
+        names = [tensor[0] for tensor in parsed.tensors]
+        if any(map(eq, names, islice(names, 1, None))):
+            raise ValueError
     return parsed
 
 
@@ -224,7 +243,7 @@ def _exact(file: str, content: bytes) -> _Parsed:
         file,
         metadata,
         (
-            (name, _Entry(entry["dtype"], tuple(entry["shape"]), tuple(entry["data_offsets"])))
+            (name, _Entry(entry["dtype"], tuple(entry["shape"]), Span(*entry["data_offsets"])))
             for name, entry in entries.items()
         ),
     )
@@ -233,9 +252,8 @@ def _exact(file: str, content: bytes) -> _Parsed:
 def _parsed(file: str, metadata: dict[str, str], found: Iterable[tuple[str, _Entry]]) -> _Parsed:
     """Each of the tensors' shapes is measured once, and kept once."""
     tensors: list[StoredTensor] = []
-    spans: list[Span] = []
     sizes: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int, int]] = {}
-    stop = 0
+    in_order, end = True, 0
     new = tuple.__new__  # takes half of what a NamedTuple's own constructor takes
     for name, entry in found:
         kind = (entry.dtype, entry.shape)
@@ -243,14 +261,17 @@ def _parsed(file: str, metadata: dict[str, str], found: Iterable[tuple[str, _Ent
         if known is None:
             known = sizes[kind] = (*kind, *_measured(file, name, *kind))
         dtype, shape, elements, length = known
-        before, (start, stop) = stop, entry.data_offsets
+        start, stop = span = entry.data_offsets
         if stop - start != length:
-            raise CheckpointError(_length_mismatch(file, name, dtype, shape, (start, stop)))
-        span = new(Span, (before if start == before else start, stop))  # one number, and not two
-        spans.append(span)
+            raise CheckpointError(_length_mismatch(file, name, dtype, shape, span))
+        if start != end:
+            in_order = False
+        end = stop
         tensors.append(new(StoredTensor, (name, dtype, shape, elements, file, span)))
+    if not in_order:
+        end = _covered(file, tensors)
     tensors.sort(key=itemgetter(0))
-    return _Parsed(metadata, tensors, _covered(file, spans, tensors))
+    return _Parsed(metadata, tensors, end)
 
 
 def _measured(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> tuple[int, int]:
@@ -271,12 +292,8 @@ def _measured(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> 
     return elements, bits // 8
 
 
-def _covered(file: str, spans: list[Span], tensors: list[StoredTensor]) -> int:
+def _covered(file: str, tensors: list[StoredTensor]) -> int:
     """The length of the data section, which the tensors cover from 0 on, each byte once."""
-    spans.sort()
-    starts, stops = zip(*spans, strict=True) if spans else ((), ())
-    if (*starts, stops[-1] if stops else 0) == (0, *stops):
-        return stops[-1] if stops else 0
     end, before = 0, None
     for tensor in sorted(tensors, key=_SPAN):
         start, stop = _SPAN(tensor)
