@@ -320,8 +320,9 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
         unpacked = unpack_tensors(tensors, quantization, shapes)
         packed = quantization.method if quantization else None
         packed = packed if unpacked is PLAIN else unpacked.layout
-        known = expected.listed.learned + len(expected.listed.others)
-        if len(tensors) < known:  # else there is no use in looking at each name
+        listed = expected.listed
+        needed = listed.learned + sum(not one.role.optional for one in listed.others)
+        if len(tensors) < needed:  # else there is no use in looking at each name
             unpacked = separated(unpacked, tensors, shapes)
     except CheckpointError as error:
         file = quantization.where if quantization else where(case.snapshot)

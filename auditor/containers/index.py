@@ -143,7 +143,7 @@ def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
             raise CheckpointError(f"{subject}: the shard {quoted(shard)} {fault}")
     # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
     each = map(shards.__getitem__, weight_map.values())
-    return MappingProxyType(dict(zip(weight_map, each, strict=True)))
+    return dict(zip(weight_map, each, strict=True))
 
 
 def _count(value: object) -> int | float | None:

@@ -1,5 +1,6 @@
 """Tally: how much lies below a module prefix, in a dtype or in a file."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
@@ -117,10 +118,11 @@ def walk(
     """
     deepest = Depth(MAX_DEPTH) if depth is None else depth.at_most(MAX_DEPTH)
     fates, up_to = shallow or (0, MAX_DEPTH)
-    groups: dict[tuple[str | None, str, int], list[tuple[StoredTensor, int, int]]] = {}
+    groups: dict[tuple[str | None, str, int], list[tuple[StoredTensor, int, int]]]
+    groups = defaultdict(list)
     for item in items:
         tensor, _, fate = item
-        groups.setdefault((tensor[1], tensor[4], fate), []).append(item)
+        groups[tensor[1], tensor[4], fate].append(item)
     cells: dict[_Kind, dict[str, _Sums]] = {}
     for (dtype, file, fate), alike in groups.items():
         of_kind = cells.setdefault(_Kind(dtype or "", file, fate), {})
