@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from types import MappingProxyType
 
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode

@@ -268,7 +268,7 @@ def _without_activations(stored: Stored, ledger: PackingLedger) -> None:
     }
     bare = [
         piece.stored
-        for piece in ledger.tensors
+        for piece in ledger.booked
         if scaled.isdisjoint({_module_of(piece), ".".join(piece.name.split(".")[:-3])})
     ]
     if bare:
@@ -307,8 +307,8 @@ def _skipped(declared: Declared | None, ledger: PackingLedger) -> None:
     )
     if not keys:
         return
-    modules = names_in_skip_lists(keys, set(map(_module_of, ledger.tensors))) or frozenset()
-    wrong = [piece.stored for piece in ledger.tensors if _module_of(piece) in modules]
+    modules = names_in_skip_lists(keys, set(map(_module_of, ledger.booked))) or frozenset()
+    wrong = [piece.stored for piece in ledger.booked if _module_of(piece) in modules]
     if wrong:
         reason = "modules_to_not_convert lists it: loading would cast it and leave its scale out"
         ledger.fault(f"stored in 8 bits, but {reason}", *wrong)

@@ -15,6 +15,7 @@ Stacked is (E, out, in), an expert after the other. Others who stack are gguf an
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -50,8 +51,9 @@ class Stacked(NamedTuple):
 
 def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Implied) -> Unpacked:
     """The same with fused experts in pieces; the same object if no experts are fused."""
-    fused = [piece for piece in unpacked.tensors if piece.name.endswith(ENDS)]
-    taken = {(piece.stored.name, piece.stored.file) for piece in unpacked.tensors}
+    packed = unpacked.tensors
+    fused = [piece for piece in packed if piece.name.endswith(ENDS)]
+    taken = {(piece.stored.name, piece.stored.file) for piece in packed}
     fused += [
         LogicalTensor(tensor, tensor.name, tensor.shape, tensor.dtype or "")
         for tensor in tensors
@@ -68,12 +70,16 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
             cut[piece] = tuple(_pieces(piece, expected))
     if not cut and not faults:
         return unpacked
-    whole = tuple(piece for piece in unpacked.tensors if piece not in cut)
+    cut_up = {(piece.stored.name, piece.stored.file) for piece in cut}
     layouts = () if unpacked is PLAIN else (unpacked.layout,)
     return replace(
         unpacked,
         layout="; ".join((*layouts, _NAME)) if cut else unpacked.layout,
-        tensors=(*whole, *(one for each in cut.values() for one in each)),
+        pieces=(
+            *(piece for piece in unpacked.pieces if piece not in cut),
+            *chain.from_iterable(cut.values()),
+        ),
+        whole=tuple(one for one in unpacked.whole if (one.name, one.file) not in cut_up),
         faults=(*unpacked.faults, *faults),
     )
 

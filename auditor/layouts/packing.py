@@ -5,9 +5,9 @@ dtypes and shapes, never at values. What it does not mention is plain: one store
 tensor of the model.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain
 from math import prod
 from operator import itemgetter
 from sys import intern
@@ -43,8 +43,10 @@ class LogicalTensor(NamedTuple):
     shape: Shape | None  # likewise; None: only an index names the stored tensor
     dtype: str  # of a number inside: "INT4", "NF4", "F8_E4M3", "Q4_K"
 
-
-STORED = itemgetter(LogicalTensor._fields.index("stored"))  # of 46,000 in half the time
+    def is_whole(self) -> bool:
+        """Whether the stored tensor is this very one, and not only holds it."""
+        stored, name, shape, dtype = self
+        return stored[:3] == (name, dtype, shape)
 
 
 class Notes(NamedTuple):
@@ -78,21 +80,31 @@ UNPACKED = frozenset({"F64", "F32", "BF16", "F16", ""})
 
 
 class Unpacked(Struct, frozen=True, kw_only=True):
-    """Each stored tensor is in pieces, in quantization_data, or in neither: then it is plain.
+    """Each stored tensor is in pieces, whole, in quantization_data, or in none: then it is plain.
 
     Faults may be about any of them. A stored tensor that cannot be unpacked at all is left plain
     and has a fault.
     """
 
     layout: str  # in one line, for people: "gptq, 4 bits, groups of 128, act-order"
-    tensors: tuple[LogicalTensor, ...] = ()
+    pieces: tuple[LogicalTensor, ...] = ()
+    whole: tuple[StoredTensor, ...] = ()  # each its only piece, as it is: a weight of 8 bits
     quantization_data: tuple[Notes, ...] = ()
     faults: tuple[PackingFault, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[LogicalTensor, ...]:
+        """What is packed: the pieces, and what is whole."""
+        return (*self.pieces, *map(_as_piece, self.whole))
+
+
+def _as_piece(tensor: StoredTensor) -> LogicalTensor:
+    return LogicalTensor(tensor, tensor.name, tensor.shape, tensor.dtype or "")
 
 
 PLAIN = Unpacked(layout="plain")  # nothing is packed
 _NOTHING: Members = MappingProxyType({})
-_DTYPE_AND_SHAPE = itemgetter(*map(StoredTensor._fields.index, ("dtype", "shape")))
+_DTYPE, _SHAPE = (itemgetter(StoredTensor._fields.index(name)) for name in ("dtype", "shape"))
 
 
 class Stored(Struct, frozen=True, dict=True):
@@ -104,14 +116,14 @@ class Stored(Struct, frozen=True, dict=True):
     def modules(self) -> Mapping[str, Members]:
         """`a.q_proj` -> {"qweight": ..., "scales": ...}; of one name in two shards, the first."""
         found: dict[str, dict[str, StoredTensor]] = {}
+        before, parts = None, {}
         for tensor in self.tensors:
             module, _, last = tensor[0].rpartition(".")
+            if module != before:  # neighbours are mostly of one module
+                before, parts = module, found.setdefault(module, {})
             last = intern(last)  # one string for all modules
-            parts = found.get(module)
-            if parts is None:
-                found[module] = {last: tensor}
-            else:
-                parts.setdefault(last, tensor)
+            if last not in parts:
+                parts[last] = tensor
         return found
 
     def forget_modules(self) -> None:
@@ -176,21 +188,23 @@ def split_off_unread(
     if unpacked is PLAIN or not hidden:
         return ReadAndHidden(unpacked, MappingProxyType({}))
     behind: dict[str, HiddenContent] = {}
-    logical: list[LogicalTensor] = []
     for piece in unpacked.tensors:
         if _place(piece.stored) in hidden:
             before = behind.get(piece.stored.name, HiddenContent((), packed=False))
             inside = before.packed or piece.dtype not in UNPACKED
             behind[piece.stored.name] = HiddenContent((*before.tensors, piece.name), inside)
-        else:
-            logical.append(piece)
     notes: list[Notes] = []
     for one in unpacked.quantization_data:
         serving = [tensor.name for tensor in one.tensors if _place(tensor) in hidden]
         behind.update(dict.fromkeys(serving, HiddenContent((), packed=True)))
         own = tuple(tensor for tensor in one.tensors if _place(tensor) not in hidden)
         notes += [one._replace(tensors=own)] if own else []
-    read = replace(unpacked, tensors=tuple(logical), quantization_data=tuple(notes))
+    read = replace(
+        unpacked,
+        pieces=tuple(one for one in unpacked.pieces if _place(one.stored) not in hidden),
+        whole=tuple(one for one in unpacked.whole if _place(one) not in hidden),
+        quantization_data=tuple(notes),
+    )
     return ReadAndHidden(read, MappingProxyType(behind))
 
 
@@ -214,12 +228,18 @@ class PackingLedger(Struct):
     """Collects what a layout finds, reasons first: equal reasons become one finding."""
 
     tensors: list[LogicalTensor] = field(default_factory=list)
+    whole: list[StoredTensor] = field(default_factory=list)  # of modules that are alike
     notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
     faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
 
     def note(self, reason: str, *tensors: StoredTensor) -> None:
         self.notes.setdefault(reason, []).extend(tensors)
+
+    @property
+    def booked(self) -> Iterator[LogicalTensor]:
+        """Every tensor so far."""
+        return chain(self.tensors, map(_as_piece, self.whole))
 
     def fault(self, reason: str, *tensors: StoredTensor) -> None:
         self.faults.setdefault(reason, []).extend(tensors)
@@ -244,7 +264,8 @@ class PackingLedger(Struct):
         modules = stored.modules
         kinds: dict[tuple[object, ...], list[str]] = {}
         for module, parts in modules.items():
-            kind: tuple[object, ...] = (*parts, *map(_DTYPE_AND_SHAPE, parts.values()))
+            members = parts.values()
+            kind: tuple[object, ...] = (*parts, *map(_DTYPE, members), *map(_SHAPE, members))
             if differs is not None:
                 kind = (differs(module), *kind)
             kinds.setdefault(kind, []).append(module)
@@ -262,13 +283,18 @@ class PackingLedger(Struct):
             last = last_of[tensor]
             return [parts[last] for parts in alike]
 
-        for stored, name, shape, dtype in once.tensors:
-            found, rest = each(stored), name[len(modules[0]) :]
+        for piece in once.tensors:
+            found, rest = each(piece.stored), piece.name[len(modules[0]) :]
+            if piece.is_whole():
+                self.whole += found
+                continue
             names: Iterable[str] = (f"{module}{rest}" for module in modules)
-            if name == stored.name:
+            if piece.name == piece.stored.name:
                 names = (tensor.name for tensor in found)
-            pieces = zip(found, names, repeat(shape), repeat(dtype))
-            self.tensors += map(tuple.__new__, repeat(LogicalTensor), pieces)
+            self.tensors += (
+                piece._replace(stored=stored, name=name)
+                for stored, name in zip(found, names, strict=True)
+            )
         for reason, tensors in once.notes.items():
             self.note(reason, *chain.from_iterable(map(each, tensors)))
         for reason, tensors in once.faults.items():
@@ -277,7 +303,9 @@ class PackingLedger(Struct):
 
     def close(self, layout: str) -> Unpacked:
         """Each tensor is in the books once: one that holds a piece serves no other by its name."""
-        taken = set(map(id, map(STORED, self.tensors)))
+        pieces = [piece for piece in self.tensors if not piece.is_whole()]
+        whole = [*self.whole, *(piece.stored for piece in self.tensors if piece.is_whole())]
+        taken = {*map(id, whole), *(id(piece.stored) for piece in pieces)}
         notes: list[Notes] = []
         for reason, found in self.notes.items():
             own = dict(zip(map(id, found), found, strict=True))
@@ -292,7 +320,8 @@ class PackingLedger(Struct):
         )
         return Unpacked(
             layout=layout,
-            tensors=tuple(self.tensors),
+            pieces=tuple(pieces),
+            whole=tuple(whole),
             quantization_data=tuple(notes),
             faults=tuple(faults),
         )

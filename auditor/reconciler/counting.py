@@ -1,12 +1,12 @@
 """What stored tensors count for that are not one tensor of the model each: copies, packed ones."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, repeat
-from operator import attrgetter, eq, itemgetter, not_
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import NamedTuple
 
 from auditor.analytic import Role
-from auditor.layouts.packing import PLAIN, STORED, UNPACKED, LogicalTensor, Unpacked
+from auditor.layouts.packing import PLAIN, UNPACKED, LogicalTensor, Unpacked
 from auditor.reconciler.findings import (
     BadQuantization,
     Duplicate,
@@ -100,17 +100,11 @@ def packed_dtypes(found: "Apart") -> Mapping[tuple[str, str], str]:
     }
 
 
-# The stored tensor is the very piece, and not only holds it, where these are the same.
-_SAME = ("name", "dtype", "shape")
-_AS_STORED = itemgetter(*map(StoredTensor._fields.index, _SAME))
-_AS_EXPECTED = itemgetter(*map(LogicalTensor._fields.index, _SAME))
-
-
 class Apart(NamedTuple):
     """The stored tensors of a packed checkpoint, by what is done with them."""
 
     alone: Sequence[StoredTensor]  # each is one tensor of the model, as it is
-    scaled: Mapping[str, str]  # name -> file of those that are packed all the same, by their dtype
+    scaled: tuple[StoredTensor, ...]  # of these, those that are packed all the same, by their dtype
     pieces: tuple[LogicalTensor, ...]  # what is in the others
     serving: tuple[StoredTensor, ...]  # quantization data
 
@@ -122,21 +116,15 @@ def apart(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> Apart:
     stored name later on is then the same whatever order the files have.
     """
     if unpacked is PLAIN:
-        return Apart(tensors, {}, (), ())
-    inside = unpacked.tensors
-    whole = list(map(eq, map(_AS_STORED, map(STORED, inside)), map(_AS_EXPECTED, inside)))
-    pieces = tuple(compress(inside, map(not_, whole)))
+        return Apart(tensors, (), (), ())
+    pieces = unpacked.pieces
     serving = tuple(chain.from_iterable(notes.tensors for notes in unpacked.quantization_data))
     holders = {id(piece.stored) for piece in pieces}
     if len(holders) < len(pieces):
         pieces = tuple(naturally_sorted(pieces, attrgetter("name")))
     taken = {*holders, *map(id, serving)}  # a layout hands on what it was given
     alone = [tensor for tensor in tensors if id(tensor) not in taken]
-    scaled = {
-        piece.name: piece.stored.file
-        for piece in compress(inside, whole)
-        if piece.dtype not in UNPACKED
-    }
+    scaled = tuple(tensor for tensor in unpacked.whole if tensor.dtype not in UNPACKED)
     return Apart(alone, scaled, pieces, serving)
 
 

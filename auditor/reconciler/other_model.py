@@ -155,8 +155,9 @@ def dtype_rule(
         return
     learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
     packed = reconciled.packed  # in the dtypes of their layout
+    scaled = set(map(id, reconciled.scaled))
     for tensor in (*reconciled.plain.values(), *learned):
-        if tensor.dtype not in wrong or reconciled.scaled.get(tensor.name) == tensor.file:
+        if tensor.dtype not in wrong or id(tensor) in scaled:
             continue
         if not packed or (tensor.name, tensor.file) not in packed:
             wrong[tensor.dtype].append(tensor)

@@ -89,9 +89,7 @@ class Reconciled(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
-    scaled: Mapping[
-        str, str
-    ]  # name -> file of those that need scales, and are packed in that alone
+    scaled: tuple[StoredTensor, ...]  # those that need scales, and are packed in that alone
     without_header: tuple[
         tuple[str, NameWithoutHeader], ...
     ]  # what an index places in files that were not read

@@ -39,7 +39,7 @@ def packed(draw) -> Packed:
             held = pieces[-1].stored
         pieces.append(LogicalTensor(held, tensor.name, tensor.shape, "INT4"))
     notes = (Notes(tuple(scales), "scales"),) if scales else ()
-    unpacked = Unpacked(layout="test", tensors=tuple(pieces), quantization_data=notes)
+    unpacked = Unpacked(layout="test", pieces=tuple(pieces), quantization_data=notes)
     return Packed(case=case, tensors=tuple(tensors), unpacked=unpacked if pieces else PLAIN)
 
 
@@ -80,7 +80,7 @@ def test_the_order_of_packed_tensors_and_pieces_changes_nothing(it: Packed, rand
     random.shuffle(tensors)
     random.shuffle(pieces)
     shuffled = Unpacked(
-        layout="test", tensors=tuple(pieces), quantization_data=it.unpacked.quantization_data
+        layout="test", pieces=tuple(pieces), quantization_data=it.unpacked.quantization_data
     )
     one = _reconciled(it.case, it.tensors, it.unpacked)
     two = _reconciled(it.case, tensors, shuffled if pieces else PLAIN)
