@@ -128,10 +128,10 @@ def apart(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> Apart:
     return Apart(alone, scaled, pieces, serving)
 
 
-def counted_as_stored(counted: Iterable[_Item], found: Apart) -> Iterator[_Item]:
+def counted_as_stored(counted: Iterable[_Item], found: Apart) -> Iterable[_Item]:
     """Each stored tensor once, with the parameters of its pieces; quantization data has none."""
-    yield from _with_pieces(counted, found.pieces) if found.pieces else counted
-    yield from zip(found.serving, repeat(0), repeat(Fate.QUANTIZATION_DATA.value))
+    serving = zip(found.serving, repeat(0), repeat(Fate.QUANTIZATION_DATA.value))
+    return chain(_with_pieces(counted, found.pieces) if found.pieces else counted, serving)
 
 
 def _with_pieces(counted: Iterable[_Item], pieces: Iterable[LogicalTensor]) -> Iterator[_Item]:

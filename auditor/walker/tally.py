@@ -1,6 +1,5 @@
 """Tally: how much lies below a module prefix, in a dtype or in a file."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
@@ -113,39 +112,37 @@ def walk(
 ) -> Walk:
     """Sum up the tensors, by the prefixes that `depth` lists (None: as deep as they go).
 
-    The items are those of `Counted`. Of one kind and fate they are summed up together; there
-    neighbours mostly share their prefix, and then it is not looked for again.
+    The items are those of `Counted`. Neighbours are mostly of one kind and share their prefix, and
+    then it is not looked for again.
     """
     deepest = Depth(MAX_DEPTH) if depth is None else depth.at_most(MAX_DEPTH)
     fates, up_to = shallow or (0, MAX_DEPTH)
-    groups: dict[tuple[str | None, str, int], list[tuple[StoredTensor, int, int]]]
-    groups = defaultdict(list)
-    for item in items:
-        tensor, _, fate = item
-        groups[tensor[1], tensor[4], fate].append(item)
     cells: dict[_Kind, dict[str, _Sums]] = {}
-    for (dtype, file, fate), alike in groups.items():
-        of_kind = cells.setdefault(_Kind(dtype or "", file, fate), {})
-        outlined = fates is None or fate & fates
-        limit = deepest.at_most(up_to) if outlined else deepest
-        surely = limit.most if limit.layers is None else min(limit.layers, limit.most)
-        odd = dtype is not None and dtype not in DTYPE_BITS
-        above, below, sums = None, "\0", [0, 0, 0, 0]
-        for (name, _, _, elements, _, span), parameters, _ in alike:
-            if not name.startswith(below) and (module := parent(name)) != above:
-                above = prefix = module
-                level = prefix.count(".") + 1
-                if level > surely:
-                    prefix = limit.cut(module)
-                sums = of_kind.setdefault(prefix, [0, 0, 0, 0])
-                # All that is below a prefix as deep as the walk goes is cut off there.
-                deep = level == limit.most or prefix != module
-                below = f"{prefix}." if deep and prefix else "" if limit.most == 0 else "\0"
-            sums[0] += 1
-            sums[1] += elements or 0
-            sums[2] += parameters
-            if odd and span is not None:  # 32 numbers of Q4_0 take 18 bytes
-                sums[3] += span.length
+    kind: tuple[str | None, str, int] = (None, "", -1)
+    above, below, sums = None, "\0", [0, 0, 0, 0]
+    for tensor, parameters, fate in items:
+        name = tensor[0]
+        if (tensor[1], tensor[4], fate) != kind:
+            kind, above, below = (tensor[1], tensor[4], fate), None, "\0"
+            dtype, file, _ = kind
+            of_kind = cells.setdefault(_Kind(dtype or "", file, fate), {})
+            limit = deepest.at_most(up_to) if fates is None or fate & fates else deepest
+            surely = limit.most if limit.layers is None else min(limit.layers, limit.most)
+            odd = dtype is not None and dtype not in DTYPE_BITS
+        if not name.startswith(below) and (module := parent(name)) != above:
+            above = prefix = module
+            level = prefix.count(".") + 1
+            if level > surely:
+                prefix = limit.cut(module)
+            sums = of_kind.setdefault(prefix, [0, 0, 0, 0])
+            # All that is below a prefix as deep as the walk goes is cut off there.
+            deep = level == limit.most or prefix != module
+            below = f"{prefix}." if deep and prefix else "" if limit.most == 0 else "\0"
+        sums[0] += 1
+        sums[1] += tensor[3] or 0
+        sums[2] += parameters
+        if odd and tensor.span is not None:  # 32 numbers of Q4_0 take 18 bytes
+            sums[3] += tensor.span.length
     return Walk(cells=cells)
 
 
