@@ -189,7 +189,8 @@ def _shapes(layers: Layers) -> Mapping[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for number, kind in enumerate(layers.each):
         here = f"{layers.name}.{number}"
-        found.update(zip(map(here.__add__, kind.shapes), kind.shapes.values(), strict=True))
+        for name, shape in kind.shapes.items():
+            found[here + name] = shape
     return found
 
 
