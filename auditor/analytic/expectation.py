@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from math import prod
 from typing import Literal, NamedTuple, Protocol
 
@@ -88,6 +88,11 @@ class Listed(Protocol):
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of the parameters, by their names; made whenever they are asked for."""
 
+    def shapes_of(
+        self, names: Iterable[str], otherwise: tuple[int, ...], /
+    ) -> Iterator[tuple[int, ...]]:
+        """The shape of each name's parameter; `otherwise` where it is no parameter's."""
+
     @property
     def others(self) -> tuple[ExpectedTensor, ...]:
         """The tensors that are not parameters, in the model's order."""
@@ -119,6 +124,11 @@ class Written(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         return shapes_of_parameters(self.tensors)
+
+    def shapes_of(
+        self, names: Iterable[str], otherwise: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...]]:
+        return map(self.shapes.get, names, repeat(otherwise))
 
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:

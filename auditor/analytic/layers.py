@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
+from auditor.analytic.lookup import index_in_list
 from auditor.folded_names import escaped_name, numbered
 from auditor.tensors import Depth, naturally_sorted
 
@@ -66,7 +68,7 @@ class LayerKind:
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {f".{name}": shape for name, shape in every_shape(self._listed[0]).items()}
+        return every_shape(self._listed[0])
 
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:
@@ -148,6 +150,54 @@ def every_shape(listed: ListedTensors) -> dict[str, tuple[int, ...]]:
     return found
 
 
+_Shape = tuple[int, ...]
+_NOTHING: Mapping[str, _Shape] = MappingProxyType({})
+
+
+def shapes_of(listed: ListedTensors, names: Iterable[str], otherwise: _Shape) -> Iterator[_Shape]:
+    """The shape of the parameter of each name; `otherwise` of a name that is no parameter's.
+
+    Neighbours are mostly of one layer, whose few names are told apart: no list of all is made.
+    """
+    own: dict[str, _Shape] = {}
+    lists: dict[str, Layers] = {}
+    for one in listed:
+        if isinstance(one, Layers):
+            lists[one.name] = one
+        elif one.role is Role.PARAMETER:
+            own[one.name] = one.shape
+    deepest = max((name.count(".") for name in lists), default=-1) + 1
+    layer, inside = "\0", _NOTHING
+    for name in names:
+        rest = name.removeprefix(layer)
+        if rest == name:  # it is not of the same layer as the one before
+            if name in own:
+                yield own[name]
+                continue
+            layer, inside = _layer_of(name, lists, deepest) or ("\0", _NOTHING)
+            rest = name.removeprefix(layer)
+        yield inside.get(rest, otherwise)
+
+
+def _layer_of(
+    name: str, lists: Mapping[str, Layers], deepest: int
+) -> tuple[str, Mapping[str, _Shape]] | None:
+    """The layer that the name is in, with its dot, and what is in it; None: it is in none.
+
+    Names of lists have `deepest` parts at the most.
+    """
+    end = -1
+    for _ in range(deepest):
+        end = name.find(".", end + 1)
+        if end < 0:
+            return None
+        if (found := lists.get(name[:end])) is not None:
+            key = name[end + 1 :].partition(".")[0]
+            place = index_in_list(key, len(found.each))
+            return None if place is None else (f"{name[:end]}.{key}.", found.each[place].shapes)
+    return None
+
+
 def every_other(listed: ListedTensors) -> Iterator[ExpectedTensor]:
     """Every tensor that is not a parameter, in the order of the model."""
     for one in listed:
@@ -188,7 +238,7 @@ def _tensors(layers: Layers) -> tuple[ExpectedTensor, ...]:
 def _shapes(layers: Layers) -> Mapping[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for number, kind in enumerate(layers.each):
-        here = f"{layers.name}.{number}"
+        here = f"{layers.name}.{number}."
         for name, shape in kind.shapes.items():
             found[here + name] = shape
     return found

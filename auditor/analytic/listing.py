@@ -1,7 +1,7 @@
 """A tree of blocks listed, each kind of layer once: its tensors, its modules and their formulas."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
 from types import MappingProxyType
@@ -46,6 +46,7 @@ from auditor.analytic.layers import (
     folded_modules,
     folded_tensors,
     roles_in,
+    shapes_of,
 )
 from auditor.errors import CheckpointError
 from auditor.tensors import Depth
@@ -254,6 +255,12 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if "tensors" in self.__dict__:  # then the names are there: 95,000 take 9 MB
             return shapes_of_parameters(self.tensors)
         return every_shape(self.listing.tensors)
+
+    def shapes_of(
+        self, names: Iterable[str], otherwise: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...]]:
+        """Of each name's parameter; `otherwise` where it is no parameter's."""
+        return shapes_of(self.listing.tensors, names, otherwise)
 
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:

@@ -49,6 +49,16 @@ def test_the_modules_to_a_depth_are_those_of_all_that_it_lists(tree, depth):
     assert list(cut.items()) == [(key, of) for key, of in every.items() if listed(depth, key)]
 
 
+@given(modules(blocks()), st.data())
+def test_a_name_has_the_shape_that_is_listed_under_it_and_any_other_name_has_none(tree, data):
+    listed, none = inventory(tree, {}), (-1,)
+    names = [tensor.name for tensor in listed.tensors]
+    part = st.sampled_from([*{part for name in names for part in name.split(".")}, "0", "01", "7"])
+    others = data.draw(st.lists(st.lists(part, max_size=5).map(".".join)))
+    asked = data.draw(st.permutations([*names, *others]))
+    assert list(listed.shapes_of(asked, none)) == [listed.shapes.get(one, none) for one in asked]
+
+
 def test_the_modules_of_many_experts_are_left_out_below_the_depth():
     expert = module(up=Linear(D, D), down=Linear(D, D))
     tree = module(layers=Repeat(size("N", 3), module(experts=Repeat(size("E", 50), expert))))
