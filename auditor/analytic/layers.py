@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
-from auditor.analytic.lookup import index_in_list
 from auditor.folded_names import escaped_name, numbered
 from auditor.tensors import Depth, naturally_sorted
 
@@ -151,7 +150,6 @@ def every_shape(listed: ListedTensors) -> dict[str, tuple[int, ...]]:
 
 
 _Shape = tuple[int, ...]
-_NOTHING: Mapping[str, _Shape] = MappingProxyType({})
 
 
 def shapes_of(listed: ListedTensors, names: Iterable[str], otherwise: _Shape) -> Iterator[_Shape]:
@@ -160,42 +158,40 @@ def shapes_of(listed: ListedTensors, names: Iterable[str], otherwise: _Shape) ->
     Neighbours are mostly of one layer, whose few names are told apart: no list of all is made.
     """
     own: dict[str, _Shape] = {}
-    lists: dict[str, Layers] = {}
+    layers: dict[str, LayerKind] = {}
     for one in listed:
         if isinstance(one, Layers):
-            lists[one.name] = one
+            layers.update((f"{one.name}.{place}.", kind) for place, kind in enumerate(one.each))
         elif one.role is Role.PARAMETER:
             own[one.name] = one.shape
-    deepest = max((name.count(".") for name in lists), default=-1) + 1
-    layer, inside = "\0", _NOTHING
+    deepest = max((layer.count(".") for layer in layers), default=0)
+    layer, inside = _OF_NO_LAYER
     for name in names:
         rest = name.removeprefix(layer)
         if rest == name:  # it is not of the same layer as the one before
             if name in own:
                 yield own[name]
                 continue
-            layer, inside = _layer_of(name, lists, deepest) or ("\0", _NOTHING)
+            layer, inside = _layer_of(name, layers, deepest)
             rest = name.removeprefix(layer)
         yield inside.get(rest, otherwise)
 
 
-def _layer_of(
-    name: str, lists: Mapping[str, Layers], deepest: int
-) -> tuple[str, Mapping[str, _Shape]] | None:
-    """The layer that the name is in, with its dot, and what is in it; None: it is in none.
+_OF_NO_LAYER: tuple[str, Mapping[str, _Shape]] = ("\0", MappingProxyType({}))
 
-    Names of lists have `deepest` parts at the most.
-    """
-    end = -1
+
+def _layer_of(
+    name: str, layers: Mapping[str, LayerKind], deepest: int
+) -> tuple[str, Mapping[str, _Shape]]:
+    """The layer that the name is in, with its dot, and what is in it."""
+    end = 0
     for _ in range(deepest):
-        end = name.find(".", end + 1)
-        if end < 0:
-            return None
-        if (found := lists.get(name[:end])) is not None:
-            key = name[end + 1 :].partition(".")[0]
-            place = index_in_list(key, len(found.each))
-            return None if place is None else (f"{name[:end]}.{key}.", found.each[place].shapes)
-    return None
+        end = name.find(".", end) + 1
+        if not end:
+            break
+        if (layer := name[:end]) in layers:
+            return layer, layers[layer].shapes
+    return _OF_NO_LAYER
 
 
 def every_other(listed: ListedTensors) -> Iterator[ExpectedTensor]:
