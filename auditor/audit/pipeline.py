@@ -62,21 +62,21 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     """Account for every tensor of a checkpoint, from its config and headers alone.
 
     `model` is a Hub id (with `@revision`), a folder, a file, or a snapshot; `target` the class to
-    audit for, config.architectures[0] if None; `source` one of "auto", "hub", "cache" and
-    "bundled" (a local path is read where it is); `token` a Hugging Face access token, the stored
-    one if None; `depth` how deep the report's module rows go, all the way if None; `oracle` asks
-    transformers for a second opinion of the closed form; `torch_copies` compares safetensors with
-    their copy in torch files on the Hub too, as is always done in a folder; `variant` ("fp16") the
-    weights that from_pretrained loads where it is given one; `config` is a file, a folder or a
-    model whose config is taken instead of the model's own; `companions` reads what stands beside
-    the weights, too (tokenizer, generation config, chat template, processor), for at most three
-    requests more; `values` reads all numbers of local files as well, and a sample of a model on the
-    Hub, of at most `values_budget` ("8,600kB": requests and bytes); `statistics` adds their mean
-    and its kin, which takes longer; `base` is a model whose weight files may be the very same, by
-    their sha256 (so may be those of one that the card names where `values` are read), and with
-    whose numbers those of `values` are compared; `verify` compares the sha256 of local files with
-    what their repository lists, `verify_against` with a model of the Hub or a snapshot; `say` gets
-    a line where the work waits or falls back.
+    audit for, config.architectures[0] if None; `source` one of "auto", "hub", "cache" and "bundled"
+    (a local path is read where it is); `token` a Hugging Face access token, the stored one if None;
+    `depth` how deep the report's module rows go, all the way if None, and as a Depth whether layers
+    are listed whole; `oracle` asks transformers for a second opinion of the closed form;
+    `torch_copies` compares safetensors with their copy in torch files on the Hub too, as is always
+    done in a folder; `variant` ("fp16") the weights that from_pretrained loads where it is given
+    one; `config` is a file, a folder or a model whose config is taken instead of the model's own;
+    `companions` reads what stands beside the weights, too (tokenizer, generation config, chat
+    template, processor), for at most three requests more; `values` reads all numbers of local files
+    as well, and a sample of a model on the Hub, of at most `values_budget` ("8,600kB": requests and
+    bytes); `statistics` adds their mean and its kin, which takes longer; `base` is a model whose
+    weight files may be the very same, by their sha256 (so may be those of one that the card names
+    where `values` are read), and with whose numbers those of `values` are compared; `verify`
+    compares the sha256 of local files with what their repository lists, `verify_against` with a
+    model of the Hub or a snapshot; `say` gets a line where the work waits or falls back.
 
     A repository of several models has an outcome with `parts`, one for each of them, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
