@@ -7,7 +7,7 @@ tensor of the model.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from math import prod
 from operator import itemgetter
 from sys import intern
@@ -291,10 +291,8 @@ class PackingLedger(Struct):
             names: Iterable[str] = (f"{module}{rest}" for module in modules)
             if piece.name == piece.stored.name:
                 names = (tensor.name for tensor in found)
-            self.tensors += (
-                piece._replace(stored=stored, name=name)
-                for stored, name in zip(found, names, strict=True)
-            )
+            pieces = zip(found, names, repeat(piece.shape), repeat(piece.dtype))
+            self.tensors += map(tuple.__new__, repeat(LogicalTensor), pieces)
         for reason, tensors in once.notes.items():
             self.note(reason, *chain.from_iterable(map(each, tensors)))
         for reason, tensors in once.faults.items():
