@@ -152,7 +152,9 @@ def every_shape(listed: ListedTensors) -> dict[str, tuple[int, ...]]:
 _Shape = tuple[int, ...]
 
 
-def shapes_of(listed: ListedTensors, names: Iterable[str], otherwise: _Shape) -> Iterator[_Shape]:
+def shapes_under(
+    listed: ListedTensors, names: Iterable[str], otherwise: _Shape
+) -> Iterator[_Shape]:
     """The shape of the parameter of each name; `otherwise` of a name that is no parameter's.
 
     Neighbours are mostly of one layer, whose few names are told apart: no list of all is made.

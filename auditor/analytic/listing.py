@@ -46,7 +46,7 @@ from auditor.analytic.layers import (
     folded_modules,
     folded_tensors,
     roles_in,
-    shapes_of,
+    shapes_under,
 )
 from auditor.errors import CheckpointError
 from auditor.tensors import Depth
@@ -260,7 +260,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         self, names: Iterable[str], otherwise: tuple[int, ...]
     ) -> Iterator[tuple[int, ...]]:
         """Of each name's parameter; `otherwise` where it is no parameter's."""
-        return shapes_of(self.listing.tensors, names, otherwise)
+        return shapes_under(self.listing.tensors, names, otherwise)
 
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:
