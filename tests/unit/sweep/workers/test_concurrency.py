@@ -14,21 +14,23 @@ PROCESSORS = st.floats(0.001, 0.05)  # seconds of processor for one model
 BUNCHES = st.sampled_from((1, 2, 30))  # models that are done at once: threads take turns
 
 
-def swept(distance, processor, rate=None, bunch=1):
+def swept(distance, processor, rate=None, bunch=1, link=0.0):
     """Models a second of the last half, by the rule, and how many it has under way at the end.
 
     One processor examines in turn what is fetched; `bunch` models that are next to each other are
-    done together, as threads are that share a processor.
+    done together, as threads are that share a processor. One model after another takes the `link`
+    for so many seconds.
     """
     rule, free, under_way, done = Concurrency(MOST), 0.0, [], []  # (when it is done, its start)
-    budget = 0.0  # when the next two requests may go
+    budget = linked = 0.0  # when the next two requests may go, and when the link is free
     now, spent, asked = 0.0, 0.0, 0
     rule.begin(Spent(now, spent, asked))
     while len(done) < MODELS:
         while len(under_way) < rule.models:
             start = max(now, budget)
             budget = start + FILES / rate if rate else 0.0
-            free = max(free, start + distance) + processor  # fetched, and then examined in turn
+            linked = max(linked, start) + link
+            free = max(free, linked + distance) + processor  # fetched, and then examined in turn
             asked += FILES
             heappush(under_way, (free, start))
         together = [heappop(under_way) for _ in range(min(bunch, len(under_way)))]
@@ -61,6 +63,15 @@ def test_a_quota_is_used_up_and_no_more_are_under_way_than_it_needs(distance, ra
     models, under_way = swept(distance, 0.001, rate=rate)
     assert models >= 0.9 * min(rate / 2, MOST / (distance + 0.001))
     assert under_way <= max(LEAST, 1.3 * rate / 2 * (distance + 0.005) + 1)
+
+
+@given(distance=DISTANCES, link=st.floats(0.01, 0.1))
+def test_models_that_wait_for_each_other_are_not_made_more_and_more(distance, link):
+    """The link is full, and the processor idles: more under way would only take longer."""
+    rate, models = swept(distance, 0.5 * link, link=link)
+    few = distance + LEAST * 1.5 * link  # seconds of a model while there are few
+    assert rate >= 0.9 * min(1 / link, MOST / (distance + link))
+    assert models <= 1.25 * 4 * few / (0.5 * link) + 1
 
 
 @pytest.mark.parametrize("most", [1, 2, 40])
