@@ -27,7 +27,7 @@ from benching.sweep_server import NGINX, nginx
 from benching.sweep_tree import Run, peak, run
 
 MODELS = 2000
-SIZES = (200, 2000, 10_000)
+SIZES = (200, 2000, 10_000, 20_000)
 LISTS, LONG_LISTS = (30_000, 300_000), (300_000, 3_000_000)
 BASES = 20  # of which the models are fine-tunes; and once as many bases as models
 
