@@ -147,12 +147,12 @@ class Depth(NamedTuple):
     """How deep modules are listed: `bert.encoder` is at depth 2, the whole model at depth 0."""
 
     most: int
-    # Of layers deeper than this (`encoder.layer.0` is at depth 3) nothing inside is listed; None:
-    # they are like any other module. A BERT of 5,625 layers has four modules in each.
+    # A layer below this depth is listed without its modules; None: with them. `encoder.layer.0` is
+    # at depth 3, and a BERT of 5,625 layers has modules in each.
     layers: int | None = None
 
     def cut(self, prefix: str) -> str:
-        """The deepest module that is listed and is or holds the one of that prefix."""
+        """The prefix itself if it is listed, else the deepest listed module around it."""
         parts = prefix.split(".", self.most)[: self.most]
         if self.layers is not None:
             for place in range(self.layers, len(parts)):
@@ -161,16 +161,17 @@ class Depth(NamedTuple):
         return ".".join(parts)
 
     def lists(self, prefix: str) -> bool:
+        """Whether the module of that prefix is listed."""
         return self.cut(prefix) == prefix
 
     def at_most(self, most: int) -> "Depth":
         return self._replace(most=min(self.most, most))
 
-    def one_more(self) -> "Depth":
+    def one_deeper(self) -> "Depth":
         return Depth(self.most + 1, None if self.layers is None else self.layers + 1)
 
     def inside(self, layer: int) -> "Depth | None":
-        """The same for names that begin below a layer at that depth; None: it is not listed."""
+        """The depth for names relative to a layer at that depth; None: the layer is not listed."""
         if layer > self.most:
             return None
         if self.layers is None:

@@ -91,7 +91,7 @@ class Listed(Protocol):
     def shapes_of(
         self, names: Iterable[str], otherwise: tuple[int, ...], /
     ) -> Iterator[tuple[int, ...]]:
-        """The shape of each name's parameter; `otherwise` where it is no parameter's."""
+        """Yield the expected shape of each name; `otherwise` where no parameter has it."""
 
     @property
     def others(self) -> tuple[ExpectedTensor, ...]:
@@ -167,7 +167,7 @@ class TensorsByName(Mapping[str, ExpectedTensor]):
         return ExpectedTensor(name, shape, prod(shape))
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
-        """Those of the names that are known, and their tensors."""
+        """Look up the names: a tensor for each name that is known."""
         return {name: self[name] for name in names if name in self._shapes or name in self._others}
 
     def __iter__(self) -> Iterator[str]:

@@ -155,9 +155,10 @@ _Shape = tuple[int, ...]
 def shapes_under(
     listed: ListedTensors, names: Iterable[str], otherwise: _Shape
 ) -> Iterator[_Shape]:
-    """The shape of the parameter of each name; `otherwise` of a name that is no parameter's.
+    """Yield the expected shape of each name, in order; `otherwise` where no parameter has it.
 
-    Neighbours are mostly of one layer, whose few names are told apart: no list of all is made.
+    Most names are of the same layer as the one before. So each is looked up in that layer, and no
+    table of all expected names is made.
     """
     own: dict[str, _Shape] = {}
     layers: dict[str, LayerKind] = {}
@@ -170,7 +171,7 @@ def shapes_under(
     layer, inside = _OF_NO_LAYER
     for name in names:
         rest = name.removeprefix(layer)
-        if rest == name:  # it is not of the same layer as the one before
+        if rest == name:  # the name is of another layer
             if name in own:
                 yield own[name]
                 continue
@@ -185,7 +186,7 @@ _OF_NO_LAYER: tuple[str, Mapping[str, _Shape]] = ("\0", MappingProxyType({}))
 def _layer_of(
     name: str, layers: Mapping[str, LayerKind], deepest: int
 ) -> tuple[str, Mapping[str, _Shape]]:
-    """The layer that the name is in, with its dot, and what is in it."""
+    """The name's layer, with a dot at its end, and the shapes of its parameters."""
     end = 0
     for _ in range(deepest):
         end = name.find(".", end) + 1

@@ -259,7 +259,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def shapes_of(
         self, names: Iterable[str], otherwise: tuple[int, ...]
     ) -> Iterator[tuple[int, ...]]:
-        """Of each name's parameter; `otherwise` where it is no parameter's."""
+        """Yield the expected shape of each name; `otherwise` where no parameter has it."""
         return shapes_under(self.listing.tensors, names, otherwise)
 
     @cached_property

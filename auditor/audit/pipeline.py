@@ -64,8 +64,8 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
     `model` is a Hub id (with `@revision`), a folder, a file, or a snapshot; `target` the class to
     audit for, config.architectures[0] if None; `source` one of "auto", "hub", "cache" and "bundled"
     (a local path is read where it is); `token` a Hugging Face access token, the stored one if None;
-    `depth` how deep the report's module rows go, all the way if None, and as a Depth whether layers
-    are listed whole; `oracle` asks transformers for a second opinion of the closed form;
+    `depth` how deep the report's module rows go, all the way if None (a `Depth` can leave out
+    what is inside layers); `oracle` asks transformers for a second opinion of the closed form;
     `torch_copies` compares safetensors with their copy in torch files on the Hub too, as is always
     done in a folder; `variant` ("fp16") the weights that from_pretrained loads where it is given
     one; `config` is a file, a folder or a model whose config is taken instead of the model's own;

@@ -58,7 +58,7 @@ def chosen_format(form: str | None, output: Path | None) -> str:
 
 
 def counted_depth(form: str, depth: int | None) -> int | Depth | None:
-    """How deep modules are counted: for the terminal, layers deeper than they are shown."""
+    """How deep modules are counted: the terminal counts layers below those that it shows."""
     if form != TERMINAL:
         return depth
     shown = _TABLE_DEPTH if depth is None else depth

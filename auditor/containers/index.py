@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
@@ -142,7 +143,7 @@ def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
             raise CheckpointError(f"{subject}: the shard {quoted(shard)} {fault}")
     # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
     each = map(shards.__getitem__, weight_map.values())
-    return dict(zip(weight_map, each, strict=True))
+    return MappingProxyType(dict(zip(weight_map, each, strict=True)))
 
 
 def _count(value: object) -> int | float | None:

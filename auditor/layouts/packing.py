@@ -238,7 +238,7 @@ class PackingLedger(Struct):
 
     @property
     def booked(self) -> Iterator[LogicalTensor]:
-        """Every tensor so far."""
+        """Every packed tensor that the layout has found so far."""
         return chain(self.tensors, map(_as_piece, self.whole))
 
     def fault(self, reason: str, *tensors: StoredTensor) -> None:
@@ -301,8 +301,13 @@ class PackingLedger(Struct):
 
     def close(self, layout: str) -> Unpacked:
         """Each tensor is in the books once: one that holds a piece serves no other by its name."""
-        pieces = [piece for piece in self.tensors if not piece.is_whole()]
-        whole = [*self.whole, *(piece.stored for piece in self.tensors if piece.is_whole())]
+        pieces: list[LogicalTensor] = []
+        whole = list(self.whole)
+        for piece in self.tensors:
+            if piece.is_whole():
+                whole.append(piece.stored)
+            else:
+                pieces.append(piece)
         taken = {*map(id, whole), *(id(piece.stored) for piece in pieces)}
         notes: list[Notes] = []
         for reason, found in self.notes.items():

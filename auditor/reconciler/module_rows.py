@@ -137,15 +137,17 @@ def _on_disk(
     """The expectation's modules under the names that this checkpoint gives them."""
     if shift is None:
         return expectation.modules_to(depth)
-    found = _with_one_more(expectation, depth)
+    found = _modules_one_deeper(expectation, depth)
     pairs = ((_shifted(name, expectation.prefix, shift), of) for name, of in found.items())
     found = {name: of for name, of in pairs if name is not None} | {"": found[""]}
     return {name: of for name, of in found.items() if depth is None or depth.lists(name)}
 
 
-def _with_one_more(expectation: Expectation, depth: Depth | None) -> Mapping[str, ModuleFormula]:
-    """A level more of the expectation's modules: in the file they may be one higher."""
-    return expectation.modules_to(None if depth is None else depth.one_more())
+def _modules_one_deeper(
+    expectation: Expectation, depth: Depth | None
+) -> Mapping[str, ModuleFormula]:
+    """The expectation's modules, one level deeper: the file may have them one level higher."""
+    return expectation.modules_to(None if depth is None else depth.one_deeper())
 
 
 def _as_stored(
@@ -156,7 +158,7 @@ def _as_stored(
     A module that the file has under another path keeps its formula; of others there is the count.
     """
     counts: dict[str, int] = {"": 0}
-    modules = _with_one_more(expectation, depth)
+    modules = _modules_one_deeper(expectation, depth)
     formulas = {"": modules[""]}
     stored = {hit.expected.name: hit.stored.name for hit in reconciled.answered}
     if reconciled.moved:

@@ -72,7 +72,7 @@ def _in_memory(
         elif tensor.name not in gone:
             tensors.append(tensor)
     come = [tensor for group in reformed for tensor in group.tensors]
-    further = None if depth is None else depth.one_more()
+    further = None if depth is None else depth.one_deeper()
     before = expectation.modules_to(further)
     modules = {
         prefix: formula

@@ -127,17 +127,17 @@ def walk(
             dtype, file, _ = kind
             of_kind = cells.setdefault(_Kind(dtype or "", file, fate), {})
             limit = deepest.at_most(up_to) if fates is None or fate & fates else deepest
-            surely = limit.most if limit.layers is None else min(limit.layers, limit.most)
+            uncut = limit.most if limit.layers is None else min(limit.layers, limit.most)
             odd = dtype is not None and dtype not in DTYPE_BITS
         if not name.startswith(below) and (module := parent(name)) != above:
             above = prefix = module
             level = prefix.count(".") + 1
-            if level > surely:
+            if level > uncut:
                 prefix = limit.cut(module)
             sums = of_kind.setdefault(prefix, [0, 0, 0, 0])
-            # All that is below a prefix as deep as the walk goes is cut off there.
-            deep = level == limit.most or prefix != module
-            below = f"{prefix}." if deep and prefix else "" if limit.most == 0 else "\0"
+            # A closed prefix takes in every name below it.
+            closed = level == limit.most or prefix != module
+            below = f"{prefix}." if closed and prefix else "" if limit.most == 0 else "\0"
         sums[0] += 1
         sums[1] += tensor[3] or 0
         sums[2] += parameters
