@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
 from auditor.analytic import Expectation, ModuleFormula
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
@@ -214,8 +214,8 @@ class Outcome(Observation, frozen=True, kw_only=True):
         """
         import pandas as pd  # noqa: PLC0415 - takes half a second, and few calls need it
 
-        rows = [(self.model, self.commit, *row) for row in self.modules]
-        names = ("model", "commit_sha", *ModuleRow._fields)
+        rows = [(self.model, self.commit, *astuple(row)) for row in self.modules]
+        names = ("model", "commit_sha", *ModuleRow.__struct_fields__)
         frame = pd.DataFrame(rows, columns=list(names))
         return frame.astype(dict.fromkeys(_COUNTS, "Int64"))
 

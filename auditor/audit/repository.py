@@ -190,7 +190,7 @@ def _rows(parts: tuple[Report | Unaudited, ...], observed: Observed | None) -> I
     )
     stored = held.parameters
     rows = [
-        row._replace(prefix=name, depth=1, share=_share(row.parameters, stored))
+        replace(row, prefix=name, depth=1, share=_share(row.parameters, stored))
         for name, row in roots
     ]
     statuses = {row.status for row in rows}

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from auditor.folded_names import first, how_many
 from auditor.formats.text import Style, Styled, StyledLine, columns, cut_name, header_row, printable
 from auditor.reconciler.fold import fold, refold
@@ -26,7 +28,7 @@ def lines(rows: Iterable[ModuleRow], depth: int) -> list[Line]:
     alike: dict[ModuleRow, list[str]] = {}
     for row in rows if folded is None else folded:
         if row.depth <= depth:
-            alike.setdefault(row._replace(prefix=""), []).append(row.prefix)
+            alike.setdefault(replace(row, prefix=""), []).append(row.prefix)
     fold_all = partial(fold, words=False) if folded is None else refold
     found = [
         Line(pattern, how_many(pattern), row)
@@ -181,7 +183,8 @@ def _own(row: ModuleRow, children: Sequence[ModuleRow]) -> ModuleRow | None:
     share = None if row.share is None else row.share - sum(one.share or 0 for one in children)
     name = f"{row.prefix} {_OWN}" if row.prefix else _OWN
     status: ModuleStatus = "equal" if stored == expected else "differs"
-    return row._replace(
+    return replace(
+        row,
         prefix=name,
         tensors=tensors,
         parameters=stored,

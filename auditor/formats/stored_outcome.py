@@ -144,5 +144,5 @@ def _observed(one: _Object) -> Observed | None:
 
 
 def _module(row: _Object) -> ModuleRow:
-    known: dict[str, Any] = {key: row.get(key) for key in ModuleRow._fields}
+    known: dict[str, Any] = {key: row.get(key) for key in ModuleRow.__struct_fields__}
     return ModuleRow(**known)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple, overload
+from typing import Literal, overload
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ ModuleStatus = Literal[
 ]
 
 
-class ModuleRow(NamedTuple):
+class ModuleRow(Struct, frozen=True):
     """The tally of one module prefix, as the checkpoint names it; the root is ""."""
 
     prefix: str
@@ -37,13 +37,13 @@ class ModuleRow(NamedTuple):
     tensors: int
     elements: int | None
     parameters: int | None
-    trainable: int | None
-    bytes: int | None
-    share: float | None  # of all stored parameters, 0 to 1
     expected: int | None  # parameters; None: no expectation
     difference: int | None  # parameters - expected
     formula: str | None
     status: ModuleStatus
+    trainable: int | None
+    bytes: int | None
+    share: float | None  # of all stored parameters, 0 to 1
 
 
 _NOT_STORED = Tally()
@@ -107,24 +107,30 @@ def _row(
 ) -> ModuleRow:
     tensors, elements, parameters, trainable, size, _ = tally
     expected, text = formula or (None, None)
-    depth = depth_of(prefix)
     if whole is None:
-        counts = tensors, *_UNKNOWN[1:]
-        return ModuleRow(prefix, depth, *counts, expected, None, text, status)
+        return _uncounted(prefix, tensors, expected, text, status)
     return ModuleRow(
         prefix,
-        depth,
+        depth_of(prefix),
         tensors,
         elements,
         parameters,
-        trainable,
-        size,
-        parameters / whole if whole else None,
         expected,
         None if expected is None else parameters - expected,
         text,
         status,
+        trainable,
+        size,
+        parameters / whole if whole else None,
     )
+
+
+def _uncounted(
+    prefix: str, tensors: int, expected: int | None, formula: str | None, status: ModuleStatus
+) -> ModuleRow:
+    """The row of a module of whose tensors no more than the number is known."""
+    depth, nothing = depth_of(prefix), (None, None, None)
+    return ModuleRow(prefix, depth, tensors, None, None, expected, None, formula, status, *nothing)
 
 
 def depth_of(prefix: str) -> int:
@@ -273,9 +279,6 @@ def _bytes(tensor: StoredTensor, dtype: str) -> int:
 # --- expected alone ----------------------------------------------------------------------------
 
 
-_UNKNOWN = (0, None, None, None, None, None)  # what is stored: tensors, elements, ..., share
-
-
 class ExpectedRows(Sequence[ModuleRow]):
     """A row for every module down to `depth`, made when somebody asks for it.
 
@@ -306,10 +309,9 @@ class ExpectedRows(Sequence[ModuleRow]):
 
     def _rows(self, modules: Iterable[tuple[str, ModuleFormula]]) -> Iterator[ModuleRow]:
         for prefix, formula in modules:
-            depth = depth_of(prefix)
-            if self._depth is None or depth <= self._depth.most:
+            if self._depth is None or depth_of(prefix) <= self._depth.most:
                 parameters, text = formula
-                yield ModuleRow(prefix, depth, *_UNKNOWN, parameters, None, text, "unchecked")
+                yield _uncounted(prefix, 0, parameters, text, "unchecked")
 
     @overload
     def __getitem__(self, at: int) -> ModuleRow: ...

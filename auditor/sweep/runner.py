@@ -20,6 +20,7 @@ from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.reading import Alarms, Night
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
+from auditor.sweep.workers.one_cpu import own_cpu
 from auditor.sweep.workers.one_model import Done
 from auditor.sweep.workers.same_headers import recorded
 
@@ -90,7 +91,7 @@ def _auditors(
 ) -> "Crew | Cluster":
     policy = settings.policy
     if scheduler is None and policy.processes == 1:
-        return Crew(AuditThreads(policy, token, budget))
+        return Crew(AuditThreads(policy, token, budget, own_cpu()))
     from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
 
     return Cluster(policy, token, scheduler)

@@ -105,7 +105,7 @@ def test_the_columns_of_a_module_are_those_of_the_design_with_additions_last():
     columns = files([])["modules.csv"].rstrip("\n").split(",")
     assert columns[:11] == DESIGN.split(", ")
     added = {"model", "commit_sha", "component"}
-    assert set(columns) == {*added, *ModuleRow._fields}
+    assert set(columns) == {*added, *ModuleRow.__struct_fields__}
 
 
 def test_there_is_a_row_for_every_model_module_and_finding():
