@@ -84,10 +84,14 @@ _NOTHING = _all(dim(0))
 
 
 class BlockListing:
-    """Collects tensors and modules, with names that begin at the block it was given."""
+    """Collects tensors and modules, with names that begin at the block it was given.
+
+    Sizes are those of the replacements from the start: sums of them need no rewriting.
+    """
 
     def __init__(self, replacements: Replacements) -> None:
         self.replacements = replacements
+        self._instead = dict(replacements)
         self.tensors: list[ExpectedTensor | Layers] = []
         self.modules: list[ListedModule | Layers] = []
 
@@ -96,7 +100,7 @@ class BlockListing:
         match block:
             case Param(shape, drawn=drawn):
                 self.tensor(name, shape, Role.PARAMETER, most=_LONGEST if drawn else _LARGEST)
-                return _all(product_of_dims(shape))
+                return _all(product_of_dims(shape).substitute(self._instead))
             case Buffer(shape):
                 self.tensor(name, shape, Role.BUFFER)
             case Legacy(shape):
@@ -192,12 +196,12 @@ class BlockListing:
 
     def formula(self, total: Dim) -> ModuleFormula:
         text = _text if len(total.terms) <= _MOST_TERMS else _text.__wrapped__
-        return ModuleFormula(total.value, text(total, self.replacements))
+        return ModuleFormula(total.value, text(total))
 
 
 @lru_cache(maxsize=1024)
-def _text(size: Dim, replacements: Replacements) -> str:
-    return str(size.substitute(dict(replacements)))
+def _text(size: Dim) -> str:
+    return str(size)
 
 
 @lru_cache(maxsize=128)
@@ -319,6 +323,6 @@ def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
         listing.modules.append(ListedModule("", listing.formula(total)))
     return Inventory(
         listing=listing,
-        total=total.substitute(replacements),
-        active=None if active is total else active.substitute(replacements),
+        total=total,
+        active=None if active is total else active,
     )

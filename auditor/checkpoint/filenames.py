@@ -147,6 +147,7 @@ def is_in_folder(name: str, folder: str) -> bool:
 _NAMED = "transformers_weights"
 _SAFE = (".safetensors", ".safetensors.index.json")  # what transformers takes there
 _BASENAMES = ("model_file_base_name", "model_basename")
+_GROUP = "group_size"
 _ENDINGS = (".safetensors", ".bin", ".pt")  # in the order in which they are looked for
 _LONGEST = 200  # characters of a base name
 
@@ -169,6 +170,8 @@ def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeigh
 
 def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | None:
     """The file whose base name a config of AutoGPTQ gives, or implies, where it is there."""
+    if not any(key.encode() in config.content for key in (*_BASENAMES, _GROUP)):
+        return None
     for base in _bases(_values(config)):
         for ending in _ENDINGS:
             if f"{base}{ending}{_INDEX}" in names:
@@ -188,7 +191,7 @@ def _bases(values: Mapping[str, Any]) -> Iterator[str]:
             for ending in _ENDINGS:  # some write the whole name
                 if base.endswith(ending):
                     yield base.removesuffix(ending)
-    bits, group = settings.get("bits"), settings.get("group_size")
+    bits, group = settings.get("bits"), settings.get(_GROUP)
     if type(bits) is int and type(group) is int:
         yield f"gptq_model-{bits}bit-{group}g"
 

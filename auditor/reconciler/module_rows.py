@@ -105,22 +105,22 @@ def _row(
     status: ModuleStatus,
     whole: int | None,
 ) -> ModuleRow:
-    tensors, elements, parameters, trainable, size, _ = tally
     expected, text = formula or (None, None)
     if whole is None:
-        return _uncounted(prefix, tensors, expected, text, status)
+        return _uncounted(prefix, tally.tensors, expected, text, status)
+    parameters = tally.parameters
     return ModuleRow(
         prefix,
         depth_of(prefix),
-        tensors,
-        elements,
+        tally.tensors,
+        tally.elements,
         parameters,
         expected,
         None if expected is None else parameters - expected,
         text,
         status,
-        trainable,
-        size,
+        tally.trainable,
+        tally.bytes,
         parameters / whole if whole else None,
     )
 

@@ -20,8 +20,8 @@ class Counted(NamedTuple):
     fate: int = 0  # bits that the walker only gathers; the reconciler gives them their meaning
 
 
-class Tally(NamedTuple):
-    """Sums over a set of stored tensors; a NamedTuple, for a walk makes one for each prefix."""
+class Tally(Struct, frozen=True):
+    """Sums over a set of stored tensors."""
 
     tensors: int = 0
     elements: int = 0
