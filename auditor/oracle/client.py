@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple, cast
 from auditor import oracle
 from auditor.analytic import Config, Expectation, expectation, loading
 from auditor.analytic.catalogue import Sibling
+from auditor.cpus import every_cpu
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.server import MOST_SECONDS, from_json
 from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
@@ -178,13 +179,14 @@ class Process:
 
 
 def _started(command: tuple[str, ...]) -> _Running:
-    process = subprocess.Popen(  # noqa: S603 - our own code
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        encoding="ascii",
-    )
+    with every_cpu():  # a sweep's threads stay on one
+        process = subprocess.Popen(  # noqa: S603 - our own code
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="ascii",
+        )
     return _Running(process, cast(IO[str], process.stdin), cast(IO[str], process.stdout))
 
 

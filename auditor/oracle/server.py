@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert, to_builtins
@@ -33,9 +32,6 @@ def serve() -> None:
     import resource  # noqa: PLC0415 - only this process has limits
 
     os.environ["HF_HUB_OFFLINE"] = "1"
-    # A thread of a sweep, which stays on one CPU, may have asked: its main thread goes anywhere.
-    with suppress(AttributeError, OSError):
-        os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))

@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from auditor.cpus import one_cpu
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
 from auditor.errors import Reason
@@ -20,7 +22,6 @@ from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.reading import Alarms, Night
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.one_cpu import own_cpu
 from auditor.sweep.workers.one_model import Done
 from auditor.sweep.workers.same_headers import recorded
 
@@ -86,15 +87,19 @@ def sweep(
         )
 
 
+@contextmanager
 def _auditors(
     settings: SweepSettings, token: str | None, budget: Budget, scheduler: str | None
-) -> "Crew | Cluster":
+) -> "Iterator[Crew | Cluster]":
     policy = settings.policy
     if scheduler is None and policy.processes == 1:
-        return Crew(AuditThreads(policy, token, budget, own_cpu()))
+        with one_cpu(), Crew(AuditThreads(policy, token, budget)) as crew:
+            yield crew
+        return
     from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
 
-    return Cluster(policy, token, scheduler)
+    with Cluster(policy, token, scheduler) as cluster:
+        yield cluster
 
 
 def today() -> str:

@@ -23,7 +23,6 @@ from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers.allowance import Allowance
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.concurrency import Concurrency, Spent
-from auditor.sweep.workers.one_cpu import stay_on
 from auditor.sweep.workers.one_model import Auditor, Done, failed
 
 # Objects made before cycles are looked for among them. A model makes ten thousand, nearly all of
@@ -56,12 +55,8 @@ class _Job(Struct, eq=False):
 class AuditThreads:
     """As many threads as there should be models under way; shared by who has models to audit."""
 
-    def __init__(
-        self, policy: Policy, token: str | None, budget: Budget, cpu: int | None = None
-    ) -> None:
-        """All threads stay on the one `cpu`; None: each runs wherever it is sent."""
+    def __init__(self, policy: Policy, token: str | None, budget: Budget) -> None:
         self.budget = budget
-        self._cpu = cpu
         self._policy = policy
         self._auditor = Auditor(policy, token, budget)
         self._concurrency = Concurrency(policy.at_once)
@@ -125,7 +120,6 @@ class AuditThreads:
                 self._threads += 1
 
     def _work(self) -> None:
-        stay_on(self._cpu)
         while (job := self._taken()) is not None:
             since = time.monotonic()
             done = self._done(job)
