@@ -245,7 +245,8 @@ def _written(tree: Module) -> _Written:
     letters = _by_letter(sorted(symbols(tree)))  # in an order that is the same in every process
     replacements = _multiples(letters)
     listed = inventory(tree, replacements)
-    total, active = _formula(listed.total), _formula(listed.active) if listed.active else None
+    formula = listed.listing.formula
+    total, active = formula(listed.total), formula(listed.active) if listed.active else None
     printed = total.formula + (active.formula if active else "")
     legend = tuple(_legend(printed, letters, replacements))
     return _Written(listed, total, active, legend)
@@ -398,10 +399,6 @@ def _own_family(config: Config, otherwise: str) -> Family:
             f"{meant(model_type, FILES)}",
         )
     return family(model_type)
-
-
-def _formula(size: Dim) -> ModuleFormula:
-    return ModuleFormula(size.value, str(size))
 
 
 def _by_letter(keys: Iterable[Symbol]) -> dict[str, Symbol]:
