@@ -4,7 +4,6 @@ A part is None where it can be built, which leaves it out of its module, and els
 family writes parts where the modeling file has them, so that nothing is refused that is not built.
 """
 
-from collections.abc import Iterator
 from math import prod
 from typing import Any, Literal
 
@@ -171,23 +170,28 @@ def generates(c: Config) -> Unbuildable | None:
 
 def unbuildable_faults(tree: Module) -> tuple[ConfigFault, ...]:
     """The faults of a tree, each once. Of layers that are repeated no times, nothing is built."""
-    return tuple(dict.fromkeys(_faults(tree)))
+    faults: dict[ConfigFault, None] = {}
+    _gather_faults(tree, faults)
+    return tuple(faults)
 
 
-def _faults(block: Block) -> Iterator[ConfigFault]:
+def _gather_faults(block: Block, faults: dict[ConfigFault, None]) -> None:
+    """Add those of a block."""
     match block:
-        case Unbuildable(fault):
-            yield fault
+        case Param():  # as most blocks are
+            pass
         case Module(children):
             for _, child in children:
-                yield from _faults(child)
+                _gather_faults(child, faults)
+        case Unbuildable(fault):
+            faults[fault] = None
         case Repeat(count, body) if count.value > 0:
-            yield from _faults(body)
+            _gather_faults(body, faults)
         case Stack(_, layers):
             for layer in distinct(layers):
-                yield from _faults(layer)
+                _gather_faults(layer, faults)
         case Experts(body) | Extra(body) | Submodel(body):
-            yield from _faults(body)
+            _gather_faults(body, faults)
 
 
 def without_unbuildable(tree: Module) -> Module:

@@ -217,13 +217,18 @@ def _totals(kind: _Kind, sums: Iterable[_Sums]) -> Iterator[_Totals]:
 
 def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
     """Each prefix with all that lies below it: deepest first, each is added to its parent once."""
-    for prefix in tuple(sums):
-        above = prefix
-        while above and (above := parent(above)) not in sums:
-            sums[above] = [0] * 6
-    for prefix in sorted(sums, key=len, reverse=True):  # what is below another is longer
+    levels: dict[int, list[str]] = {}
+    for prefix in sums:
         if prefix:
-            _add(sums[parent(prefix)], sums[prefix])
+            levels.setdefault(prefix.count(".") + 1, []).append(prefix)
+    for level in range(max(levels, default=0), 0, -1):
+        for prefix in levels.get(level, ()):
+            above = parent(prefix)
+            if above in sums:
+                _add(sums[above], sums[prefix])
+            else:
+                levels.setdefault(level - 1, []).append(above)
+                sums[above] = sums[prefix].copy()
     return sums
 
 
