@@ -10,7 +10,6 @@ from hashlib import sha256
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
-import msgspec.json
 from msgspec.structs import replace
 
 from auditor.audit.options import Options
@@ -121,7 +120,7 @@ def _own(requested: str, model: str | None, commit: str | None, fetched: Fetched
     """What of an outcome's JSON no other model's has, packed."""
     cost = {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}
     own = {"requested": requested, "model": model, "commit": commit, "fetched": cost}
-    return compress_text(msgspec.json.encode(own))
+    return compress_text(json.dumps(own, separators=(",", ":")).encode())  # lone surrogates, too
 
 
 def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
