@@ -37,8 +37,8 @@ _ENTRY, _TEXT, _HEADER = 1_000, 1_500, FIRST_READ + 1_000
 # `PYTHONPATH=tests python tools/measure_store.py` measures them anew.
 ALIKE, UNLIKE, NIGHT = 1_980, 11_700, 121
 
-# Seconds of one core for a model that is like no other: the bench of sweeps took 8.0 s for 2,000.
-_PROCESSOR = 0.004
+# Seconds of one core for a model that is like no other: 10 s for 2,000 (docs/speed.md).
+_PROCESSOR = 0.005
 
 _HOUR = 3600.0
 

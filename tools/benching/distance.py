@@ -8,6 +8,8 @@ from functools import partial
 
 _AT_ONCE = 64 * 1024  # bytes
 
+_Meetings = set[asyncio.Task[None] | None]  # asyncio itself may forget one that has only to read
+
 
 @contextmanager
 def relayed(ports: Mapping[int, int], seconds: float) -> Iterator[None]:
@@ -17,8 +19,9 @@ def relayed(ports: Mapping[int, int], seconds: float) -> Iterator[None]:
     listening = threading.Event()
 
     async def serve() -> None:
+        meetings: _Meetings = set()
         servers = [
-            await asyncio.start_server(partial(_meet, behind, seconds), "127.0.0.1", port)
+            await asyncio.start_server(partial(_meet, behind, seconds, meetings), "127.0.0.1", port)
             for port, behind in ports.items()
         ]
         listening.set()
@@ -41,8 +44,13 @@ def relayed(ports: Mapping[int, int], seconds: float) -> Iterator[None]:
 
 
 async def _meet(
-    port: int, seconds: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    port: int,
+    seconds: float,
+    meetings: _Meetings,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
 ) -> None:
+    meetings.add(asyncio.current_task())
     there, back = await asyncio.open_connection("127.0.0.1", port)
     try:
         with suppress(ConnectionError, asyncio.CancelledError):
@@ -50,6 +58,7 @@ async def _meet(
     finally:
         back.close()
         writer.close()
+        meetings.discard(asyncio.current_task())
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, late: float) -> None:
