@@ -85,7 +85,7 @@ def _plainly_written(file: str, content: bytes) -> Loaded | None:
         found = decode(content, type=_PlainIndex)
         metadata = bytes(found.metadata)
         totals, repeated = load_object(metadata, file)
-    except (DecodeError, UnicodeDecodeError, CheckpointError):
+    except (DecodeError, UnicodeDecodeError, RecursionError, CheckpointError):
         return None
     if quotes != _KEY_QUOTES + metadata.count(b'"') + 4 * len(found.weight_map):
         return None

@@ -28,6 +28,7 @@ MAX_DIRECTORY = 4 * 1024 * 1024
 MAX_ENTRIES = 40_000
 
 STORED, DEFLATED = 0, 8  # compression methods; torch stores, other writers may deflate
+_INFLATED = 1032  # bytes of one: deflate has two bits at least for 258 (RFC 1951)
 
 _CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
@@ -152,9 +153,10 @@ def _entry(file: str, content: bytes, at: int) -> tuple[ZipEntry, int]:
     if disk or (attributes & _FOLDER and not name.endswith("/")):
         what = f"on disk {disk}" if disk else "a folder by its attributes and a file by its name"
         raise CheckpointError(f"{where} is {what}")
-    if method == STORED and size != packed:
+    if size != packed and (method == STORED or size > _INFLATED * packed):
+        how = "stored as it is" if method == STORED else "deflated"
         raise CheckpointError(
-            f"{where} is stored as it is, with {packed:,} bytes in the file and {size:,} outside it"
+            f"{where} is {how}, with {packed:,} bytes in the file and {size:,} outside it"
         )
     return ZipEntry(name, raw, header, method, packed, size, 0), ends[3]
 

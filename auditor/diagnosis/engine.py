@@ -266,9 +266,10 @@ def _diagnosis(
     closing: _Closing, report: Report | Unaudited, renames: Mapping[str, str]
 ) -> Diagnosis:
     undoing, names = closing.undoing, len(closing.closed)
-    whole = "this explains all" if not closing.left else "this explains"
-    of = f" of {names + closing.left:,}" if closing.left else ""
-    said = f"{undoing.summary}: {whole} {names:,} {'name' if names == 1 else 'names'}{of}"
+    many = "1 name" if names == 1 else f"{names:,} names"
+    whole = "the one name" if names == 1 else f"all {many}"
+    explained = f"{many} of {names + closing.left:,}" if closing.left else whole
+    said = f"{undoing.summary}: this explains {explained}"
     claimed = tuple(
         at
         for at, finding in enumerate(report.findings)

@@ -21,10 +21,12 @@ from auditor.diagnosis.solving.holdings import module_counts
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.search import KeySearch
 from auditor.diagnosis.solving.trials import ClassTree, Trials
+from auditor.messages import described
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # of those with which nothing differs, or of those that leave least
 _MOST_SHOWN = 4  # items of a list
+_LONG = 10**21  # from here on digits are not told apart by threes, and cut
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
 )
@@ -145,7 +147,7 @@ def _shown(value: Any) -> str:
         case bool() | None:
             return {True: "true", False: "false", None: "null"}[value]
         case int():
-            return f"{value:,}"
+            return f"{value:,}" if abs(value) < _LONG else described(value)
         case list() if len(value) > 2 * _MOST_SHOWN:
             return f"[{', '.join(map(str, value[:_MOST_SHOWN]))}, ...]"
     return str(value)

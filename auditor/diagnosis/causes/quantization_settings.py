@@ -3,7 +3,6 @@
 To do: Set the settings to what the files hold, or upload the weights that were packed so.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -12,6 +11,7 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.packings import differing
+from auditor.messages import described
 from auditor.tensors import is_float
 
 CAUSE = "quantization-settings"
@@ -148,4 +148,4 @@ def _other_method(
 def _shown(value: Any) -> str:
     if isinstance(value, list) and len(value) > 4:  # noqa: PLR2004 - what a line has room for
         return f"[{', '.join(map(str, value[:3]))}, ... {len(value)} items]"
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+    return str(value) if isinstance(value, str | list | dict) else described(value)

@@ -60,22 +60,21 @@ def _leaves(  # noqa: C901 - one for each kind of block
             yield Leaf(name, shape, lists, number)
         case Repeat(count, body):
             within = (*lists, ModuleList(name, count))
-            for index, alike in _ends(range(count.value)):
+            for index, alike in _ends(range(count.value), count.value):
                 yield from _leaves(body, f"{name}.{index}", within, number * alike)
         case Stack(count, layers):
             within, kinds = (*lists, ModuleList(name, count)), dict[int, list[int]]()
             for index, layer in enumerate(layers):
                 kinds.setdefault(id(layer), []).append(index)
             for indices in kinds.values():
-                for index, alike in _ends(indices):
+                for index, alike in _ends(indices, len(indices)):
                     yield from _leaves(layers[index], f"{name}.{index}", within, number * alike)
         case Experts(body) | Submodel(body):
             yield from _leaves(body, name, lists, number)
 
 
-def _ends(indices: range | list[int]) -> list[tuple[int, int]]:
-    """The first and the last, and how many each stands for."""
-    count = len(indices)
+def _ends(indices: range | list[int], count: int) -> list[tuple[int, int]]:
+    """The first and the last, and how many each stands for; len() knows no count of 2^63."""
     if count <= 1:
         return [(index, 1) for index in indices]
     return [(indices[0], count - count // 2), (indices[-1], count // 2)]

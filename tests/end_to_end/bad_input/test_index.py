@@ -26,6 +26,7 @@ from support.builders import safetensors_bytes
 WORDS = "embeddings.word_embeddings.weight"  # in the first shard
 POOLER = "pooler.dense.bias"  # in the last one
 FILE = "^model.safetensors.index.json"
+DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 def holding(content: bytes) -> Callable[[Path], object]:
@@ -83,6 +84,16 @@ INDEXES = (
     bad("a merge conflict", CONFLICT, " holds a git merge conflict"),
     bad("a list", b"[]", " is a list, not a JSON object"),
     bad("100,000 levels deep", b"[" * 100_000, " is nested 100,000 levels deep"),
+    bad(
+        "metadata 100,000 levels deep",
+        index().replace(b'"total_size"', b'"a": %s, "total_size"' % DEEP),
+        " is nested 100,002 levels deep",
+    ),
+    bad(
+        "a shard 100,000 levels deep",
+        index({WORDS: "a"}).replace(b'"a"', DEEP),
+        " is nested 100,002 levels deep",
+    ),
     bad("not UTF-8", index().replace(b"pooler", b"p\xffoler"), " is not UTF-8: byte 0xff"),
     bad("a config", b'{"model_type": "bert"}', " has no weight_map, .* it has 'model_type'"),
     bad("an empty object", b"{}", " has no weight_map, .* it has no key at all"),

@@ -97,6 +97,8 @@ def bomb() -> bytes:
         (with_u32(CENTRAL + 20, 10**9), "stored as it is, with 1,000,000,000 bytes in the file"),
         (with_u32(CENTRAL + 24, 10**9), "and 1,000,000,000 outside it"),
         (with_u16(CENTRAL + 10, 12), "is packed by method 12"),
+        (with_u16(CENTRAL + 10, 8, with_u32(CENTRAL + 20, 0)), "deflated, with 0 bytes in"),
+        (with_u16(CENTRAL + 10, 8, with_u32(CENTRAL + 24, 10**9)), "deflated, with .* outside it"),
         (with_u16(CENTRAL + 8, 1), "is encrypted"),
         (with_u32(CENTRAL + 24, 2**32 - 1), "lacks its 64-bit sizes"),
         (GOOD.replace(b"archive/data/0", b"../././../etc0"), "'../././../etc0', which leaves"),

@@ -40,6 +40,9 @@ def diagnosed(**values):
         ("num_hidden_layers", 7, 2),
         ("max_position_embeddings", 7, 6),
         ("type_vocab_size", 1, 2),
+        ("num_hidden_layers", 2**64, 2),  # more than len() can say
+        ("vocab_size", 10**30, 11),
+        ("hidden_size", 10**600, 4),
     ],
 )
 def test_a_key_is_solved_for(key, declared, held):
@@ -50,6 +53,16 @@ def test_two_keys_are_one_cause():
     fields = {"vocab_size": (13, 11), "num_hidden_layers": (3, 2)}
     [(cause, found)] = diagnosed(vocab_size=13, num_hidden_layers=3)
     assert (cause, found) == ("config-field", fields)
+
+
+def test_a_number_of_600_digits_is_not_printed():
+    report = examine(tiny(num_hidden_layers=10**600), Options(requested="tiny"))
+    [found] = report.diagnosis
+    assert found.summary == (
+        "num_hidden_layers is 10000000000000000000... (601 digits), the files hold 2: this "
+        "explains the one name"
+    )
+    assert len(found.fix) < 200
 
 
 def test_labels_are_counted_by_their_names():
