@@ -95,7 +95,9 @@ def _scales(case: Case, whole: Mapping[str, tuple[int, ...]], ranks: int) -> dic
 def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
     """A part of a vocabulary that is filled up to a round number of rows."""
     stored, expected = pair.stored.shape, pair.expected.shape
-    if stored is None or stored[1:] != expected[1:] or _NUMBER.search(pair.expected.name):
+    if not stored or not expected or stored[1:] != expected[1:]:
+        return False
+    if _NUMBER.search(pair.expected.name):
         return False
     return 0 < stored[0] * ranks - expected[0] < _PADDED * ranks
 
