@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from auditor.analytic import Config, Expectation
 from auditor.analytic.target import Refusal, TargetChoice
 from auditor.audit.declaration import declared_by_config, is_gguf
+from auditor.audit.default_configs import is_model_type, snapshot_of_type
 from auditor.audit.expected import expectation_of, require_known_class
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
@@ -16,7 +17,6 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.claims.judge import judge_all
 from auditor.claims.subject import StoredNumbers, Subject, subject_of
 from auditor.claims.verdict import Verdict
-from auditor.downloader.default_configs import is_model_type, snapshot_of_type
 from auditor.downloader.fetching import fetch
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.report import Report, Unaudited

@@ -9,6 +9,12 @@ from msgspec.structs import replace
 
 from auditor.analytic import catalogue
 from auditor.analytic.constructor_arguments import OPTIONS as ARGUMENTS
+from auditor.audit.default_configs import (
+    is_key_of_config,
+    is_model_type,
+    snapshot_of_type,
+    with_settings,
+)
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
@@ -22,12 +28,6 @@ from auditor.checkpoint.selecting import (
     with_torch_copies,
 )
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader.default_configs import (
-    is_key_of_config,
-    is_model_type,
-    snapshot_of_type,
-    with_settings,
-)
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import described, quoted
 from auditor.reconciler.ignore import Ignore

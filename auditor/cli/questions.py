@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from auditor.analytic.catalogue import model_types, siblings
+from auditor.audit.default_configs import parsed_setting
 from auditor.audit.expected import config_faults
 from auditor.audit.pipeline import describing_snapshot, require_taken, with_given
 from auditor.audit.pipeline import explain as explained
@@ -28,7 +29,6 @@ from auditor.cli.console import (
 )
 from auditor.cli.printing import Shown, print_outcome
 from auditor.downloader.bundled import PAPERS
-from auditor.downloader.default_configs import parsed_setting
 from auditor.errors import SourceError, UsageError
 from auditor.formats.registry import TERMINAL
 from auditor.formats.text import printable

@@ -14,7 +14,6 @@ from auditor.checkpoint.snapshot import RepoFile
 from auditor.downloader.answers import Answer, part_of_file, too_large, whole_body
 from auditor.downloader.headers import FIRST_READ, Received, safetensors_end
 from auditor.downloader.http import Session
-from auditor.downloader.http_errors import brief_refusal
 from auditor.downloader.hub_settings import endpoint
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import SourceError, UsageError
@@ -79,12 +78,7 @@ def _tried(
     revision = quote(model.revision or constants.DEFAULT_REVISION, safe="")
     url = f"{endpoint()}/{model.id}/resolve/{revision}/{name}"
     with suppress(SourceError, UsageError):
-        return session.try_once(
-            url,
-            lambda found: _Early(found.commit, take(found)),
-            span=span,
-            refusal=brief_refusal,  # shards, and no model.safetensors: the listing says so too
-        )
+        return session.try_once(url, lambda found: _Early(found.commit, take(found)), span=span)
     return None
 
 

@@ -15,7 +15,7 @@ import huggingface_hub
 from auditor.checkpoint.snapshot import Fetched
 from auditor.downloader.answers import Answer, Body
 from auditor.downloader.client import Reply, shared_client
-from auditor.downloader.http_errors import RefusalErrorMaker, no_answer_error, refusal_error
+from auditor.downloader.http_errors import no_answer_error, refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import apart_from_signals
 from auditor.downloader.retry import PassingError, Patience
@@ -149,7 +149,7 @@ class Session:
 
         With a commit, every answer must be of that commit.
         """
-        request = _FileRequest(url, span, take, refusal_error)
+        request = _FileRequest(url, span, take)
 
         def once(silence: float) -> T:
             return self._once(request, _Trail(commit), silence)
@@ -162,16 +162,12 @@ class Session:
         take: Callable[[Answer], T],
         *,
         span: Span | None = None,
-        refusal: RefusalErrorMaker = refusal_error,
     ) -> T:
-        """The same of one attempt, at any commit, which the Answer tells.
-
-        `refusal` makes the error of an answer that refuses.
-        """
-        return self._once(_FileRequest(url, span, take, refusal), _Trail(None), patience())
+        """The same of one attempt, at any commit, which the Answer tells."""
+        return self._once(_FileRequest(url, span, take), _Trail(None), patience())
 
     def _once(self, request: "_FileRequest[T]", trail: "_Trail", silence: float) -> T:
-        url, span, take, refusal = request
+        url, span, take = request
         with _translated(url, time.monotonic()):
             address = Address.of(url)
         hub = address.origin
@@ -185,7 +181,7 @@ class Session:
             with self._answered(address, headers, silence, by_hub=by_hub) as (reply, body):
                 if not (reply.status in {_OK, _PARTIAL} or _redirects(reply)):
                     text = body.upto(_MOST_OF_AN_ERROR)
-                    raise refusal(self._model, reply, text, by_hub=by_hub)
+                    raise refusal_error(self._model, reply, text, by_hub=by_hub)
                 trail.note(reply)
                 if not _redirects(reply):
                     trail.end()
@@ -238,12 +234,11 @@ class Session:
 
 
 class _FileRequest(NamedTuple, Generic[T]):
-    """A request for a file or a part of one, and the functions that read its answer."""
+    """A request for a file or a part of one, and the function that reads its answer."""
 
     url: str
     span: Span | None
     take: Callable[[Answer], T]
-    refusal: RefusalErrorMaker
 
 
 @cache

@@ -1,8 +1,10 @@
 """What an error, or a missing answer, of a server means: one table from errors to Reasons."""
 
+import json
 from http import HTTPStatus
-from typing import Protocol
 from urllib.parse import urlsplit
+
+from huggingface_hub import constants
 
 from auditor.downloader.client import Reply
 from auditor.downloader.model_argument import HubModel
@@ -18,25 +20,41 @@ from auditor.downloader.transport import (
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 
-_TOO_MANY = 429
+_UNAUTHORIZED, _TOO_MANY, _LEGAL = 401, 429, 451
+_FORBIDDEN = frozenset((_UNAUTHORIZED, 403, 407))
+_LEAST_ERROR = 400
 _SERVER_FAULTS = range(500, 600)
 _PASSING = frozenset((408, _TOO_MANY, *_SERVER_FAULTS))
-_LEGAL = 451
 
 OFFLINE = "the Hub is not asked while HF_HUB_OFFLINE is set"
 
+_WITH_TOKEN = "(hf auth login, or --token)"  # noqa: S105 - a hint
 
-class RefusalErrorMaker(Protocol):
-    """Makes the error for an answer that is neither the file nor a redirect to it."""
-
-    def __call__(
-        self, model: HubModel, reply: Reply, body: bytes, *, by_hub: bool
-    ) -> SourceError: ...
-
-
-def brief_refusal(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:  # noqa: ARG001 - a RefusalErrorMaker
-    """The error for a caller that shows none; a full one takes 0.1 s, to load huggingface_hub."""
-    return SourceError(Reason.BAD_RESPONSE, f"{reply.address.host} answered {reply.status}")
+# What the Hub's X-Error-Code says. A test holds these, and the two messages below, to what
+# huggingface_hub's hf_raise_for_status raises, which takes 0.1 s to import.
+_BY_CODE = {
+    "GatedRepo": (
+        Reason.GATED,
+        f"{{id}} is gated: accept its licence at {{page}}, then give your token {_WITH_TOKEN}",
+    ),
+    "RevisionNotFound": (Reason.NO_REVISION, "{id} has no revision {revision}"),
+    "EntryNotFound": (Reason.BAD_RESPONSE, "a file that {id} lists is not there{told}"),
+}
+_NOT_FOUND = (
+    Reason.NOT_FOUND,
+    "the Hub shows no model {id}: check the spelling; a private model needs a token " + _WITH_TOKEN,
+)
+_DISABLED = (Reason.DISABLED, "{id} is disabled on the Hub{told}")
+_DENIED = (
+    Reason.DENIED,
+    (
+        "the Hub refused access to {id} with {status}{told}: check the token (hf auth whoami); "
+        "HF_HUB_DISABLE_IMPLICIT_TOKEN=1 asks without one"
+    ),
+)
+_OTHER = (Reason.BAD_RESPONSE, "the Hub answered {status} for {id}{told}")
+_DISABLED_MESSAGE = "Access to this resource is disabled."
+_BAD_TOKEN_MESSAGE = "Invalid credentials in Authorization header"  # noqa: S105 - a message
 
 
 def refusal_error(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:
@@ -49,12 +67,42 @@ def refusal_error(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -
         return PassingError(Reason.BAD_RESPONSE, detail)
     if status == _LEGAL:
         return SourceError(Reason.DISABLED, f"{model.id} is not available for legal reasons")
-    from auditor.downloader.hub_errors import hub_refusal  # noqa: PLC0415 - 70 ms, only after a refusal
+    if status < _LEAST_ERROR:
+        detail = f"{reply.address.host} answered {status}, expected 200 or 206"
+        return SourceError(Reason.BAD_RESPONSE, detail)
+    said = reply.headers.get("x-error-message", "")
+    reason, sentence = _refusal(status, reply.headers.get("x-error-code", ""), said)
+    told = said or _error_in(body)
+    detail = sentence.format(
+        id=model.id,
+        page=f"{constants.ENDPOINT}/{model.id}",
+        revision=quoted(model.revision or "main"),
+        status=status,
+        told=f" ({quoted(told)})" if told else "",
+    )
+    return SourceError(reason, detail)
 
-    if found := hub_refusal(model, reply, body):
-        return found
-    detail = f"{reply.address.host} answered {status}, expected 200 or 206"
-    return SourceError(Reason.BAD_RESPONSE, detail)
+
+def _refusal(status: int, code: str, said: str) -> tuple[Reason, str]:
+    """The reason of a refusal of the Hub, and a sentence for it."""
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if said == _DISABLED_MESSAGE:
+        return _DISABLED
+    unseen = status == _UNAUTHORIZED and said != _BAD_TOKEN_MESSAGE  # a private one, perhaps
+    if code == "RepoNotFound" or unseen:
+        return _NOT_FOUND
+    return _DENIED if status in _FORBIDDEN else _OTHER
+
+
+def _error_in(body: bytes) -> str:
+    """What the body of a refusal says, which can be anything; nothing where it says nothing."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    error = parsed.get("error") if isinstance(parsed, dict) else None
+    return error if isinstance(error, str) else ""
 
 
 def no_answer_error(url: str, error: TransportError) -> SourceError | UsageError:
