@@ -113,9 +113,12 @@ def whole_body(limit: int, file: RepoFile | None) -> Callable[[Answer], bytes]:
 
 
 def part_of_file(
-    file: RepoFile, span: Span, end: Callable[[bytes, int | None], int]
+    file: RepoFile, span: Span, end: Callable[[bytes, int | None], int] | None = None
 ) -> Callable[[Answer], Received]:
-    """Takes the span of a 206; of a 200, which ignores the range, no more than the header."""
+    """Takes the span of a 206, which ends where the file ends.
+
+    Of a 200, which ignores the range, no more than the header, to its `end`; without one, nothing.
+    """
 
     def take(answer: Answer) -> Received:
         size = _size(answer, file, span)
@@ -123,8 +126,12 @@ def part_of_file(
             stop = span.stop if size is None else min(span.stop, size)
             data = answer.body.upto(stop - span.start)
         else:
-            if span.stop > _MOST_SKIPPED:
-                raise SourceError(Reason.BAD_RESPONSE, _unranged(answer, file, span))
+            if end is None or span.stop > _MOST_SKIPPED:
+                whole = f"{answer.host} sends the whole of {quoted(file.name)}"
+                where = f"the part at byte {span.start:,} is too far from its start to wait for"
+                raise SourceError(
+                    Reason.BAD_RESPONSE, f"{whole} where a part is asked for: {where}"
+                )
             data = answer.body.upto(span.stop)
             stop = max(span.stop, end(data, size)) if span.start == 0 else span.stop
             stop = stop if size is None else min(stop, size)
@@ -135,30 +142,6 @@ def part_of_file(
         return Received(data, size)
 
     return take
-
-
-def ranged_part(file: RepoFile, span: Span) -> Callable[[Answer], bytes]:
-    """Takes the span of a 206; of a 200 nothing: what it begins with is not what was asked for."""
-
-    def take(answer: Answer) -> bytes:
-        size = _size(answer, file, span)
-        if not answer.partial:
-            raise SourceError(Reason.BAD_RESPONSE, _unranged(answer, file, span))
-        if size is not None and span.stop > size:
-            detail = f"{quoted(file.name)} has {size:,} bytes, and none at {span.stop - 1:,}"
-            raise SourceError(Reason.BAD_RESPONSE, detail)
-        data = answer.body.upto(span.length)
-        if len(data) != span.length:
-            detail = f"{answer.host} sent {len(data):,} bytes of {span.length:,} asked for"
-            raise PassingError(Reason.BAD_RESPONSE, detail)
-        return data
-
-    return take
-
-
-def _unranged(answer: Answer, file: RepoFile, span: Span) -> str:
-    whole = f"{answer.host} sends the whole of {quoted(file.name)} where a part is asked for"
-    return f"{whole}, and the part at byte {span.start:,} is too far from its start to wait for"
 
 
 def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:

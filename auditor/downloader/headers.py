@@ -1,7 +1,6 @@
 """The header of a weight file, and no more of it, from anything that reads ranges."""
 
 from collections.abc import Callable, Iterable, Iterator
-from threading import Lock
 from typing import NamedTuple
 
 from msgspec import field
@@ -102,34 +101,6 @@ class Received(NamedTuple):
 # Reads a span. A source that can only read on from the start (a 200 where a 206 was asked for)
 # calls `end` with what it has, and goes on to where that says the header stops.
 Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
-
-
-class LongReads:
-    """The long reads of one model's headers, which many threads make at once: bounded together.
-
-    First reads are guesses that may be too long, so that twice of what is kept is let through.
-    """
-
-    _MOST = 2 * MODEL.size
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._size = 0
-
-    def bounded(self, read: Read) -> Read:
-        """The same reads; they raise SourceError(too-large) instead of the one that is too much."""
-
-        def within(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
-            if span.length > AHEAD:
-                with self._lock:
-                    self._size += span.length
-                    over = self._size > self._MOST
-                if over:
-                    detail = f"the headers of the files have more than {MODEL.size:,} bytes, the"
-                    raise SourceError(Reason.TOO_LARGE, f"{detail} most that are read of one model")
-            return read(span, end)
-
-        return within
 
 
 def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:

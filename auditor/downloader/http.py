@@ -8,7 +8,7 @@ from functools import cache
 from math import inf
 from platform import python_version
 from threading import Event
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import huggingface_hub
 
@@ -43,14 +43,24 @@ class Turn(NamedTuple):
     waited: float = 0.0  # seconds
 
 
-class Governor(Protocol):
+# Bytes of one model: headers of 48 MiB, for which twice as much may be asked, since first reads are
+# guesses; an index of 32, a config and a listing of 16 each.
+MOST_BYTES = 160 * 1024 * 1024
+
+
+class Governor:
     """Lets requests to the Hub through, and hears what came of them; called from several threads.
 
-    Every `admit` is followed by one `note`, or by one `lost`.
+    Every `admit` is followed by one `note`, or by one `lost`. This one is of an audit that stands
+    alone, for which Patience is enough: all requests go through, and the bytes are bounded.
     """
+
+    def __init__(self, most: float = MOST_BYTES) -> None:
+        self._most = most  # bytes of all bodies
 
     def admit(self, path: str) -> Turn:
         """Before a request: waits for its turn; raises SourceError if it gets no turn."""
+        return Turn(path)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         """The answer has begun."""
@@ -63,21 +73,11 @@ class Governor(Protocol):
 
     def check(self, received: int) -> None:
         """After a piece of a body, with all bytes so far: raises SourceError for too many."""
-
-
-class Unruled:
-    """The governor of an audit that stands alone: Patience is enough for that."""
-
-    def admit(self, path: str) -> Turn:
-        return Turn(path)
-
-    def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None: ...
-
-    def lost(self, turn: Turn) -> None: ...
-
-    def held(self, seconds: float) -> None: ...
-
-    def check(self, received: int) -> None: ...
+        if received > self._most:
+            detail = (
+                f"more than {self._most:,} bytes were sent, the most that are read of one model"
+            )
+            raise SourceError(Reason.TOO_LARGE, detail)
 
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Session:
         token: str | None,
         say: Callable[[str], None],
         *,
-        governor: Governor = Unruled(),  # noqa: B008 - it holds nothing
+        governor: Governor = Governor(),  # noqa: B008 - it holds a bound
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:

@@ -1,5 +1,6 @@
 """A model on the Hub: one request for its listing, then config and headers at that very commit."""
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -22,11 +23,11 @@ from auditor.checkpoint.snapshot import (
 )
 from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.containers.bounded_json import parse_object
-from auditor.downloader.answers import Answer, part_of_file, ranged_part, too_large, whole_body
+from auditor.downloader.answers import Answer, part_of_file, too_large, whole_body
 from auditor.downloader.assemble import assemble
 from auditor.downloader.early_reads import EarlyReads
-from auditor.downloader.headers import FIRST_READ, LongReads, Received, read_header
-from auditor.downloader.http import Session
+from auditor.downloader.headers import FIRST_READ, Received, read_header
+from auditor.downloader.http import Governor, Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.hub_settings import asked_origin, endpoint, usable_token
 from auditor.downloader.model_argument import HubModel, id_fault
@@ -169,7 +170,6 @@ class _HubFiles:
         self._commit = listing.commit
         self._address = f"{endpoint()}/{listing.model_id}/resolve/{listing.commit}"
         self._early = early
-        self._long = LongReads()
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.size is not None and file.size > limit:
@@ -191,7 +191,7 @@ class _HubFiles:
                 self._url(file), part_of_file(file, span, end), span=span, commit=self._commit
             )
 
-        return read_header(file.name, file.size, self._long.bounded(read), first)
+        return read_header(file.name, file.size, read, first)
 
     def part(self, file: RepoFile, span: Span) -> bytes:
         """Of one attempt: what stands beside the weights is worth no wait."""
@@ -306,12 +306,19 @@ def read_spans(
     Raises SourceError where one of them cannot be had, is of another commit or of a file of another
     size; a server that ignores the range is left before it sends the file.
     """
-    session = Session(HubModel(id=model, revision=commit), usable_token(token), Talk.of(say))
+    unbounded = Governor(math.inf)  # but for the spans, which the caller has chosen
+    session = Session(
+        HubModel(id=model, revision=commit), usable_token(token), Talk.of(say), governor=unbounded
+    )
 
     def read(file: RepoFile, span: Span) -> bytes:
         url = f"{endpoint()}/{model}/resolve/{commit}/{quote(file.name)}"
         # Of a redirect the target is asked for anew: its signature holds for this range alone.
-        return session.get(url, ranged_part(file, span), span=span, commit=commit)
+        found = session.get(url, part_of_file(file, span), span=span, commit=commit)
+        if len(found.data) < span.length:
+            detail = f"{quoted(file.name)} has {found.size:,} bytes, and none at {span.stop - 1:,}"
+            raise SourceError(Reason.BAD_RESPONSE, detail)
+        return found.data
 
     with threads(_SPANS_AT_ONCE, session.stop) as pool:
         asked = [pool.submit(read, file, span) for file, span in spans]

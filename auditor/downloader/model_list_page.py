@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from auditor.containers.bounded_json import MAX_DEPTH, MAX_TEXT_VALUES, bounds_fault
 from auditor.downloader.model_argument import id_fault
 from auditor.errors import Reason, SourceError
@@ -17,17 +19,14 @@ from auditor.errors import Reason, SourceError
 # Of one model; the Hub recommends fewer for a repository, and 8 MB of its list hold that many.
 MAX_FILES = 100_000
 
-# Strings and brackets of a page that is cut up, an object without another one in it being a single
-# one: this many take 4 s. A page of a million files has a million.
-_MOST_MARKS = 8_000_000
+# Commas of a page that is cut up: 64 MB have room for as many files, and each may begin an entry.
+_MOST_VALUES = 2_000_000
 
 _MOST_HELD = 100_000  # values of one group, unless a single entry has more; 12 MB as files
 
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_FLAT = rb'\{[^\[\]{}"]*+(?:' + _STRING + rb'[^\[\]{}"]*+)*+\}'
-_MARK = re.compile(_FLAT + rb"|" + _STRING + rb"|[\[\]{}]", re.DOTALL)
-_LIST = re.compile(rb"\s*+\[")
+_CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
+_BEGINS = (b",", b"[", b"{")  # a value, nearly
 
 
 class NotAListError(ValueError):
@@ -102,29 +101,11 @@ def _value(content: bytes) -> object:
 
 
 def _pieces(content: bytes) -> Iterator[bytes]:
-    """The objects of a JSON list, cut out."""
-    if not _LIST.match(content):
-        raise NotAListError
-    depth, start = 0, 0
-    for number, mark in enumerate(_MARK.finditer(content)):
-        if number >= _MOST_MARKS:
-            detail = f"a page of the list of models has more than {_MOST_MARKS:,} strings and lists"
-            raise SourceError(Reason.TOO_LARGE, detail)
-        kind = mark[0]
-        if depth == 1 and kind[0] == _BRACE and len(kind) > 1:
-            yield kind
-        elif kind in _OPENING:
-            start = mark.start() if depth == 1 else start
-            depth += 1
-        elif kind in _CLOSING:
-            depth -= 1
-            if depth == 1 and kind == b"}":
-                yield content[start : mark.end()]
-            elif depth == 0:
-                return
-    raise NotAListError
-
-
-_BEGINS = (b",", b"[", b"{")  # a value, nearly
-_BRACE = ord("{")
-_OPENING, _CLOSING = frozenset((b"[", b"{")), frozenset((b"]", b"}"))
+    """The entries of a JSON list, cut out."""
+    if content.count(b",") > _MOST_VALUES:
+        detail = f"a page of the list of models has more than {_MOST_VALUES:,} values"
+        raise SourceError(Reason.TOO_LARGE, detail)
+    try:
+        return map(bytes, _CUT_UP(content))
+    except (msgspec.DecodeError, RecursionError):
+        raise NotAListError from None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from threading import Condition
 from typing import NamedTuple, Self
 
-from auditor.downloader.http import Turn
+from auditor.downloader.http import Governor, Turn
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.retry import WINDOW
 from auditor.errors import Reason, SourceError
@@ -60,7 +60,7 @@ PAGE_BOUNDS = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
 LARGE = 4 * 1024 * 1024
 
 
-class Allowance:
+class Allowance(Governor):
     """The governor of what is bounded; `rest` sleeps while it waits for the budget.
 
     What turns out to be large waits at the `gate`, if one is given.

@@ -29,8 +29,11 @@ from support.hub import (
 )
 
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.downloader.fetching import fetch
+from auditor.downloader import hub
+from auditor.downloader.fetching import fetch, ignore_message
 from auditor.downloader.headers import FIRST_READ
+from auditor.downloader.http import Governor, Session
+from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
 pytestmark = pytest.mark.slow  # it waits and tries again
@@ -403,3 +406,15 @@ def test_a_drip_that_never_pauses_ends_too(model, hurried):  # noqa: ARG001 - se
 def test_a_slow_but_steady_body_is_read(model):
     model.misbehave(path=ANY_CONFIG, fault=Drip(piece=4, seconds=0.001))
     whole()
+
+
+def test_what_is_read_of_one_model_is_bounded_in_all(at_hub):
+    shards = {f"model-{number:05}-of-00009.safetensors": large() for number in range(9)}
+    index = {"weight_map": {f"a{number}": shard for number, shard in enumerate(shards)}}
+    at_hub.add("org/name", {CONFIG: b"{}", INDEX: json.dumps(index).encode(), **shards})
+    name, most = HubModel(id="org/name"), 3 * LENGTH
+    session = Session(name, None, ignore_message, governor=Governor(most))
+    with pytest.raises(SourceError, match="more than 300,000 bytes were sent, the most") as raised:
+        hub.read_from_listing(name, hub.fetch_listing(name, session), session)
+    assert raised.value.reason is Reason.TOO_LARGE
+    assert session.fetched.bytes < 2 * most

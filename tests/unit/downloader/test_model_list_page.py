@@ -95,8 +95,13 @@ def test_many_models_of_many_files_come_in_groups_of_bounded_memory():
     assert most < 40e6  # json.loads takes 93 MB for it
 
 
-def test_what_cannot_be_told_apart_is_too_large(monkeypatch):
-    monkeypatch.setattr(model_list_page, "_MOST_MARKS", 1000)
-    with pytest.raises(SourceError, match="more than 1,000 strings and lists") as raised:
-        read(b"[" * 2000)
+def test_a_page_of_too_many_values_is_too_large(monkeypatch):
+    monkeypatch.setattr(model_list_page, "_MOST_VALUES", 1000)
+    with pytest.raises(SourceError, match="more than 1,000 values") as raised:
+        read(page(*["1"] * (MAX_TEXT_VALUES + 1)))
     assert raised.value.reason is Reason.TOO_LARGE
+
+
+def test_a_page_that_is_nested_without_end_is_no_list():
+    with pytest.raises(NotAListError):
+        read(b"[" * 200_000)
