@@ -2,19 +2,18 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
 from urllib.parse import quote
 
 from huggingface_hub import constants
 from msgspec.structs import asdict
 
 from auditor.checkpoint.filenames import Chooser
-from auditor.checkpoint.selecting import name_fault, select
+from auditor.checkpoint.hub_listing import Listing, listing_of
+from auditor.checkpoint.selecting import select
 from auditor.checkpoint.snapshot import (
     Fetched,
-    PublishedText,
     RepoFile,
     Snapshot,
     Source,
@@ -30,11 +29,11 @@ from auditor.downloader.headers import FIRST_READ, Received, read_header
 from auditor.downloader.http import Governor, Session
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.hub_settings import asked_origin, endpoint, usable_token
-from auditor.downloader.model_argument import HubModel, id_fault
+from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import AT_HAND, ByDistance, threads
 from auditor.downloader.waits import ReadingProgress, Talk
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.messages import described, quoted
+from auditor.messages import quoted
 from auditor.tensors import Span
 
 # Bytes of a listing: about 150 a file, so this is a hundred thousand files.
@@ -47,16 +46,6 @@ _DEFAULTS = {None, constants.DEFAULT_REVISION}
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-class Listing(NamedTuple):
-    """A model at one commit: its id after renames, and every file."""
-
-    model_id: str
-    commit: str
-    files: tuple[RepoFile, ...]  # sorted by name
-    published: tuple[PublishedText, ...] = ()  # what it says of the model's size, sorted by name
-    base: str | None = None  # the model that its card says it was made from
 
 
 def read(
@@ -132,34 +121,6 @@ def parse_listing(content: bytes, model_id: str) -> Listing:
     return listing_of(answer, model_id)
 
 
-def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
-    """The same of an answer that is parsed already: an entry of the list of models."""
-    found, commit, siblings = (answer.get(key) for key in ("id", "sha", "siblings"))
-    if not isinstance(found, str) or id_fault(found):
-        raise _odd(model_id, f"as its id {described(found)}")
-    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise _odd(model_id, f"as its commit {described(commit)}, expected 40 hex digits")
-    if not isinstance(siblings, list):
-        raise _odd(model_id, f"as its files {described(siblings)}, expected a list")
-    files = {file.name: file for entry in siblings if (file := _repo_file(model_id, entry))}
-    return Listing(
-        found,
-        commit,
-        tuple(files[name] for name in sorted(files)),
-        published_in(answer),
-        _base(answer),
-    )
-
-
-def _base(answer: Mapping[str, object]) -> str | None:
-    """What the card says the model was made from; None: nothing, or several models."""
-    card = answer.get("cardData")
-    said = card.get("base_model") if isinstance(card, dict) else None
-    if isinstance(said, list) and len(said) == 1:
-        said = said[0]
-    return said if isinstance(said, str) and id_fault(said) is None else None
-
-
 class _HubFiles:
     """Reads the files of one model at one commit."""
 
@@ -213,78 +174,10 @@ class _HubFiles:
         return f"{self._address}/{quote(file.name)}"
 
 
-def _repo_file(model_id: str, entry: object) -> RepoFile:
-    name, size = (
-        (entry.get("rfilename"), entry.get("size")) if isinstance(entry, dict) else (None, None)
-    )
-    if not isinstance(name, str) or name_fault(name):
-        raise _odd(model_id, f"a file named {described(name)}")
-    if size is not None and (type(size) is not int or not 0 <= size < _LARGEST):
-        raise _odd(model_id, f"as the size of {quoted(name)} {described(size)}")
-    digest, blob = _digests(entry)
-    return RepoFile(name=name, size=size, sha256=digest, blob_id=blob)
-
-
-def _digests(entry: object) -> tuple[str | None, str | None]:
-    """What the listing says that a file's bytes come to; of a file in LFS git has a pointer."""
-    known = entry if isinstance(entry, dict) else {}
-    lfs, blob = known.get("lfs"), known.get("blobId")
-    if isinstance(lfs, dict):
-        digest = lfs.get("sha256")
-        return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None, None
-    return None, blob if isinstance(blob, str) and _COMMIT.fullmatch(blob) else None
-
-
-_LARGEST = 2**63
-
-
-def _odd(model_id: str, what: str) -> SourceError:
-    return SourceError(Reason.BAD_RESPONSE, f"the Hub's listing of {model_id} gives {what}")
-
-
 def _origin(model: HubModel, listing: Listing) -> str:
     scheme, netloc = asked_origin(constants.ENDPOINT)
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
     return f"read from {scheme}://{netloc}{renamed}"
-
-
-# --- published sizes ------------------------------------------------------------------------------
-
-
-# Keys of a card's front matter under which people give a size; the Hub has none for it.
-_OF_CARDS = (
-    *("parameters", "params", "num_parameters", "n_parameters", "total_parameters"),
-    *("parameter_count", "model_size", "model-size", "size"),
-)
-_LONGEST = 40  # characters of a number with its unit
-
-
-def published_in(answer: Mapping[str, object]) -> tuple[PublishedText, ...]:
-    """Sorted by key; what is not such a number is left out, for nothing else depends on it."""
-    found = (*_counted_by_hub(answer.get("safetensors")), *_said_by_card(answer.get("cardData")))
-    return tuple(sorted(found, key=lambda one: one.name))
-
-
-def _counted_by_hub(of_files: object) -> Iterator[PublishedText]:
-    """The sum over all dtypes, which older answers leave to the reader."""
-    if not isinstance(of_files, dict):
-        return
-    total, by_dtype = of_files.get("total"), of_files.get("parameters")
-    key = "safetensors.total"
-    if total is None and isinstance(by_dtype, dict) and by_dtype:
-        counts = [count for count in by_dtype.values() if type(count) is int]
-        total, key = sum(counts) if len(counts) == len(by_dtype) else None, "safetensors.parameters"
-    if type(total) is int and 0 < total < _LARGEST:
-        yield PublishedText(name=key, text=str(total))
-
-
-def _said_by_card(card: object) -> Iterator[PublishedText]:
-    for key in _OF_CARDS if isinstance(card, dict) else ():
-        value = card.get(key) if isinstance(card, dict) else None
-        if type(value) is int and not 0 < value < _LARGEST:
-            continue
-        if type(value) in {int, str} and 0 < len(str(value)) <= _LONGEST:
-            yield PublishedText(name=f"cardData.{key}", text=str(value))
 
 
 # --- spans ----------------------------------------------------------------------------------------

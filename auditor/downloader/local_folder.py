@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from auditor.checkpoint import gguf_sets
 from auditor.checkpoint.filenames import CONFIG, Chooser, FileSelection
+from auditor.checkpoint.hub_listing import id_fault
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     ADAPTERS,
@@ -30,7 +31,6 @@ from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, read_header
 from auditor.downloader.local_file import open_regular_file, read_all, unreadable_file
-from auditor.downloader.model_argument import id_fault
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span

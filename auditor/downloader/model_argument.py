@@ -15,13 +15,13 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from auditor.checkpoint.hub_listing import id_fault
 from auditor.errors import UsageError
 from auditor.messages import quoted
 
 # A Hub id may end in almost anything; these three endings are files wherever they were seen.
 _FILE_ENDINGS = (".json", ".json.gz", ".safetensors")
 _PATH_STARTS = ("./", "../", "/", "~", ".\\", "..\\")
-_LONGEST_PART = 96  # characters, as huggingface_hub.utils.validate_repo_id has it
 _LONGEST_REVISION = 255  # bytes; a branch is a file name to git
 
 # namespace/name:tag, as llama.cpp has it; a tag is part of the name of a GGUF file, or all of it.
@@ -112,32 +112,6 @@ def parse_id(requested: str, otherwise: str = "no Hub id") -> HubModel:
     if fault:
         raise UsageError(f"{quoted(requested)} is {otherwise}: {fault}")
     return HubModel(id=model_id, revision=revision if at else None, tag=tag)
-
-
-def id_fault(model_id: str) -> str | None:
-    """What is wrong with a Hub id; None exactly when `validate_repo_id` accepts it."""
-    parts = model_id.split("/")
-    if len(parts) > 2:  # noqa: PLR2004 - namespace and name
-        return f"an id has one '/' at most (namespace/name), this one has {len(parts) - 1}"
-    fault = next((fault for part in parts if (fault := _part_fault(part))), None)
-    if fault:
-        return fault
-    if "--" in model_id or ".." in model_id:
-        return "an id holds no '--' and no '..'"
-    return "an id does not end in '.git'" if model_id.endswith(".git") else None
-
-
-def _part_fault(part: str) -> str | None:
-    if not part:
-        return "a part of it is empty"
-    if len(part) > _LONGEST_PART:
-        return f"a part has {_LONGEST_PART} characters at most, this one has {len(part)}"
-    strange = re.search(r"[^\w.\-]", part, re.ASCII)
-    if strange:
-        return f"{quoted(strange[0])} is not a letter, a digit, '-', '_' or '.'"
-    if part[0] in "-." or part[-1] in "-.":
-        return f"{quoted(part)} starts or ends with '-' or '.'"
-    return None
 
 
 def _revision_fault(revision: str) -> str | None:

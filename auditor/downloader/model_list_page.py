@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from auditor.checkpoint.hub_listing import id_fault
 from auditor.containers.bounded_json import MAX_DEPTH, MAX_TEXT_VALUES, bounds_fault
-from auditor.downloader.model_argument import id_fault
 from auditor.errors import Reason, SourceError
 
 # Of one model; the Hub recommends fewer for a repository, and 8 MB of its list hold that many.

@@ -11,10 +11,11 @@ from typing import NamedTuple, Self
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from auditor.checkpoint.hub_listing import id_fault
 from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
-from auditor.downloader.model_argument import HubModel, id_fault, parse_id
+from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.downloader.model_list import PAGE
 from auditor.downloader.model_list_page import Crowded, Entry
 from auditor.downloader.parallel import threads

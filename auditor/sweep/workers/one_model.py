@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.audit.guard import outcome_of
+from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
@@ -227,14 +228,14 @@ def _stored(waiting: Waiting) -> Snapshot:
     )
 
 
-def _listing(waiting: Waiting) -> hub.Listing | None:
+def _listing(waiting: Waiting) -> Listing | None:
     """The model's files as the list API had them; None where that has to be asked again."""
     if waiting.listing is None:
         return None
     siblings: Any = json.loads(decompress_text(waiting.listing))
     entry = {"id": waiting.model, "sha": waiting.commit_sha, "siblings": siblings}
     try:
-        return hub.listing_of(entry, waiting.model)
+        return listing_of(entry, waiting.model)
     except (SourceError, CheckpointError):
         return None
 

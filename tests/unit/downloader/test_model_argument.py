@@ -8,7 +8,8 @@ from huggingface_hub.utils import validate_repo_id
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from auditor.downloader.model_argument import HubModel, id_fault, parse_model
+from auditor.checkpoint.hub_listing import id_fault
+from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.errors import UsageError
 
 NEARLY_IDS = st.text(alphabet="aZ9-_./é \n~", max_size=8) | st.text(max_size=6)

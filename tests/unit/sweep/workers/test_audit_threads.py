@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from auditor.checkpoint.hub_listing import Listing
 from auditor.checkpoint.snapshot import Snapshot, Source
-from auditor.downloader.hub import Listing
 from auditor.errors import Reason
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting

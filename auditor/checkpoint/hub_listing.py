@@ -1,0 +1,147 @@
+"""What the Hub says of a model: its id, its commit, its files, the sizes that it publishes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from auditor.checkpoint.selecting import name_fault
+from auditor.checkpoint.snapshot import PublishedText, RepoFile
+from auditor.errors import Reason, SourceError
+from auditor.messages import described, quoted
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_LARGEST = 2**63
+_LONGEST_PART = 96  # characters of an id, as huggingface_hub.utils.validate_repo_id has it
+
+
+class Listing(NamedTuple):
+    """A model at one commit: its id after renames, and every file."""
+
+    model_id: str
+    commit: str
+    files: tuple[RepoFile, ...]  # sorted by name
+    published: tuple[PublishedText, ...] = ()  # what it says of the model's size, sorted by name
+    base: str | None = None  # the model that its card says it was made from
+
+
+def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
+    """The Hub's answer about a model, or an entry of its list; SourceError for any other object."""
+    found, commit, siblings = (answer.get(key) for key in ("id", "sha", "siblings"))
+    if not isinstance(found, str) or id_fault(found):
+        raise _odd(model_id, f"as its id {described(found)}")
+    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        raise _odd(model_id, f"as its commit {described(commit)}, expected 40 hex digits")
+    if not isinstance(siblings, list):
+        raise _odd(model_id, f"as its files {described(siblings)}, expected a list")
+    files = {file.name: file for entry in siblings if (file := _repo_file(model_id, entry))}
+    return Listing(
+        found,
+        commit,
+        tuple(files[name] for name in sorted(files)),
+        published_in(answer),
+        _base(answer),
+    )
+
+
+def _base(answer: Mapping[str, object]) -> str | None:
+    """What the card says the model was made from; None: nothing, or several models."""
+    card = answer.get("cardData")
+    said = card.get("base_model") if isinstance(card, dict) else None
+    if isinstance(said, list) and len(said) == 1:
+        said = said[0]
+    return said if isinstance(said, str) and id_fault(said) is None else None
+
+
+def _repo_file(model_id: str, entry: object) -> RepoFile:
+    name, size = (
+        (entry.get("rfilename"), entry.get("size")) if isinstance(entry, dict) else (None, None)
+    )
+    if not isinstance(name, str) or name_fault(name):
+        raise _odd(model_id, f"a file named {described(name)}")
+    if size is not None and (type(size) is not int or not 0 <= size < _LARGEST):
+        raise _odd(model_id, f"as the size of {quoted(name)} {described(size)}")
+    digest, blob = _digests(entry)
+    return RepoFile(name=name, size=size, sha256=digest, blob_id=blob)
+
+
+def _digests(entry: object) -> tuple[str | None, str | None]:
+    """What the listing says that a file's bytes come to; of a file in LFS git has a pointer."""
+    known = entry if isinstance(entry, dict) else {}
+    lfs, blob = known.get("lfs"), known.get("blobId")
+    if isinstance(lfs, dict):
+        digest = lfs.get("sha256")
+        return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None, None
+    return None, blob if isinstance(blob, str) and _COMMIT.fullmatch(blob) else None
+
+
+def _odd(model_id: str, what: str) -> SourceError:
+    return SourceError(Reason.BAD_RESPONSE, f"the Hub's listing of {model_id} gives {what}")
+
+
+# --- ids ----------------------------------------------------------------------------------------
+
+
+def id_fault(model_id: str) -> str | None:
+    """What is wrong with a Hub id; None exactly when `validate_repo_id` accepts it."""
+    parts = model_id.split("/")
+    if len(parts) > 2:  # noqa: PLR2004 - namespace and name
+        return f"an id has one '/' at most (namespace/name), this one has {len(parts) - 1}"
+    fault = next((fault for part in parts if (fault := _part_fault(part))), None)
+    if fault:
+        return fault
+    if "--" in model_id or ".." in model_id:
+        return "an id holds no '--' and no '..'"
+    return "an id does not end in '.git'" if model_id.endswith(".git") else None
+
+
+def _part_fault(part: str) -> str | None:
+    if not part:
+        return "a part of it is empty"
+    if len(part) > _LONGEST_PART:
+        return f"a part has {_LONGEST_PART} characters at most, this one has {len(part)}"
+    strange = re.search(r"[^\w.\-]", part, re.ASCII)
+    if strange:
+        return f"{quoted(strange[0])} is not a letter, a digit, '-', '_' or '.'"
+    if part[0] in "-." or part[-1] in "-.":
+        return f"{quoted(part)} starts or ends with '-' or '.'"
+    return None
+
+
+# --- published sizes ------------------------------------------------------------------------------
+
+
+# Keys of a card's front matter under which people give a size; the Hub has none for it.
+_OF_CARDS = (
+    *("parameters", "params", "num_parameters", "n_parameters", "total_parameters"),
+    *("parameter_count", "model_size", "model-size", "size"),
+)
+_LONGEST = 40  # characters of a number with its unit
+
+
+def published_in(answer: Mapping[str, object]) -> tuple[PublishedText, ...]:
+    """Sorted by key; what is not such a number is left out, for nothing else depends on it."""
+    found = (*_counted_by_hub(answer.get("safetensors")), *_said_by_card(answer.get("cardData")))
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _counted_by_hub(of_files: object) -> Iterator[PublishedText]:
+    """The sum over all dtypes, which older answers leave to the reader."""
+    if not isinstance(of_files, dict):
+        return
+    total, by_dtype = of_files.get("total"), of_files.get("parameters")
+    key = "safetensors.total"
+    if total is None and isinstance(by_dtype, dict) and by_dtype:
+        counts = [count for count in by_dtype.values() if type(count) is int]
+        total, key = sum(counts) if len(counts) == len(by_dtype) else None, "safetensors.parameters"
+    if type(total) is int and 0 < total < _LARGEST:
+        yield PublishedText(name=key, text=str(total))
+
+
+def _said_by_card(card: object) -> Iterator[PublishedText]:
+    for key in _OF_CARDS if isinstance(card, dict) else ():
+        value = card.get(key) if isinstance(card, dict) else None
+        if type(value) is int and not 0 < value < _LARGEST:
+            continue
+        if type(value) in {int, str} and 0 < len(str(value)) <= _LONGEST:
+            yield PublishedText(name=f"cardData.{key}", text=str(value))
