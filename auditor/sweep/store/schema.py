@@ -37,7 +37,7 @@ _SUMMARY_SQL = """
     errors      INTEGER NOT NULL, -- findings of that severity
     warnings    INTEGER NOT NULL,
     infos       INTEGER NOT NULL,
-    blind       INTEGER NOT NULL DEFAULT 0, -- its components that could not be audited
+    blind       INTEGER NOT NULL, -- its components that could not be audited
     residual    INTEGER,
     tensors     INTEGER,          -- observed; NULL: nothing was read
     elements    INTEGER,
@@ -52,33 +52,9 @@ _SUMMARY_SQL = """
     shared      BLOB,             -- contents.digest of the rest; NULL: nothing is shared
 """
 
-# With a rowid: 380 contents of 19 usual types take 4,991 bytes each, and 5,411 without one.
-_CONTENTS = """
-CREATE TABLE contents (
-    digest      BLOB PRIMARY KEY, -- SHA-256 of the text, unpacked, as it was first written
-    content     BLOB NOT NULL     -- zlib: the part of a JSON object that several rows share
-);
-"""
-
-_RESULTS = f"""
-CREATE VIEW results AS
-SELECT nights.night, planned.model, planned.commit_sha, planned.requested,
-    nights.auditor, nights.catalogue,
-    {", ".join(f"iif(f.model IS NULL, o.{name}, f.{name}) AS {name}" for name in SUMMARY)},
-    iif(f.model IS NULL, o.recorded, f.recorded) AS recorded,
-    iif(f.model IS NULL, o.content, f.content) AS content,
-    iif(iif(f.model IS NULL, o.shared, f.shared) IS NULL, NULL, coalesce(
-        (SELECT contents.content FROM contents
-            WHERE contents.digest = iif(f.model IS NULL, o.shared, f.shared)),
-        x'' -- which does not unpack: the store is damaged
-    )) AS shared_content
-FROM nights
-JOIN planned ON planned.plan = nights.plan
-LEFT JOIN outcomes o ON o.model = planned.model AND o.commit_sha = planned.commit_sha
-    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue
-LEFT JOIN failures f ON f.night = nights.night AND f.model = planned.model
-    AND f.commit_sha = planned.commit_sha;
-"""  # noqa: S608 - our own columns
+_FAILURE_OR_OUTCOME = ", ".join(
+    f"coalesce(f.{name}, o.{name}) AS {name}" for name in (*SUMMARY, "recorded", "content")
+)
 
 TABLES = f"""
 CREATE TABLE nights (
@@ -137,26 +113,25 @@ CREATE TABLE failures (
     {_SUMMARY_SQL}
     PRIMARY KEY (night, model)
 );
-{_CONTENTS}{_RESULTS}"""
 
-# Of a store of version 1, whose rows keep all of their texts themselves, and go on doing so.
-FROM_1 = f"""
-DROP VIEW results;
-ALTER TABLE snapshots ADD COLUMN shared BLOB;
-ALTER TABLE outcomes ADD COLUMN shared BLOB;
-ALTER TABLE outcomes ADD COLUMN blind INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE failures ADD COLUMN shared BLOB;
-ALTER TABLE failures ADD COLUMN blind INTEGER NOT NULL DEFAULT 0;
-UPDATE outcomes SET blind = blind_parts(content) WHERE verdict != 'clean';
-UPDATE failures SET blind = blind_parts(content) WHERE verdict != 'clean';
-{_CONTENTS}{_RESULTS}"""  # noqa: S608 - our own columns
+-- With a rowid: 380 contents of 19 usual types take 4,991 bytes each, and 5,411 without one.
+CREATE TABLE contents (
+    digest      BLOB PRIMARY KEY, -- SHA-256 of the text, unpacked, as it was first written
+    content     BLOB NOT NULL     -- zlib: the part of a JSON object that several rows share
+);
 
-# Of a store of version 2, whose texts have other words for kinds, statuses and two keys.
-FROM_2 = """
-UPDATE outcomes SET content = reworded(content);
-UPDATE failures SET content = reworded(content);
-UPDATE snapshots SET content = reworded(content);
-UPDATE contents SET content = reworded(content);
-"""
-
-UPGRADES = (FROM_1, FROM_2)  # what makes version n + 2 of version n + 1
+CREATE VIEW results AS
+SELECT nights.night, planned.model, planned.commit_sha, planned.requested,
+    nights.auditor, nights.catalogue, {_FAILURE_OR_OUTCOME},
+    CASE WHEN coalesce(f.shared, o.shared) IS NOT NULL THEN coalesce(
+        (SELECT content FROM contents WHERE digest = coalesce(f.shared, o.shared)),
+        x'' -- which does not unpack: the store is damaged
+    ) END AS shared_content
+FROM nights
+JOIN planned ON planned.plan = nights.plan
+LEFT JOIN failures f ON f.night = nights.night AND f.model = planned.model
+    AND f.commit_sha = planned.commit_sha
+LEFT JOIN outcomes o ON f.model IS NULL AND o.model = planned.model
+    AND o.commit_sha = planned.commit_sha
+    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue;
+"""  # noqa: S608 - our own columns

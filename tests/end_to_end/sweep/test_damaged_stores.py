@@ -130,8 +130,8 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(models, hub_env, tmp_path):
 
     code, said = swept(store, hub_env, "--quiet", preexec_fn=limit)
     assert (code, said.count("\n")) == (3, 1)
-    assert "cannot be written (" in said
-    assert "the disk is full or unsound: make room; what was audited is kept" in said
+    assert "cannot be written, the disk is full or unsound (" in said
+    assert "): make room; what was audited is kept, and the same command goes on" in said
     assert swept(store, hub_env)[0] == 1
     assert contents(store) == contents(undisturbed)
 
