@@ -64,8 +64,7 @@ def _unlisted_load(selection: ModelSelection, store: Store | None, *, beside: bo
     """The load of ids, or of the first N of all models: of none the files are known."""
     ids = set(selection.ids)
     models = len(ids) or selection.top or 0
-    now = current_versions()
-    known = sum(store.has_outcome(name, None, now) for name in ids) if store else 0
+    known = sum(store.has_outcome(one, None, current_versions()) for one in ids) if store else 0
     new = models - known
     return SweepLoad(
         models=models,

@@ -3,14 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from auditor.downloader.waits import InLines, Wait
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
-_EVERY = 10.0  # seconds between lines where no bar is shown
 _VERDICTS = ("clean", "findings", "unaudited")
 
 
@@ -38,6 +34,8 @@ class Progress:
 class Lines(Progress):
     """A line every ten seconds, for logs."""
 
+    _every = 10.0  # seconds between two lines
+
     def __init__(
         self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -53,7 +51,8 @@ class Lines(Progress):
             self._say(f"{models:,} models found")
 
     def begin(self, models: int) -> None:
-        self._models, self._since, self._said = models, self._clock(), self._clock()
+        self._models = models
+        self._since = self._said = self._clock()
         self._say(f"{models:,} models to audit")
 
     def done(self, verdict: str) -> None:
@@ -65,7 +64,7 @@ class Lines(Progress):
         self._waits(wait)
 
     def _due(self) -> bool:
-        due = self._clock() - self._said >= _EVERY
+        due = self._clock() - self._said >= self._every
         if due:
             self._said = self._clock()
         return due
@@ -78,33 +77,20 @@ class Lines(Progress):
         return f"{done:,} of {self._models:,} audited ({counts}), {rate:.1f}/s{left}"
 
 
-class Terminal(Progress):
-    """A bar on stderr: how many, how fast, how long yet, and what came of them."""
+class Terminal(Lines):
+    """A bar on stderr, and beside it the line of now, written over ten times a second."""
 
-    def __init__(self) -> None:
+    _every = 0.1
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.console import Console  # noqa: PLC0415 - 40 ms, only on a terminal
-        from rich.progress import (  # noqa: PLC0415 - the same
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - the same
 
-        self._bar: Bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[said]}", markup=False),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._bar.add_task("selecting", total=None, rate="", said="")
-        self._counts: Counter[str] = Counter()
-        self._since = time.monotonic()
-        self._shown = 0.0
+        super().__init__(self._show, clock)
+        columns = (BarColumn(bar_width=None), TextColumn("{task.description}", markup=False))
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._line = "selecting"
+        self._task = self._bar.add_task(self._line, total=None)
         self._wait: Wait | None = None
 
     def __enter__(self) -> Self:
@@ -114,30 +100,15 @@ class Terminal(Progress):
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def selected(self, models: int) -> None:
-        self._bar.update(self._task, completed=models)
-
-    def begin(self, models: int) -> None:
-        self._since = time.monotonic()
-        self._bar.reset(self._task, total=models, description="auditing", rate="", said="")
-
-    def done(self, verdict: str) -> None:
-        self._counts[verdict] += 1
-        now = time.monotonic()
-        if now - self._shown < 0.1:  # noqa: PLR2004 - seconds; a bar that moves 10 times in one
-            return
-        self._shown = now
-        total = self._counts.total()
-        rate = f"{total / (now - self._since):.1f}/s"
-        self._bar.update(self._task, completed=total, rate=rate, said=self._said())
-
     def waiting(self, wait: Wait | None) -> None:
         self._wait = wait
-        self._bar.update(self._task, said=self._said())
+        self._show(self._line)
 
-    def _said(self) -> str:
-        counts = verdict_counts(self._counts) if self._counts else ""
-        return "; ".join(filter(None, (counts, self._wait.shown if self._wait else "")))
+    def _show(self, line: str) -> None:
+        self._line = line
+        said = f"{self._wait.shown}; {line}" if self._wait else line  # the end may be cut
+        total, done = self._models or None, self._counts.total()
+        self._bar.update(self._task, description=said, total=total, completed=done)
 
 
 def verdict_counts(counts: Counter[str]) -> str:

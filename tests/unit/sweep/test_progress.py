@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from rich.progress import Progress as Bar
 
 from auditor.downloader.waits import Wait
@@ -48,20 +49,41 @@ def test_a_wait_is_said_at_its_start_and_once_a_minute():
     assert said == [f"the budget is spent; waiting {left} s" for left in (130, 70, 10)]
 
 
-def test_a_terminal_counts_down_and_then_shows_the_counts_again(monkeypatch):
-    shown = []
-    monkeypatch.setattr(Bar, "update", lambda *_, **fields: shown.append(fields["said"]))
-    with Terminal() as bar:
+def test_a_terminal_counts_down_beside_the_line_of_now(monkeypatch):
+    shown, clock = [], Clock()
+    told = ("description", "total", "completed")
+    update = Bar.update
+    monkeypatch.setattr(
+        Bar,
+        "update",
+        lambda *args, **now: (shown.append(tuple(map(now.get, told))), update(*args, **now)),
+    )
+    with Terminal(clock) as bar:
         bar.waiting(Wait("the budget is spent", 2.0))
+        bar.begin(4)
+        clock.now += 0.5
         bar.done("clean")
         bar.waiting(Wait("the budget is spent", 1.0))
         bar.waiting(None)
+    line = "1 of 4 audited (1 clean), 2.0/s, 0:02 left"
     assert shown == [
-        "the budget is spent; waiting 2 s",
-        "1 clean; the budget is spent; waiting 2 s",
-        "1 clean; the budget is spent; waiting 1 s",
-        "1 clean",
+        ("the budget is spent; waiting 2 s; selecting", None, 0),
+        ("the budget is spent; waiting 2 s; 4 models to audit", 4, 0),
+        (f"the budget is spent; waiting 2 s; {line}", 4, 1),
+        (f"the budget is spent; waiting 1 s; {line}", 4, 1),
+        (line, 4, 1),
     ]
+
+
+def test_a_terminal_is_written_to_ten_times_a_second(monkeypatch):
+    shown, clock = [], Clock()
+    monkeypatch.setattr(Bar, "update", lambda *_, **now: shown.append(now["completed"]))
+    bar = Terminal(clock)
+    bar.begin(1000)
+    for _ in range(1000):
+        clock.now += 0.001
+        bar.done("clean")
+    assert len(shown) == pytest.approx(10, abs=2)
 
 
 def test_a_terminal_shows_a_bar_and_leaves_nothing_of_it(capsys):
