@@ -160,7 +160,7 @@ def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
 
 def _plan(ledger: StoreWriter, night: str, planned: list[SelectedModel]) -> None:
     plan = ledger.new_plan(night)
-    ledger.add(ledger.known(night), plan, planned)
+    ledger.add(ledger.night(night), plan, planned)
     ledger.freeze(night, plan)
 
 

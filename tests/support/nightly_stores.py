@@ -80,7 +80,7 @@ def _night(ledger: StoreWriter, name: str, outcomes: Iterable[Outcome]) -> None:
     night = ledger.begin(name, '[{"author": "o"}]', VERSIONS)
     plan = ledger.new_plan(name)
     ledger.freeze(name, plan)
-    night = ledger.known(name)
+    night = ledger.night(name)
     for outcome in outcomes:
         key = (outcome["model"] or outcome["requested"], outcome["commit"] or "")
         ledger.add(night, plan, [SelectedModel(*key, outcome["requested"])])

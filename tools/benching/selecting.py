@@ -19,8 +19,7 @@ def main() -> None:
         plan = ledger.new_plan(night.night)
         for page in selector.pages(ModelSelection(author="bench")):
             ledger.add(night, plan, page)
-        ledger.freeze(night.night, plan)
-        print(ledger.count(ledger.known(night.night)))
+        print(ledger.count(ledger.freeze(night.night, plan)))
 
 
 if __name__ == "__main__":

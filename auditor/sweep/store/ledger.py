@@ -1,7 +1,6 @@
 """The writing side of a store: nights, plans and outcomes, each step one transaction."""
 
 import json
-import random
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -67,13 +66,6 @@ class StoreWriter(Store):
             self._forget_plans()
             return begun
 
-    def known(self, night: str) -> Night:
-        """The night; there is one."""
-        known = self.night(night)
-        if known is None:
-            raise KeyError(night)
-        return known
-
     def _forget_plans(self) -> None:
         """Delete the plans that no night has, nor will have: of selections that were stopped."""
         gone = self._database.execute(
@@ -129,7 +121,7 @@ class StoreWriter(Store):
                 "UPDATE nights SET plan = ? WHERE night = ? AND plan IS NULL", (plan, night)
             )
             self._forget_plans()
-            return self.known(night)
+            return next(one for one in self.nights() if one.night == night)
 
     def unresolved(self, night: Night) -> tuple[str, ...]:
         """The requested ids whose commit the Hub did not give, for a reason that may pass."""
@@ -161,9 +153,8 @@ class StoreWriter(Store):
 
     def somewhere(self, night: Night) -> str:
         """The id of any planned model: where a second sweep starts, so as not to follow a first."""
-        offset = random.randrange(self.count(night) or 1)  # noqa: S311 - no secret
-        query = "SELECT model FROM planned WHERE plan = ? ORDER BY model LIMIT 1 OFFSET ?"
-        row = self._database.execute(query, (night.plan, offset)).fetchone()
+        query = "SELECT model FROM planned WHERE plan = ? ORDER BY random() LIMIT 1"
+        row = self._database.execute(query, (night.plan,)).fetchone()
         return str(row[0]) if row else ""
 
     def record(

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
@@ -25,8 +24,8 @@ _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.
 def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
     """A store to write, made where there is none.
 
-    Raises UsageError for a file that is another's or of another version, StoreError for a store
-    that has lost a table or whose folder cannot be made, sqlite3.Error for whatever else is wrong.
+    Raises UsageError for a file that is another's or of another version, StoreError for a folder
+    that cannot be made, sqlite3.Error for whatever else is wrong.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +53,7 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
     wal = path.with_name(f"{path.name}-wal")
     if wal.exists() and wal.stat().st_size:
         return _prepared(_copied(path, wal, stack), path, stack)
-    database = _connected(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", stack)
+    database = _connected(path, stack, "?mode=ro&immutable=1")
     _check(database, path)
     return database
 
@@ -70,16 +69,16 @@ def _copied(path: Path, wal: Path, stack: ExitStack) -> Path:
     return folder / path.name
 
 
-def _connected(name: str, stack: ExitStack) -> sqlite3.Connection:
-    uri = name.startswith("file:")
-    database = sqlite3.connect(name, timeout=_STEP, isolation_level=None, uri=uri)
+def _connected(file: Path, stack: ExitStack, options: str = "") -> sqlite3.Connection:
+    address = f"{file.absolute().as_uri()}{options}"
+    database = sqlite3.connect(address, timeout=_STEP, isolation_level=None, uri=True)
     stack.callback(database.close)
     return database
 
 
 def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
     """A file with the tables of this version, which an empty one gets; `path` is its name."""
-    database = _connected(str(file), stack)
+    database = _connected(file, stack)
     execute_patiently(database, "PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     execute_patiently(database, "BEGIN IMMEDIATE")
@@ -107,7 +106,7 @@ def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Raise UsageError for a file that is no store of this version, StoreError for a lost table."""
+    """Raise UsageError for a file that is no store of this version, or sqlite3.Error."""
     application, version = _marks(database)
     if application != APPLICATION:
         raise UsageError(
@@ -118,8 +117,7 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
         ways = "move it away and sweep again, or use the hf-audit that made it"
         raise UsageError(f"the store {quoted(str(path))} {detail}: {ways}")
     if lost := sorted({*_NAMED.findall(TABLES)} - _tables(database)):
-        error = sqlite3.DatabaseError(f"it has no table {', '.join(lost)}")
-        raise StoreError(store_fault(path, error))
+        raise sqlite3.DatabaseError(f"it has no table {', '.join(lost)}")
 
 
 def _marks(database: sqlite3.Connection) -> tuple[int, int]:
@@ -147,12 +145,7 @@ def store_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FAULTS as error:
-        raise StoreError(store_fault(path, error)) from None
-
-
-def store_fault(path: Path, error: Exception) -> str:
-    """What is wrong with the store, and what to do."""
-    return f"the store {quoted(str(path))} {_fault(path, error)}"
+        raise StoreError(f"the store {quoted(str(path))} {_fault(path, error)}") from None
 
 
 def _kind_of(error: Exception) -> int:
@@ -161,6 +154,7 @@ def _kind_of(error: Exception) -> int:
 
 
 def _fault(path: Path, error: Exception) -> str:
+    """What is wrong with the store, and what to do."""
     if path.is_dir():
         return "is a folder: name a file"
     match _kind_of(error):

@@ -55,8 +55,6 @@ class Result(Struct, frozen=True, dict=True):
     model: str
     commit_sha: str  # "": the Hub did not give one
     requested: str
-    auditor: str
-    catalogue: str
     verdict: str | None
     reason: str | None
     tensors: int | None  # None: the model's files were not read
@@ -225,26 +223,23 @@ class Store:
 
     def alarms(self, night: str) -> Alarms:
         """What there is to be alarmed about."""
-        row = self._database.execute(_ALARMS, {"night": night}).fetchone()
+        row = self._database.execute(_ALARMS, (night,)).fetchone()
         return Alarms(*(count or 0 for count in row))
 
 
 _NIGHT = ", ".join(Night._fields)
 _RESULT = ", ".join(Result.__struct_fields__)
 _ALARMS = """
-SELECT sum(error), sum(warning), sum(unseen AND NOT error AND NOT warning), sum(bad_request),
-    sum(unseen AND error), sum(unseen AND warning)
+SELECT sum(error), sum(warning AND NOT error), sum(unseen AND NOT error AND NOT warning),
+    sum(bad_request), sum(unseen AND error), sum(unseen AND warning AND NOT error)
 FROM (
-    SELECT error, NOT error AND warnings AS warning, bad_request,
-        (verdict = 'unaudited' OR verdict = 'findings' AND blind) AND NOT bad_request AS unseen
-    FROM (
-        SELECT coalesce(errors, 0) > 0 OR coalesce(residual, 0) != 0 AS error,
-            coalesce(warnings, 0) > 0 AS warnings,
-            coalesce(verdict, 'unaudited') AS verdict,
-            coalesce(blind, 0) > 0 AS blind,
-            coalesce(reason, '') = 'bad-request' AS bad_request
-        FROM results WHERE night = :night
-    )
+    SELECT coalesce(errors, 0) > 0 OR coalesce(residual, 0) != 0 AS error,
+        coalesce(warnings, 0) > 0 AS warning,
+        reason IS 'bad-request' AS bad_request,
+        reason IS NOT 'bad-request' AND (
+            verdict IS NULL OR verdict = 'unaudited' OR verdict = 'findings' AND blind > 0
+        ) AS unseen
+    FROM results WHERE night = ?
 )
 """
 _LAST_AUDITED = """

@@ -9,43 +9,34 @@ VERSION = 3
 class StoredNight(NamedTuple):
     """An outcome in numbers: its columns, so that a query need not unpack its JSON."""
 
-    verdict: str
-    reason: str | None
+    verdict: str  # clean, findings, unaudited
+    reason: str | None  # of an unaudited one: auditor.errors.Reason
     target: str | None
     model_type: str | None
-    errors: int
+    errors: int  # findings of that severity
     warnings: int
     infos: int
-    blind: int
+    blind: int  # its components that could not be audited
     residual: int | None
-    tensors: int | None
+    tensors: int | None  # observed; None: nothing was read
     elements: int | None
     parameters: int | None
-    expected: int | None
-    requests: int
+    expected: int | None  # parameters that the config implies; None: not known
+    requests: int  # what this audit cost the Hub; 0: from the stored snapshot
     bytes: int
     seconds: float
 
 
 SUMMARY = StoredNight._fields
-
-_SUMMARY_SQL = """
-    verdict     TEXT NOT NULL,    -- clean, findings, unaudited
-    reason      TEXT,             -- of an unaudited one: auditor.errors.Reason
-    target      TEXT,
-    model_type  TEXT,
-    errors      INTEGER NOT NULL, -- findings of that severity
-    warnings    INTEGER NOT NULL,
-    infos       INTEGER NOT NULL,
-    blind       INTEGER NOT NULL, -- its components that could not be audited
-    residual    INTEGER,
-    tensors     INTEGER,          -- observed; NULL: nothing was read
-    elements    INTEGER,
-    parameters  INTEGER,
-    expected    INTEGER,          -- parameters that the config implies; NULL: not known
-    requests    INTEGER NOT NULL, -- what this audit cost the Hub; 0: from the stored snapshot
-    bytes       INTEGER NOT NULL,
-    seconds     REAL NOT NULL,
+_TYPES = {
+    str: "TEXT NOT NULL",
+    str | None: "TEXT",
+    int: "INTEGER NOT NULL",
+    int | None: "INTEGER",
+    float: "REAL NOT NULL",
+}
+_SUMMARY_SQL = f"""
+    {", ".join(f"{name} {_TYPES[kind]}" for name, kind in StoredNight.__annotations__.items())},
     recorded    TEXT NOT NULL,    -- ISO 8601, UTC
     content     BLOB NOT NULL,    -- zlib: of the JSON object of `audit --format json`, schema 1,
                                   -- what is the model's own; all of it where nothing is shared

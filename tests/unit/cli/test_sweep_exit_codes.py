@@ -67,7 +67,7 @@ def alarms_of(outcome, path):
         plan = ledger.new_plan("n1")
         ledger.add(night, plan, [SelectedModel(name, "a" * 40, name)])
         ledger.freeze("n1", plan)
-        ledger.record(ledger.known("n1"), name, "a" * 40, recorded(outcome))
+        ledger.record(ledger.night("n1"), name, "a" * 40, recorded(outcome))
         return ledger.alarms("n1")
 
 

@@ -71,7 +71,7 @@ def sweep(ledger, night, versions, models, ends):
         if ends == "selecting":
             return
         ledger.freeze(night, plan)
-        current = ledger.known(night)
+        current = ledger.night(night)
     for waiting in [*ledger.waiting(current)]:
         _, what, outcome, snapshot = models.get(waiting.model, (None, "waiting", "", ""))
         key = (waiting.model, waiting.commit_sha)
@@ -92,7 +92,7 @@ def swept(path, history):
         for step in history:
             sweep(ledger, **step)
         sweep(ledger, **{**history[-1], "ends": "finished"})
-        last = ledger.known(history[-1]["night"])
+        last = ledger.night(history[-1]["night"])
         if last.finished is None:
             ledger.finish(last)
     return last.night
@@ -135,7 +135,7 @@ def next_night(path, planned, versions):
         plan = ledger.new_plan("next")
         ledger.add(night, plan, [SelectedModel(*one, []) for one in planned])
         ledger.freeze("next", plan)
-        return [*ledger.waiting(ledger.known("next"))]
+        return [*ledger.waiting(ledger.night("next"))]
 
 
 HISTORIES = given(history=HISTORY, keep=st.integers(1, 3))
@@ -331,7 +331,7 @@ def test_what_a_failure_alone_shared_goes_with_it(tmp_path):
         for name in ("n1", "n2"):
             sweep(pruner, name, NEW, night, "finished")
             part = failed._replace(kept=kept(name, model="o/a"))
-            pruner.record(pruner.known(name), "o/a", COMMITS[0], part)
+            pruner.record(pruner.night(name), "o/a", COMMITS[0], part)
         assert pruner.prune("n2", 1) == 1
         assert pruner.result("n2", "o/a").outcome == {"part": "n2", "model": "o/a"}
     assert len(contents(path)["contents"]) == 1
