@@ -5,39 +5,21 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Self
 
+from auditor.downloader.fetching import ignore_message
 from auditor.downloader.waits import InLines, Wait
 
 _VERDICTS = ("clean", "findings", "unaudited")
 
 
 class Progress:
-    """Receives the progress of a sweep, and shows nothing; a context manager."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def selected(self, models: int) -> None:
-        """So many models were found until now."""
-
-    def begin(self, models: int) -> None:
-        """So many are to be audited."""
-
-    def done(self, verdict: str) -> None:
-        """One is."""
-
-    def waiting(self, wait: Wait | None) -> None:
-        """Something is waited for that takes long; None: it is over."""
-
-
-class Lines(Progress):
-    """A line every ten seconds, for logs."""
+    """Says in a line every ten seconds how far a sweep is, as for a log; a context manager."""
 
     _every = 10.0  # seconds between two lines
 
     def __init__(
-        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        say: Callable[[str], None] = ignore_message,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._say = say
         self._clock = clock
@@ -46,21 +28,30 @@ class Lines(Progress):
         self._models = 0
         self._waits = InLines(say, clock)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
     def selected(self, models: int) -> None:
+        """So many models were found until now."""
         if self._due():
             self._say(f"{models:,} models found")
 
     def begin(self, models: int) -> None:
+        """So many are to be audited."""
         self._models = models
         self._since = self._said = self._clock()
         self._say(f"{models:,} models to audit")
 
     def done(self, verdict: str) -> None:
+        """One is."""
         self._counts[verdict] += 1
         if self._due():
             self._say(self._sentence())
 
     def waiting(self, wait: Wait | None) -> None:
+        """Something is waited for that takes long; None: it is over."""
         self._waits(wait)
 
     def _due(self) -> bool:
@@ -77,18 +68,19 @@ class Lines(Progress):
         return f"{done:,} of {self._models:,} audited ({counts}), {rate:.1f}/s{left}"
 
 
-class Terminal(Lines):
+class Terminal(Progress):
     """A bar on stderr, and beside it the line of now, written over ten times a second."""
 
     _every = 0.1
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.console import Console  # noqa: PLC0415 - 40 ms, only on a terminal
-        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - the same
+        from rich.progress import BarColumn, TextColumn  # noqa: PLC0415 - the same
+        from rich.progress import Progress as Bar  # noqa: PLC0415 - the same
 
         super().__init__(self._show, clock)
         columns = (BarColumn(bar_width=None), TextColumn("{task.description}", markup=False))
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
         self._line = "selecting"
         self._task = self._bar.add_task(self._line, total=None)
         self._wait: Wait | None = None

@@ -17,6 +17,11 @@ from auditor.sweep.store.schema import APPLICATION, TABLES, VERSION
 
 _BUSY = 60.0  # seconds that a writer waits for another one
 _STEP = 0.2  # of these at a time: SQLite handles no signal while it waits
+# Whose file it is, of which version, and how many tables it has.
+_MARKS = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
+FROM pragma_application_id, pragma_user_version
+"""
 _NAMED = re.compile(r"^CREATE (?:TABLE|VIEW) (\w+)", re.MULTILINE)
 _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM))
 
@@ -83,7 +88,7 @@ def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
     database.execute("PRAGMA synchronous = NORMAL")
     execute_patiently(database, "BEGIN IMMEDIATE")
     with database:
-        if _marks(database) == (0, 0) and not _tables(database):
+        if database.execute(_MARKS).fetchone() == (0, 0, 0):
             for statement in TABLES.split(";\n"):  # executescript would end the transaction first
                 database.execute(statement)
             database.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -107,7 +112,7 @@ def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
     """Raise UsageError for a file that is no store of this version, or sqlite3.Error."""
-    application, version = _marks(database)
+    application, version, _ = database.execute(_MARKS).fetchone()
     if application != APPLICATION:
         raise UsageError(
             f"{quoted(str(path))} is a database of another program, not a store of a sweep"
@@ -116,19 +121,9 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
         detail = f"is of version {version}, and this auditor reads version {VERSION} alone"
         ways = "move it away and sweep again, or use the hf-audit that made it"
         raise UsageError(f"the store {quoted(str(path))} {detail}: {ways}")
-    if lost := sorted({*_NAMED.findall(TABLES)} - _tables(database)):
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    if lost := sorted({*_NAMED.findall(TABLES)} - tables):
         raise sqlite3.DatabaseError(f"it has no table {', '.join(lost)}")
-
-
-def _marks(database: sqlite3.Connection) -> tuple[int, int]:
-    """The program and the version that the file says it is of; (0, 0): it says nothing."""
-    pragmas = ("application_id", "user_version")
-    application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
-    return application, version
-
-
-def _tables(database: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
 
 
 # --- errors of SQLite and of a damaged store, as one line with what to do -----------------------

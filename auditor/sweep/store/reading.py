@@ -137,7 +137,7 @@ class Store:
 
     def nights(self) -> tuple[Night, ...]:
         """Every night, in the order of names: dates are in the order of time."""
-        rows = self._database.execute(f"SELECT {_NIGHT} FROM nights ORDER BY night")  # noqa: S608 - our own columns
+        rows = self._database.execute("SELECT * FROM nights ORDER BY night")
         return tuple(Night(*row) for row in rows)
 
     def night(self, name: str) -> Night | None:
@@ -227,7 +227,6 @@ class Store:
         return Alarms(*(count or 0 for count in row))
 
 
-_NIGHT = ", ".join(Night._fields)
 _RESULT = ", ".join(Result.__struct_fields__)
 _ALARMS = """
 SELECT sum(error), sum(warning AND NOT error), sum(unseen AND NOT error AND NOT warning),

@@ -6,7 +6,7 @@ import pytest
 from rich.progress import Progress as Bar
 
 from auditor.downloader.waits import Wait
-from auditor.sweep.progress import Lines, Progress, Terminal, duration, verdict_counts
+from auditor.sweep.progress import Progress, Terminal, duration, verdict_counts
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
 
 def test_a_log_gets_a_line_every_ten_seconds_with_rate_and_time_left():
     said, clock = [], Clock()
-    lines = Lines(said.append, clock)
+    lines = Progress(said.append, clock)
     lines.begin(100)
     for number in range(40):
         clock.now += 0.5
@@ -32,7 +32,7 @@ def test_a_log_gets_a_line_every_ten_seconds_with_rate_and_time_left():
 
 def test_a_selection_that_takes_long_says_how_far_it_is():
     said, clock = [], Clock()
-    lines = Lines(said.append, clock)
+    lines = Progress(said.append, clock)
     for found in (1000, 2000, 3000):
         clock.now += 6
         lines.selected(found)
@@ -41,7 +41,7 @@ def test_a_selection_that_takes_long_says_how_far_it_is():
 
 def test_a_wait_is_said_at_its_start_and_once_a_minute():
     said, clock = [], Clock()
-    lines = Lines(said.append, clock)
+    lines = Progress(said.append, clock)
     for left in range(130, 0, -1):
         lines.waiting(Wait("the budget is spent", float(left)))
         clock.now += 1
