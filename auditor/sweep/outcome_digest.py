@@ -37,14 +37,14 @@ def current_versions() -> Versions:
 def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
     """The files that make outcomes: all that the pipeline imports, wherever it does, sorted."""
     modules = _modules(package)
-    found: set[str] = set()
+    found = [package / name for name in _DATA]
     left = [*_PIPELINE]
     while left:
-        for name in _with_packages(left.pop(), modules):
-            if name in modules and name not in found:
-                found.add(name)
-                left += _imported(modules[name].read_text("utf-8"))
-    return tuple(sorted({*(modules[name] for name in found), *(package / name for name in _DATA)}))
+        for name in _with_packages(left.pop(), (*modules,)):
+            if path := modules.pop(name, None):
+                found.append(path)
+                left += _imported(path.read_text("utf-8"))
+    return tuple(sorted(found))
 
 
 def _modules(package: Path) -> dict[str, Path]:

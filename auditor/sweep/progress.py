@@ -8,8 +8,6 @@ from typing import Self
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.waits import InLines, Wait
 
-_VERDICTS = ("clean", "findings", "unaudited")
-
 
 class Progress:
     """Says in a line every ten seconds how far a sweep is, as for a log; a context manager."""
@@ -104,9 +102,8 @@ class Terminal(Progress):
 
 
 def verdict_counts(counts: Counter[str]) -> str:
-    """`812 clean, 9 findings, 3 unaudited`, zeros left out."""
-    there = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts[name]]
-    return ", ".join(there) or "none yet"
+    """`812 clean, 9 findings, 3 unaudited`, in that order."""
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none yet"
 
 
 def duration(seconds: float) -> str:

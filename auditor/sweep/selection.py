@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from threading import Event
@@ -115,9 +116,7 @@ class Selector:
                 return
 
     def _listed(self, query: Iterable[tuple[str, str]], top: int | None) -> Iterator[Page]:
-        def session() -> Session:
-            return self._session(HubModel(id="the list of models"), PAGE_BOUNDS)
-
+        session = partial(self._session, HubModel(id="the list of models"), PAGE_BOUNDS)
         left = top
         for page in model_list.pages(session, query):
             yield tuple(map(self._of_entry, page[:left]))

@@ -125,10 +125,9 @@ class StoreWriter(Store):
     def unresolved(self, night: Night) -> tuple[str, ...]:
         """The requested ids whose commit the Hub did not give, for a reason that may pass."""
         rows = self._database.execute(
-            "SELECT requested FROM planned JOIN failures f"
-            " ON f.night = ? AND f.model = planned.model AND f.passing = 1"
-            " WHERE plan = ? AND planned.commit_sha = '' ORDER BY planned.model",
-            (night.night, night.plan),
+            "SELECT requested FROM planned WHERE plan = ? AND commit_sha = '' AND model IN"
+            " (SELECT model FROM failures WHERE night = ? AND passing = 1) ORDER BY model",
+            (night.plan, night.night),
         )
         return tuple(requested for (requested,) in rows)
 
