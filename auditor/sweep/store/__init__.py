@@ -25,7 +25,7 @@ results    a view, what reports read: one row for each planned model of each nig
            night's failure, else its outcome, else NULLs (verdict NULL: not audited yet), and in
            `shared_content` what the outcome shares.
 
-From Python a report needs `Store.open(path)`, `nights()`, `night(name)`, `results(night)` and
+From Python a report needs `with Store.open(path)`, `nights()`, `night(name)`, `results(night)` and
 `Result.outcome`; results come in order of model ids, one at a time, and may be as many as there
 are models on the Hub. The night before: `previous(night)`.
 
@@ -33,6 +33,5 @@ Outcomes are written as they arrive, those that arrive together in one transacti
 kill -9 costs at most the audits that were under way. Writers wait for each other for a minute; what
 two sweeps both find out is written once. Nights are dropped where a sweep is told how many to keep
 (`StoreWriter.prune`), and never otherwise. A power failure may cost the last few outcomes
-(synchronous=NORMAL) and never the file. A store of an earlier version is taken over when it is
-opened (opening.py), and what it keeps is put in the words of this version.
+(synchronous=NORMAL) and never the file.
 """

@@ -1,7 +1,6 @@
 """A store's file as it is opened: made, or refused."""
 
 import json
-import re
 import shutil
 import sqlite3
 import tempfile
@@ -22,7 +21,6 @@ _MARKS = """
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
 FROM pragma_application_id, pragma_user_version
 """
-_NAMED = re.compile(r"^CREATE (?:TABLE|VIEW) (\w+)", re.MULTILINE)
 _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM))
 
 
@@ -41,25 +39,27 @@ def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
 
 
 def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A store to read, which may stand where nothing can be written; raises as `open_store`.
+    """A store at one moment, in one transaction of a reader; raises as `open_store`.
 
-    SQLite reads a store of this kind (WAL) only where it may write a file beside it, unless it is
-    told that no process writes to the store (immutable). That is true of a read-only mount. But
-    then it leaves out what is in the -wal file: if there is one, both are copied and the copy is
-    read.
+    It may stand where nothing can be written. SQLite reads a store of this kind (WAL) only where it
+    may write a file beside it, unless it is told that no process writes to the store (immutable).
+    That is true of a read-only mount. But then it leaves out what is in the -wal file: if there is
+    one, both are copied and the copy is read.
     """
     if not path.exists():
         raise UsageError(f"the store {quoted(str(path))} does not exist: `audit sweep` makes one")
     try:
-        return _prepared(path, path, stack)
+        database = _prepared(path, path, stack)
     except sqlite3.Error as error:
         if _kind_of(error) not in _REFUSED:
             raise
-    wal = path.with_name(f"{path.name}-wal")
-    if wal.exists() and wal.stat().st_size:
-        return _prepared(_copied(path, wal, stack), path, stack)
-    database = _connected(path, stack, "?mode=ro&immutable=1")
-    _check(database, path)
+        wal = path.with_name(f"{path.name}-wal")
+        if wal.exists() and wal.stat().st_size:
+            database = _prepared(_copied(path, wal, stack), path, stack)
+        else:
+            database = _connected(path, stack, "?mode=ro&immutable=1")
+            _check(database, path)
+    database.execute("BEGIN")
     return database
 
 
@@ -111,7 +111,7 @@ def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Raise UsageError for a file that is no store of this version, or sqlite3.Error."""
+    """Raise UsageError for a file that is no store of this version."""
     application, version, _ = database.execute(_MARKS).fetchone()
     if application != APPLICATION:
         raise UsageError(
@@ -121,9 +121,6 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
         detail = f"is of version {version}, and this auditor reads version {VERSION} alone"
         ways = "move it away and sweep again, or use the hf-audit that made it"
         raise UsageError(f"the store {quoted(str(path))} {detail}: {ways}")
-    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-    if lost := sorted({*_NAMED.findall(TABLES)} - tables):
-        raise sqlite3.DatabaseError(f"it has no table {', '.join(lost)}")
 
 
 # --- errors of SQLite and of a damaged store, as one line with what to do -----------------------

@@ -103,7 +103,10 @@ class Compared(NamedTuple):
 
 
 class Store:
-    """An open store. Of one thread: others open it for themselves."""
+    """An open store, as it was when it was first read, whatever a sweep writes meanwhile.
+
+    Of one thread: others open it for themselves.
+    """
 
     _connect = staticmethod(open_store_to_read)
 
@@ -113,7 +116,7 @@ class Store:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[Self]:
-        """An open store; raises UsageError and StoreError as its `_connect` does.
+        """Open a store; raises UsageError for one that is not there, or another's file.
 
         What SQLite, or a damaged row, raises while it is open leaves as a StoreError.
         """
@@ -160,16 +163,9 @@ class Store:
     def result(self, night: str, model: str) -> Result | None:
         return next(self._results("night = ? AND model = ?", night, model), None)
 
-    def _results(self, where: str, *given: str) -> Iterator[Result]:
+    def _results(self, where: str, *given: object) -> Iterator[Result]:
         query = f"SELECT {_RESULT} FROM results WHERE {where}"  # noqa: S608 - our own columns
         return (Result(*row) for row in self._database.execute(query, given))
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """All that is read within is of one moment, whatever a sweep writes meanwhile."""
-        with self._database:
-            self._database.execute("BEGIN")
-            yield
 
     def chosen(self, name: str | None) -> Night:
         """The night of that name, or the latest; raises UsageError if it cannot be shown."""
@@ -208,9 +204,7 @@ class Store:
         files = tonight.verdict == "unaudited"  # to have read the files of the model will do
         if last and (last.verdict in {"clean", "findings"} or (files and last.tensors is not None)):
             return last
-        given = (tonight.model, previous.night, files)
-        row = self._database.execute(_LAST_AUDITED, given).fetchone()
-        return self.result(row[0], tonight.model) if row else last
+        return next(self._results(_KNOWN, tonight.model, previous.night, files), last)
 
     def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
         """(verdict, reason, models) of a night, the reason of those that are unaudited."""
@@ -241,12 +235,8 @@ FROM (
     FROM results WHERE night = ?
 )
 """
-_LAST_AUDITED = """
-SELECT nights.night FROM nights
-JOIN planned ON planned.plan = nights.plan AND planned.model = ?1
-JOIN outcomes o ON o.model = planned.model AND o.commit_sha = planned.commit_sha
-    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue
-WHERE nights.night <= ?2 AND nights.finished IS NOT NULL
-    AND (o.verdict != 'unaudited' OR o.tensors IS NOT NULL)
-ORDER BY NOT ?3 AND o.verdict = 'unaudited', nights.night DESC LIMIT 1
+_KNOWN = """
+model = ? AND night IN (SELECT night FROM nights WHERE night <= ? AND finished IS NOT NULL)
+    AND (verdict != 'unaudited' OR tensors IS NOT NULL)
+ORDER BY NOT ? AND verdict = 'unaudited', night DESC
 """
