@@ -3,9 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Self
 
-from auditor.downloader.fetching import ignore_message
+from auditor.downloader.fetching import Say, ignore_message
 from auditor.downloader.waits import InLines, Wait
 
 
@@ -15,9 +16,7 @@ class Progress:
     _every = 10.0  # seconds between two lines
 
     def __init__(
-        self,
-        say: Callable[[str], None] = ignore_message,
-        clock: Callable[[], float] = time.monotonic,
+        self, say: Say = ignore_message, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._say = say
         self._clock = clock
@@ -107,7 +106,5 @@ def verdict_counts(counts: Counter[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`1:02:03`, or `2:03`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    """`1:02:03`, or `0:02:03`."""
+    return str(timedelta(seconds=round(seconds)))

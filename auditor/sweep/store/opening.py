@@ -27,14 +27,10 @@ _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.
 def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
     """A store to write, made where there is none.
 
-    Raises UsageError for a file that is another's or of another version, StoreError for a folder
-    that cannot be made, sqlite3.Error for whatever else is wrong.
+    Raises UsageError for a file that is another's or of another version, sqlite3.Error for one
+    that is damaged or locked, OSError where its folder cannot be made.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        detail = f"its folder cannot be made: {error.strerror or error}"
-        raise StoreError(f"the store {quoted(str(path))} cannot be opened: {detail}") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
     return _prepared(path, path, stack)
 
 
@@ -64,13 +60,9 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
 
 
 def _copied(path: Path, wal: Path, stack: ExitStack) -> Path:
-    try:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-audit-")))
-        for file in (path, wal):
-            shutil.copyfile(file, folder / file.name)
-    except OSError as error:
-        detail = f"it stands where nothing can be written, and cannot be copied: {error}"
-        raise StoreError(f"the store {quoted(str(path))} cannot be read: {detail}") from None
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-audit-")))
+    for file in (path, wal):
+        shutil.copyfile(file, folder / file.name)
     return folder / path.name
 
 
@@ -126,9 +118,6 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
 # --- errors of SQLite and of a damaged store, as one line with what to do -----------------------
 
 _KEPT = "what was audited is kept, and the same command goes on from there"
-_SAVE = "`sqlite3 STORE .recover` saves what it can; move the file away to begin anew"
-
-FAULTS = (sqlite3.Error, zlib.error, json.JSONDecodeError, UnicodeDecodeError)
 
 
 @contextmanager
@@ -136,7 +125,7 @@ def store_errors(path: Path) -> Iterator[None]:
     """Errors of SQLite, and of what a store keeps, as StoreErrors."""
     try:
         yield
-    except FAULTS as error:
+    except (sqlite3.Error, zlib.error, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"the store {quoted(str(path))} {_fault(path, error)}") from None
 
 
@@ -161,4 +150,5 @@ def _fault(path: Path, error: Exception) -> str:
             said = "is not an SQLite database, or its beginning is damaged"
             return f"{said}: move it away, or name another file"
         case _:
-            return f"is damaged: {error}; {_SAVE}"
+            ways = "`sqlite3 STORE .recover` saves what it can; move the file away to begin anew"
+            return f"is damaged: {error}; {ways}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from msgspec import Struct
 
-from auditor.errors import UsageError
+from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.opening import open_store_to_read, store_errors
 from auditor.sweep.store.packing import Kept, merged_object
@@ -121,7 +121,12 @@ class Store:
         What SQLite, or a damaged row, raises while it is open leaves as a StoreError.
         """
         with store_errors(path), ExitStack() as stack:
-            yield cls(cls._connect(path, stack))
+            try:
+                database = cls._connect(path, stack)
+            except OSError as error:
+                where = quoted(str(path))
+                raise StoreError(f"the store {where} cannot be opened or made: {error}") from None
+            yield cls(database)
 
     def has_outcome(self, model: str, commit: str | None, versions: "Versions | Night") -> bool:
         """Whether a model has an outcome of these versions; commit None: at any commit."""
@@ -174,10 +179,9 @@ class Store:
         if shown:
             return shown[-1]
         if nights:
+            last = quoted(nights[-1].night)
             detail = "its selection goes on, or was stopped: sweep once more"
-            raise UsageError(
-                f"there is nothing to report of the night {quoted(nights[-1].night)}, {detail}"
-            )
+            raise UsageError(f"there is nothing to report of the night {last}, {detail}")
         if name is None:
             raise UsageError("this store has no night: `audit sweep` makes one")
         known = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"

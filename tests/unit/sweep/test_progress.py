@@ -25,8 +25,8 @@ def test_a_log_gets_a_line_every_ten_seconds_with_rate_and_time_left():
         lines.done("findings" if number % 10 == 3 else "clean")
     assert said == [
         "100 models to audit",
-        "20 of 100 audited (18 clean, 2 findings), 2.0/s, 0:40 left",
-        "40 of 100 audited (36 clean, 4 findings), 2.0/s, 0:30 left",
+        "20 of 100 audited (18 clean, 2 findings), 2.0/s, 0:00:40 left",
+        "40 of 100 audited (36 clean, 4 findings), 2.0/s, 0:00:30 left",
     ]
 
 
@@ -65,7 +65,7 @@ def test_a_terminal_counts_down_beside_the_line_of_now(monkeypatch):
         bar.done("clean")
         bar.waiting(Wait("the budget is spent", 1.0))
         bar.waiting(None)
-    line = "1 of 4 audited (1 clean), 2.0/s, 0:02 left"
+    line = "1 of 4 audited (1 clean), 2.0/s, 0:00:02 left"
     assert shown == [
         ("the budget is spent; waiting 2 s; selecting", None, 0),
         ("the budget is spent; waiting 2 s; 4 models to audit", 4, 0),
@@ -108,4 +108,4 @@ def test_quiet_is_quiet(capsys):
 def test_counts_and_times_are_written_as_people_write_them():
     assert verdict_counts(Counter(clean=1200, unaudited=3)) == "1,200 clean, 3 unaudited"
     assert verdict_counts(Counter()) == "none yet"
-    assert (duration(59.6), duration(61), duration(3723)) == ("1:00", "1:01", "1:02:03")
+    assert (duration(59.6), duration(61), duration(3723)) == ("0:01:00", "0:01:01", "1:02:03")
