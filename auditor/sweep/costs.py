@@ -87,8 +87,7 @@ def _sums(load: SweepLoad) -> Iterator[str]:
     known = f", {load.known:,} of them known" if load.known else ""
     stored = f", {load.stored:,} with stored headers" if load.stored else ""
     yield f"models      {load.models:,}{known}{stored}; {load.fetched:,} to fetch"
-    files = f"{load.resolvers:,} resolver (files)"
-    yield f"requests    {load.listing:,} API, {files}"
+    yield f"requests    {load.listing:,} API, {load.resolvers:,} resolver (files)"
     received = load.models * _ENTRY + load.texts * _TEXT + load.headers * _HEADER
     yield f"bytes       {_size(received)} from the Hub"
     seconds = (load.fetched + load.stored) * _PROCESSOR

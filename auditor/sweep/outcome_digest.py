@@ -40,10 +40,10 @@ def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
     found = [package / name for name in _DATA]
     left = [*_PIPELINE]
     while left:
-        for name in _with_packages(left.pop(), (*modules,)):
+        for name in accumulate(left.pop().split("."), "{}.{}".format):  # and the packages around it
             if path := modules.pop(name, None):
                 found.append(path)
-                left += _imported(path.read_text("utf-8"))
+                left += _imported(path.read_text("utf-8"), modules)
     return tuple(sorted(found))
 
 
@@ -56,19 +56,13 @@ def _modules(package: Path) -> dict[str, Path]:
     return found
 
 
-def _with_packages(name: str, modules: Iterable[str]) -> Iterator[str]:
-    """The module and the packages around it; for `auditor.layouts.*`, all modules in it too."""
-    yield from accumulate(name.removesuffix(".*").split("."), "{}.{}".format)
-    if name.endswith(".*"):
-        yield from (each for each in modules if each.startswith(name[:-1]))
-
-
-def _imported(source: str) -> Iterator[str]:
+def _imported(source: str, modules: Iterable[str]) -> Iterator[str]:
     """The names of modules of ours that a source may import; some are of no module but in one."""
     for base, names in _IMPORT.findall(source):
         yield base
         yield from (f"{base}.{name}" for name in re.findall(r"\w+", names))
-    yield from (f"{package}.*" for package in _BY_NAME.findall(source))
+    for package in _BY_NAME.findall(source):
+        yield from (name for name in modules if name.startswith(f"{package}."))
 
 
 def _digest(package: Path) -> str:

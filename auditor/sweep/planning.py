@@ -1,18 +1,17 @@
 """How much a sweep would have to do, found out without doing it: nothing is written or fetched."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from contextlib import ExitStack
-from functools import reduce
-from operator import add
 
 from auditor.checkpoint.filenames import FileSelection as Files
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, with_companions
 from auditor.companions.companion_files import OF_HUB, TOKENIZER
+from auditor.downloader import hub
 from auditor.downloader.hub_settings import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE
 from auditor.downloader.waits import Waits
-from auditor.errors import SourceError
+from auditor.errors import CheckpointError, SourceError
 from auditor.sweep.costs import SweepLoad
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.progress import Progress
@@ -42,8 +41,7 @@ def expected_load(
         store = stack.enter_context(Store.open(path)) if path.exists() else None
         shown = stack.enter_context(progress or Progress())
         budget = Budget(settings.policy.max_requests)
-        waits = Waits(shown.waiting)
-        selector = Selector(settings.policy, usable_token(token), budget, waits)
+        selector = Selector(settings.policy, usable_token(token), budget, Waits(shown.waiting))
         stack.enter_context(selector)
         beside = settings.policy.companions  # what stands beside the weights is read, too
         total = SweepLoad(models=0)
@@ -54,8 +52,9 @@ def expected_load(
                 continue
             total += SweepLoad(models=0, notes=(_LISTED,))
             for page in selector.pages(one):
-                loads = (_load_of(model, store, beside=beside) for model in page)
-                total = reduce(add, loads, total + SweepLoad(models=0, listing=1))
+                total += SweepLoad(models=0, listing=1)
+                for model in page:
+                    total += _load_of(model, store, beside=beside)
                 shown.selected(total.models)
         return total
 
@@ -82,18 +81,13 @@ def _load_of(selected: SelectedModel, store: Store | None, *, beside: bool) -> S
         return SweepLoad(models=1, known=1)
     if store and store.has_snapshot(*key):
         return SweepLoad(models=1, stored=1)
+    entry = {"id": selected.model, "sha": selected.commit_sha, "siblings": selected.siblings}
     try:
-        names = _names(selected.siblings)
+        names = {file.name for file in hub.listing_of(entry, selected.model).files}
         files = (with_companions if beside else select)(names, selected.model)
-    except SourceError:  # it has no weights: that is known from its list of files
+    except (SourceError, CheckpointError):  # it has no weights: that is known from its files' names
         return SweepLoad(models=1)
     return _reads(files, names)
-
-
-def _names(siblings: object) -> frozenset[str]:
-    entries: Iterable[object] = siblings if isinstance(siblings, list) else ()
-    names = (one.get("rfilename") for one in entries if isinstance(one, dict))
-    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _reads(files: Files, names: Collection[str]) -> SweepLoad:

@@ -71,13 +71,15 @@ class Terminal(Progress):
     _every = 0.1
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        from rich.console import Console  # noqa: PLC0415 - 40 ms, only on a terminal
-        from rich.progress import BarColumn, TextColumn  # noqa: PLC0415 - the same
-        from rich.progress import Progress as Bar  # noqa: PLC0415 - the same
+        from rich import console, progress  # noqa: PLC0415 - 40 ms, only on a terminal
 
         super().__init__(self._show, clock)
-        columns = (BarColumn(bar_width=None), TextColumn("{task.description}", markup=False))
-        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+        self._bar = progress.Progress(
+            progress.BarColumn(bar_width=None),
+            progress.TextColumn("{task.description}", markup=False),
+            console=console.Console(stderr=True),
+            transient=True,
+        )
         self._line = "selecting"
         self._task = self._bar.add_task(self._line, total=None)
         self._wait: Wait | None = None

@@ -28,6 +28,8 @@ from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import require_online, unaudited_model
 from auditor.sweep.workers.same_headers import recorded
 
+Page = tuple[SelectedModel, ...]  # as they were found, about a thousand at a time
+
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -61,9 +63,6 @@ class ModelSelection(Struct, frozen=True, kw_only=True):
         size = min(self.top or PAGE, PAGE)
         filters = (("filter", tag) for tag in self.filters)
         return (*given, *filters, ("limit", str(size)), *_EXPAND)
-
-
-Page = tuple[SelectedModel, ...]  # as they were found, about a thousand at a time
 
 
 class Selector:
@@ -106,7 +105,7 @@ class Selector:
 
     def _of_author(self, author: str, left: dict[str, None], count: int) -> Iterator[Page]:
         """Those of `left` that an author's first `count` pages tell, which leave it."""
-        for page in islice(self._listed(ModelSelection(author=author).query, None), count):
+        for page in islice(self._listed(ModelSelection(author=author).query), count):
             found = tuple(one for one in page if one.commit_sha and one.model in left)
             for one in found:
                 left.pop(one.model, None)
@@ -115,9 +114,9 @@ class Selector:
             if count <= 0:
                 return
 
-    def _listed(self, query: Iterable[tuple[str, str]], top: int | None) -> Iterator[Page]:
+    def _listed(self, query: Iterable[tuple[str, str]], left: int | None = None) -> Iterator[Page]:
+        """The models of a list, the first `left` of them."""
         session = partial(self._session, HubModel(id="the list of models"), PAGE_BOUNDS)
-        left = top
         for page in model_list.pages(session, query):
             yield tuple(map(self._of_entry, page[:left]))
             if left is not None:

@@ -51,19 +51,15 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
             raise
         wal = path.with_name(f"{path.name}-wal")
         if wal.exists() and wal.stat().st_size:
-            database = _prepared(_copied(path, wal, stack), path, stack)
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-audit-")))
+            for file in (path, wal):
+                shutil.copyfile(file, folder / file.name)
+            database = _prepared(folder / path.name, path, stack)
         else:
             database = _connected(path, stack, "?mode=ro&immutable=1")
             _check(database, path)
     database.execute("BEGIN")
     return database
-
-
-def _copied(path: Path, wal: Path, stack: ExitStack) -> Path:
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-audit-")))
-    for file in (path, wal):
-        shutil.copyfile(file, folder / file.name)
-    return folder / path.name
 
 
 def _connected(file: Path, stack: ExitStack, options: str = "") -> sqlite3.Connection:
@@ -105,14 +101,13 @@ def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
 def _check(database: sqlite3.Connection, path: Path) -> None:
     """Raise UsageError for a file that is no store of this version."""
     application, version, _ = database.execute(_MARKS).fetchone()
+    name = quoted(str(path))
     if application != APPLICATION:
-        raise UsageError(
-            f"{quoted(str(path))} is a database of another program, not a store of a sweep"
-        )
+        raise UsageError(f"{name} is a database of another program, not a store of a sweep")
     if version != VERSION:
         detail = f"is of version {version}, and this auditor reads version {VERSION} alone"
         ways = "move it away and sweep again, or use the hf-audit that made it"
-        raise UsageError(f"the store {quoted(str(path))} {detail}: {ways}")
+        raise UsageError(f"the store {name} {detail}: {ways}")
 
 
 # --- errors of SQLite and of a damaged store, as one line with what to do -----------------------

@@ -22,7 +22,7 @@ from auditor.sweep.store.schema import StoredNight
 _MODEL = attrgetter("model")
 
 
-class Versions(Struct, frozen=True, kw_only=True):
+class Versions(NamedTuple):
     """What an outcome depends on, beside the checkpoint."""
 
     auditor: str
@@ -128,7 +128,7 @@ class Store:
                 raise StoreError(f"the store {where} cannot be opened or made: {error}") from None
             yield cls(database)
 
-    def has_outcome(self, model: str, commit: str | None, versions: "Versions | Night") -> bool:
+    def has_outcome(self, model: str, commit: str | None, versions: Versions | Night) -> bool:
         """Whether a model has an outcome of these versions; commit None: at any commit."""
         query = (
             "SELECT 1 FROM outcomes WHERE model = ? AND (auditor, catalogue) = (?, ?)"
@@ -212,12 +212,11 @@ class Store:
 
     def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
         """(verdict, reason, models) of a night, the reason of those that are unaudited."""
-        rows = self._database.execute(
+        query = (
             "SELECT verdict, reason, count(*) FROM results WHERE night = ?"
-            " GROUP BY verdict, reason ORDER BY verdict, reason",
-            (night,),
+            " GROUP BY verdict, reason ORDER BY verdict, reason"
         )
-        return tuple(rows)
+        return tuple(self._database.execute(query, (night,)))
 
     def alarms(self, night: str) -> Alarms:
         """What there is to be alarmed about."""

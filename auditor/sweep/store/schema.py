@@ -38,9 +38,8 @@ _TYPES = {
 _SUMMARY_SQL = f"""
     {", ".join(f"{name} {_TYPES[kind]}" for name, kind in StoredNight.__annotations__.items())},
     recorded    TEXT NOT NULL,    -- ISO 8601, UTC
-    content     BLOB NOT NULL,    -- zlib: of the JSON object of `audit --format json`, schema 1,
-                                  -- what is the model's own; all of it where nothing is shared
-    shared      BLOB,             -- contents.digest of the rest; NULL: nothing is shared
+    content     BLOB NOT NULL,    -- zlib: what `audit --format json` writes, or its own of it
+    shared      BLOB,             -- contents.digest of the rest; NULL: `content` is all
 """
 
 _FAILURE_OR_OUTCOME = ", ".join(
@@ -81,9 +80,8 @@ CREATE TABLE listings (
 CREATE TABLE snapshots (
     model       TEXT NOT NULL,
     commit_sha  TEXT NOT NULL,
-    content     BLOB NOT NULL,    -- zlib: of a snapshot file, as `audit snapshot` writes it, what
-                                  -- is the model's own; all of it where nothing is shared
-    shared      BLOB,             -- contents.digest of the rest; NULL: nothing is shared
+    content     BLOB NOT NULL,    -- zlib: what `audit snapshot` writes, or its own of it
+    shared      BLOB,             -- contents.digest of the rest; NULL: `content` is all
     PRIMARY KEY (model, commit_sha)
 );
 
