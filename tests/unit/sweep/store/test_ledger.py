@@ -162,6 +162,23 @@ def test_of_two_selections_at_once_the_first_to_end_is_the_nights(path):
         assert other.night("n1") == one.night("n1")
 
 
+def test_what_a_selection_that_came_second_adds_leaves_no_trace(path):
+    with StoreWriter.open(path) as one, opened(path, found("o/a")) as (_, night):
+        one.add(night, night.plan + 1, [found("o/late")])
+        assert one.freeze("n1", night.plan + 1) == night
+        planned = one._database.execute("SELECT plan, model FROM planned")  # noqa: SLF001 - all of it
+        assert planned.fetchall() == [(night.plan, "o/a")]
+
+
+def test_a_model_that_was_refused_and_is_found_after_all_takes_its_place(path):
+    refusal = recorded("unaudited", "not-found")
+    refused = SelectedModel("o/a", "", "o/a", refusal=refusal)
+    with opened(path, refused, found("o/a"), refused) as (ledger, night):
+        assert [(one.model, one.commit_sha) for one in ledger.results("n1")] == [("o/a", "a" * 40)]
+        assert shown(ledger) == [("o/a", None, None)]
+        assert ledger.unresolved(night) == ()
+
+
 def test_a_finished_night_is_selected_anew_and_one_under_way_goes_on(path):
     with opened(path, found("o/a")) as (ledger, night):
         assert ledger.begin("n1", "all", NOW).plan == night.plan
