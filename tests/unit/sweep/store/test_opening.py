@@ -58,3 +58,11 @@ def test_one_with_a_damaged_outcome_shows_the_others(store):
     with pytest.raises(StoreError, match=r"is damaged: .* incomplete or truncated"):  # noqa: SIM117
         with Store.open(store) as opened:
             _ = opened.result("n1", "o/a").outcome
+
+
+def test_one_whose_folder_cannot_be_made_is_said_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    said = r"the store '.*s.sqlite' cannot be opened or made: .*file"
+    with pytest.raises(StoreError, match=said) as refused:
+        StoreWriter.open(tmp_path / "file" / "s.sqlite").__enter__()
+    assert "\n" not in str(refused.value)
