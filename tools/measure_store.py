@@ -18,8 +18,8 @@ from support.checkpoints import stored_by
 from auditor.analytic import catalogue, read_config
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.sweep.policy import Policy
-from auditor.sweep.store.ledger import FoundModel, StoreWriter, Waiting
-from auditor.sweep.store.reading import Planned, Versions
+from auditor.sweep.store.ledger import StoreWriter, Waiting
+from auditor.sweep.store.reading import SelectedModel, Versions
 from auditor.sweep.workers.allowance import Allowance
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Auditor
@@ -137,7 +137,7 @@ def unlike(count: int) -> Iterator[Snapshot]:
 def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
     """Bytes that each model adds to a store, and that it adds in one night more."""
     auditor = Made()
-    with StoreWriter.open(path, create=True) as ledger:
+    with StoreWriter.open(path) as ledger:
         empty = _size(ledger, path)
         planned = []
         night = ledger.begin("2026-11-21", "[]", VERSIONS)
@@ -149,7 +149,7 @@ def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
                 raise ValueError(f"{one.model} is {done.verdict}, and should be clean")
             kept = done.recorded, done.snapshot
             ledger.record(night, one.model, done.commit_sha, kept[0], snapshot=kept[1])
-            planned.append(FoundModel(Planned(one.model, done.commit_sha, one.model)))
+            planned.append(SelectedModel(one.model, done.commit_sha, one.model))
         _plan(ledger, night.night, planned)
         first = _size(ledger, path)
         ledger.begin("2026-11-22", "[]", VERSIONS)
@@ -158,9 +158,9 @@ def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
     return (first - empty) / len(planned), (second - first) / len(planned)
 
 
-def _plan(ledger: StoreWriter, night: str, planned: list[FoundModel]) -> None:
+def _plan(ledger: StoreWriter, night: str, planned: list[SelectedModel]) -> None:
     plan = ledger.new_plan(night)
-    ledger.add(ledger.known(night), plan, planned)
+    ledger.add(ledger.night(night), plan, planned)
     ledger.freeze(night, plan)
 
 

@@ -267,6 +267,5 @@ def _bounded(
 def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: FBT001 - as given
     from auditor.sweep import progress  # noqa: PLC0415 - as above
 
-    if quiet:
-        return progress.Progress()
-    return progress.Terminal() if is_terminal(sys.stderr) else progress.Lines(say)
+    bar = is_terminal(sys.stderr) and not quiet
+    return progress.Terminal() if bar else progress.Progress(say)

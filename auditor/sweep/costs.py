@@ -78,15 +78,16 @@ def hours_of_requests(api: int, resolvers: int, quota: Quota) -> float:
 
 def cost_estimate(load: SweepLoad, most: int | None = None) -> str:
     """The estimate for people; `most` is --max-requests."""
-    return "\n".join((*_sums(load), "", *_table(load, most), "", *_notes(load), ""))
+    rates = f"Rate limits as of {RATES_OF}, of which up to a twentieth is left to others."
+    notes = (rates, *dict.fromkeys(load.notes))
+    return "\n".join((*_sums(load), "", *_table(load, most), "", *notes, ""))
 
 
 def _sums(load: SweepLoad) -> Iterator[str]:
     known = f", {load.known:,} of them known" if load.known else ""
     stored = f", {load.stored:,} with stored headers" if load.stored else ""
     yield f"models      {load.models:,}{known}{stored}; {load.fetched:,} to fetch"
-    files = f"{load.resolvers:,} resolver (files)"
-    yield f"requests    {load.listing:,} API, {files}"
+    yield f"requests    {load.listing:,} API, {load.resolvers:,} resolver (files)"
     received = load.models * _ENTRY + load.texts * _TEXT + load.headers * _HEADER
     yield f"bytes       {_size(received)} from the Hub"
     seconds = (load.fetched + load.stored) * _PROCESSOR
@@ -100,22 +101,14 @@ def _sums(load: SweepLoad) -> Iterator[str]:
 def _table(load: SweepLoad, most: int | None) -> Iterator[str]:
     yield f"{'':<18}{'requests in 5 minutes':>25}{'hours':>28}"
     yield f"{'plan':<18}{'API':>12}{'resolver':>13}{'this sweep':>14}{'no changes':>14}"
+    nights = (load.resolvers, 0)  # requests for files: of this one, and of one without changes
     for quota in QUOTAS:
-        this = _hours(hours_of_requests(load.listing, load.resolvers, quota))
-        unchanged = _hours(hours_of_requests(load.listing, 0, quota))
+        this, unchanged = (_hours(hours_of_requests(load.listing, one, quota)) for one in nights)
         allowed = f"{quota.api:>12,}{quota.resolvers:>13,}"
         yield f"{quota.plan:<18}{allowed}{this:>14}{unchanged:>14}"
     if most is not None:
-        this, unchanged = (
-            _hours(requests / most * WINDOW / _HOUR)
-            for requests in (load.listing + load.resolvers, load.listing)
-        )
+        this, unchanged = (_hours((load.listing + one) / most * WINDOW / _HOUR) for one in nights)
         yield f"{'--max-requests':<18}{most:>12,}{'':>13}{this:>14}{unchanged:>14}"
-
-
-def _notes(load: SweepLoad) -> Iterator[str]:
-    yield f"Rate limits as of {RATES_OF}, of which up to a twentieth is left to others."
-    yield from dict.fromkeys(load.notes)
 
 
 def _hours(hours: float) -> str:

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 
+from auditor.oracle.transformers_classes import installed_library
 from auditor.sweep.store.reading import Versions
 from auditor.version import VERSION
 
@@ -19,9 +18,7 @@ _PACKAGE = Path(__file__).parent.parent
 _PIPELINE = ("auditor.audit.pipeline", "auditor.formats.as_json")
 _DATA = ("data/config_classes.jsonl",)  # beside the sources
 
-_IMPORT = re.compile(
-    r"^[ \t]*(?:from (auditor[\w.]*) import (\([^)]*\)|.*)|import (auditor.*))", re.MULTILINE
-)
+_IMPORT = re.compile(r"^[ \t]*from (auditor[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # any module of a package
 
 
@@ -32,22 +29,22 @@ def current_versions() -> Versions:
     The digest is of source files, so that a change of a family or a rule between releases
     gets new outcomes without having to remember a number.
     """
-    catalogue = _digest(_PACKAGE)
-    oracle = _oracle()
-    return Versions(auditor=VERSION, catalogue=f"{catalogue}, {oracle}" if oracle else catalogue)
+    oracle = installed_library()  # None: models without a closed form stay unaudited
+    rules = (_digest(_PACKAGE), *((oracle.name,) if oracle else ()))
+    return Versions(auditor=VERSION, catalogue=", ".join(rules))
 
 
 def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
     """The files that make outcomes: all that the pipeline imports, wherever it does, sorted."""
     modules = _modules(package)
-    found: set[str] = set()
+    found = [package / name for name in _DATA]
     left = [*_PIPELINE]
     while left:
-        for name in _with_packages(left.pop(), modules):
-            if name in modules and name not in found:
-                found.add(name)
-                left += _imported(modules[name].read_text("utf-8"))
-    return tuple(sorted({*(modules[name] for name in found), *(package / name for name in _DATA)}))
+        for name in accumulate(left.pop().split("."), "{}.{}".format):  # and the packages around it
+            if path := modules.pop(name, None):
+                found.append(path)
+                left += _imported(path.read_text("utf-8"), modules)
+    return tuple(sorted(found))
 
 
 def _modules(package: Path) -> dict[str, Path]:
@@ -59,22 +56,13 @@ def _modules(package: Path) -> dict[str, Path]:
     return found
 
 
-def _with_packages(name: str, modules: Iterable[str]) -> Iterator[str]:
-    """The module and the packages around it; for `auditor.layouts.*`, all modules in it too."""
-    yield from accumulate(name.removesuffix(".*").split("."), "{}.{}".format)
-    if name.endswith(".*"):
-        yield from (each for each in modules if each.startswith(name[:-1]))
-
-
-def _imported(source: str) -> Iterator[str]:
+def _imported(source: str, modules: Iterable[str]) -> Iterator[str]:
     """The names of modules of ours that a source may import; some are of no module but in one."""
-    for base, names, plain in _IMPORT.findall(source):
-        yield from (each.split()[0] for each in plain.split(",") if plain)
-        if base:
-            inside = re.findall(r"(\w+)(?: as \w+)?\s*(?:,|\)|#|$)", names, re.MULTILINE)
-            yield base
-            yield from (f"{base}.{each}" for each in inside)
-    yield from (f"{package}.*" for package in _BY_NAME.findall(source))
+    for base, names in _IMPORT.findall(source):
+        yield base
+        yield from (f"{base}.{name}" for name in re.findall(r"\w+", names))
+    for package in _BY_NAME.findall(source):
+        yield from (name for name in modules if name.startswith(f"{package}."))
 
 
 def _digest(package: Path) -> str:
@@ -84,13 +72,3 @@ def _digest(package: Path) -> str:
         digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()[:12]
-
-
-def _oracle() -> str | None:
-    """The version of the oracle; None: models without a closed form stay unaudited."""
-    if find_spec("torch") is None or find_spec("transformers") is None:
-        return None
-    try:
-        return f"transformers {version('transformers')}"
-    except PackageNotFoundError:
-        return None

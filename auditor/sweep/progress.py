@@ -3,43 +3,20 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from datetime import timedelta
+from typing import Self
 
+from auditor.downloader.fetching import Say, ignore_message
 from auditor.downloader.waits import InLines, Wait
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
-_EVERY = 10.0  # seconds between lines where no bar is shown
-_VERDICTS = ("clean", "findings", "unaudited")
 
 
 class Progress:
-    """Receives the progress of a sweep, and shows nothing; a context manager."""
+    """Says in a line every ten seconds how far a sweep is, as for a log; a context manager."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def selected(self, models: int) -> None:
-        """So many models were found until now."""
-
-    def begin(self, models: int) -> None:
-        """So many are to be audited."""
-
-    def done(self, verdict: str) -> None:
-        """One is."""
-
-    def waiting(self, wait: Wait | None) -> None:
-        """Something is waited for that takes long; None: it is over."""
-
-
-class Lines(Progress):
-    """A line every ten seconds, for logs."""
+    _every = 10.0  # seconds between two lines
 
     def __init__(
-        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self, say: Say = ignore_message, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._say = say
         self._clock = clock
@@ -48,24 +25,34 @@ class Lines(Progress):
         self._models = 0
         self._waits = InLines(say, clock)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
     def selected(self, models: int) -> None:
+        """So many models were found until now."""
         if self._due():
             self._say(f"{models:,} models found")
 
     def begin(self, models: int) -> None:
-        self._models, self._since, self._said = models, self._clock(), self._clock()
+        """So many are to be audited."""
+        self._models = models
+        self._since = self._said = self._clock()
         self._say(f"{models:,} models to audit")
 
     def done(self, verdict: str) -> None:
+        """One is."""
         self._counts[verdict] += 1
         if self._due():
             self._say(self._sentence())
 
     def waiting(self, wait: Wait | None) -> None:
+        """Something is waited for that takes long; None: it is over."""
         self._waits(wait)
 
     def _due(self) -> bool:
-        due = self._clock() - self._said >= _EVERY
+        due = self._clock() - self._said >= self._every
         if due:
             self._said = self._clock()
         return due
@@ -79,32 +66,22 @@ class Lines(Progress):
 
 
 class Terminal(Progress):
-    """A bar on stderr: how many, how fast, how long yet, and what came of them."""
+    """A bar on stderr, and beside it the line of now, written over ten times a second."""
 
-    def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415 - 40 ms, only on a terminal
-        from rich.progress import (  # noqa: PLC0415 - the same
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+    _every = 0.1
 
-        self._bar: Bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[said]}", markup=False),
-            console=Console(stderr=True),
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich import console, progress  # noqa: PLC0415 - 40 ms, only on a terminal
+
+        super().__init__(self._show, clock)
+        self._bar = progress.Progress(
+            progress.BarColumn(bar_width=None),
+            progress.TextColumn("{task.description}", markup=False),
+            console=console.Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task("selecting", total=None, rate="", said="")
-        self._counts: Counter[str] = Counter()
-        self._since = time.monotonic()
-        self._shown = 0.0
+        self._line = "selecting"
+        self._task = self._bar.add_task(self._line, total=None)
         self._wait: Wait | None = None
 
     def __enter__(self) -> Self:
@@ -114,40 +91,22 @@ class Terminal(Progress):
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def selected(self, models: int) -> None:
-        self._bar.update(self._task, completed=models)
-
-    def begin(self, models: int) -> None:
-        self._since = time.monotonic()
-        self._bar.reset(self._task, total=models, description="auditing", rate="", said="")
-
-    def done(self, verdict: str) -> None:
-        self._counts[verdict] += 1
-        now = time.monotonic()
-        if now - self._shown < 0.1:  # noqa: PLR2004 - seconds; a bar that moves 10 times in one
-            return
-        self._shown = now
-        total = self._counts.total()
-        rate = f"{total / (now - self._since):.1f}/s"
-        self._bar.update(self._task, completed=total, rate=rate, said=self._said())
-
     def waiting(self, wait: Wait | None) -> None:
         self._wait = wait
-        self._bar.update(self._task, said=self._said())
+        self._show(self._line)
 
-    def _said(self) -> str:
-        counts = verdict_counts(self._counts) if self._counts else ""
-        return "; ".join(filter(None, (counts, self._wait.shown if self._wait else "")))
+    def _show(self, line: str) -> None:
+        self._line = line
+        said = f"{self._wait.shown}; {line}" if self._wait else line  # the end may be cut
+        total, done = self._models or None, self._counts.total()
+        self._bar.update(self._task, description=said, total=total, completed=done)
 
 
 def verdict_counts(counts: Counter[str]) -> str:
-    """`812 clean, 9 findings, 3 unaudited`, zeros left out."""
-    there = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts[name]]
-    return ", ".join(there) or "none yet"
+    """`812 clean, 9 findings, 3 unaudited`, in that order."""
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none yet"
 
 
 def duration(seconds: float) -> str:
-    """`1:02:03`, or `2:03`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    """`1:02:03`, or `0:02:03`."""
+    return str(timedelta(seconds=round(seconds)))

@@ -14,16 +14,14 @@ from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
 from auditor.errors import Reason
 from auditor.sweep.outcome_digest import current_versions
-from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, duration
-from auditor.sweep.selection import SelectedPage, Selector
+from auditor.sweep.selection import Selector
 from auditor.sweep.settings import SweepSettings
 from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.reading import Alarms, Night
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done
-from auditor.sweep.workers.same_headers import recorded
 
 if TYPE_CHECKING:  # Dask is an extra, and takes a second to import
     from auditor.sweep.workers.cluster import Cluster
@@ -64,7 +62,7 @@ def sweep(
     since = time.monotonic()
     budget = Budget(settings.policy.max_requests)
     with (
-        StoreWriter.open(settings.output.store, create=True) as ledger,
+        StoreWriter.open(settings.output.store) as ledger,
         _auditors(settings, usable, budget, scheduler) as crew,
     ):
         with progress or Progress() as shown:
@@ -119,25 +117,15 @@ def _planned(
     """
     if night.plan is not None:
         for page in selector.named(ledger.unresolved(night)):
-            for one in page.found:
-                ledger.resolve(night, night.plan, one)
-            _keep(ledger, night, night.plan, SelectedPage((), page.refused))
+            ledger.add(night, night.plan, page)
         return night
     plan, found = ledger.new_plan(night.night), 0
     for selection in settings.selections:
         for page in selector.pages(selection):
-            _keep(ledger, night, plan, page)
-            found += len(page.found) + len(page.refused)
+            ledger.add(night, plan, page)
+            found += len(page)
             shown.selected(found)
-    ledger.freeze(night.night, plan)
-    return ledger.known(night.night)
-
-
-def _keep(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> None:
-    ledger.add(night, plan, page.found)
-    for planned, outcome in page.refused:
-        passing = outcome.reason in PASSING
-        ledger.refuse(night, plan, planned, recorded(outcome), passing=passing)
+    return ledger.freeze(night.night, plan)
 
 
 def _audit(  # noqa: PLR0913, PLR0917 - the source, the target, and the progress
@@ -169,11 +157,7 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
         return
     with ledger.together():
         for done in arrived:
-            name, commit, record = done.model, done.commit_sha, done.recorded
-            if done.passing:
-                ledger.fail(night, name, commit, record, passing=True)
-            else:
-                ledger.record(night, name, commit, record, snapshot=done.snapshot)
+            ledger.record(night, done.model, done.commit_sha, done.recorded, snapshot=done.snapshot)
 
 
 def _done(crew: "Crew | Cluster", waiting: Iterator[Waiting], waits: Waits) -> Iterator[list[Done]]:

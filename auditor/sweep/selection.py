@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from threading import Event
-from typing import NamedTuple, Self
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -21,13 +22,14 @@ from auditor.downloader.model_list_page import Crowded, Entry
 from auditor.downloader.parallel import threads
 from auditor.downloader.waits import Rest, Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
-from auditor.sweep.store.ledger import FoundModel
-from auditor.sweep.store.reading import Planned
+from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import require_online, unaudited_model
+from auditor.sweep.workers.same_headers import recorded
+
+Page = tuple[SelectedModel, ...]  # as they were found, about a thousand at a time
 
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
@@ -64,20 +66,6 @@ class ModelSelection(Struct, frozen=True, kw_only=True):
         return (*given, *filters, ("limit", str(size)), *_EXPAND)
 
 
-class RefusedId(NamedTuple):
-    """An id that the Hub told nothing of."""
-
-    planned: Planned
-    outcome: Unaudited
-
-
-class SelectedPage(NamedTuple):
-    """Models as they were found, about a thousand at a time."""
-
-    found: tuple[FoundModel, ...]
-    refused: tuple[RefusedId, ...] = ()
-
-
 class Selector:
     """Asks the Hub which models there are; a context manager."""
 
@@ -96,56 +84,58 @@ class Selector:
     def __exit__(self, *_: object) -> None:
         self._over.set()
 
-    def pages(self, selection: ModelSelection) -> Iterator[SelectedPage]:
+    def pages(self, selection: ModelSelection) -> Iterator[Page]:
         """The models of a selection; raises SourceError where the list itself cannot be had."""
         if selection.ids:
             yield from self.named(selection.ids)
         else:
             yield from self._listed(selection.query, selection.top)
 
-    def named(self, ids: Sequence[str]) -> Iterator[SelectedPage]:
+    def named(self, ids: Sequence[str]) -> Iterator[Page]:
         """The models of these ids: by an author's pages where that is fewer requests."""
-        plain = {name for name in ids if not id_fault(name)}
-        authors = Counter(name.partition("/")[0] for name in plain if "/" in name)
+        left = dict.fromkeys(ids)
+        whole = (name for name in left if "/" in name and not id_fault(name))
+        authors = Counter(name.partition("/")[0] for name in whole)
         for author, count in sorted(authors.items()):
             if count >= _WORTH_LISTING:
-                wanted = {name for name in plain if name.startswith(f"{author}/")}
-                yield from self._of_author(author, wanted)
-                plain -= wanted
-        rest = iter(dict.fromkeys(name for name in ids if name in plain or id_fault(name)))
+                yield from self._of_author(author, left, count)
+        rest = iter(left)
         with threads(_AT_ONCE, self._over.set) as pool:
             while batch := tuple(islice(rest, PAGE)):
-                yield _page_of(*pool.map(self._one, batch))
+                yield tuple(pool.map(self._one, batch))
 
-    def _of_author(self, author: str, wanted: set[str]) -> Iterator[SelectedPage]:
-        """Those of one author; no more pages are turned than single requests would be made."""
-        missing = set(wanted)
-        query = ModelSelection(author=author).query
-        for page in islice(self._listed(query, None), len(wanted)):
-            found = tuple(one for one in page.found if one.planned.model in missing)
-            missing -= {one.planned.model for one in found}
-            yield SelectedPage(found)
-            if not missing:
+    def _of_author(self, author: str, left: dict[str, None], count: int) -> Iterator[Page]:
+        """Those of `left` that an author's first `count` pages tell, which leave it."""
+        for page in islice(self._listed(ModelSelection(author=author).query), count):
+            found = tuple(one for one in page if one.commit_sha and one.model in left)
+            for one in found:
+                left.pop(one.model, None)
+            yield found
+            count -= len(found)
+            if count <= 0:
                 return
-        for name in sorted(missing):
-            yield _page_of(self._one(name))
 
-    def _listed(self, query: Iterable[tuple[str, str]], top: int | None) -> Iterator[SelectedPage]:
-        def session() -> Session:
-            return self._session(HubModel(id="the list of models"), PAGE_BOUNDS)
-
-        left = top
+    def _listed(self, query: Iterable[tuple[str, str]], left: int | None = None) -> Iterator[Page]:
+        """The models of a list, the first `left` of them."""
+        session = partial(self._session, HubModel(id="the list of models"), PAGE_BOUNDS)
         for page in model_list.pages(session, query):
-            entries = page if left is None else page[:left]
-            left = None if left is None else left - len(entries)
-            found = [_found(entry) for entry in entries]
-            yield _page_of(*found)
-            for name in (one for one in found if isinstance(one, str)):
-                yield _page_of(self._one(name))
-            if left == 0:
-                return
+            yield tuple(map(self._of_entry, page[:left]))
+            if left is not None:
+                left -= len(page)
+                if left <= 0:
+                    return
 
-    def _one(self, requested: str) -> FoundModel | RefusedId:
+    def _of_entry(self, entry: Entry) -> SelectedModel:
+        """A model as the list has it; one without a commit there is asked for by itself."""
+        if isinstance(entry, Crowded):
+            detail = f"{entry.id}, in the list of models, {entry.detail}"
+            return _refused(entry.id, Reason.TOO_LARGE, detail)
+        name, commit = str(entry["id"]), entry.get("sha")
+        if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+            return self._one(name)
+        return SelectedModel(name, commit, name, entry.get("siblings"))
+
+    def _one(self, requested: str) -> SelectedModel:
         """The commit and the files of one id, for one request."""
         try:
             model = parse_id(requested)
@@ -155,7 +145,7 @@ class Selector:
         except UsageError as error:
             return _refused(requested, Reason.BAD_REQUEST, str(error))
         siblings = [{"rfilename": file.name, "size": file.size} for file in listed.files]
-        return FoundModel(Planned(listed.model_id, listed.commit, requested), siblings)
+        return SelectedModel(listed.model_id, listed.commit, requested, siblings)
 
     def _session(self, model: HubModel, bounds: Bounds) -> Session:
         require_online()
@@ -170,26 +160,7 @@ class Selector:
         )
 
 
-def _found(entry: Entry) -> FoundModel | RefusedId | str:
-    """A model as the list has it; its id alone where the list lacks its commit."""
-    if isinstance(entry, Crowded):
-        detail = f"{entry.id}, in the list of models, {entry.detail}"
-        return _refused(entry.id, Reason.TOO_LARGE, detail)
-    name, commit = str(entry["id"]), entry.get("sha")
-    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        return name
-    return FoundModel(Planned(name, commit, name), entry.get("siblings"))
-
-
-def _refused(requested: str, reason: Reason, detail: str) -> RefusedId:
-    return RefusedId(
-        Planned(requested, "", requested), unaudited_model(requested, "", reason, detail)
-    )
-
-
-def _page_of(*asked: FoundModel | RefusedId | str) -> SelectedPage:
-    """Those that were found, and those that were refused; ids alone are asked for once more."""
-    return SelectedPage(
-        tuple(one for one in asked if isinstance(one, FoundModel)),
-        tuple(one for one in asked if isinstance(one, RefusedId)),
-    )
+def _refused(requested: str, reason: Reason, detail: str) -> SelectedModel:
+    """An id that the Hub told nothing of."""
+    refusal = recorded(unaudited_model(requested, "", reason, detail))
+    return SelectedModel(requested, "", requested, refusal=refusal)

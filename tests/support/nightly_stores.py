@@ -9,9 +9,9 @@ from typing import Any
 from auditor.formats import as_json
 from auditor.report import Report, Unaudited
 from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.store.ledger import FoundModel, StoreWriter
+from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.packing import Kept, compress_text
-from auditor.sweep.store.reading import Planned, Recorded, Versions
+from auditor.sweep.store.reading import Recorded, SelectedModel, Versions
 from auditor.sweep.store.schema import SUMMARY, StoredNight
 
 Outcome = Mapping[str, Any]
@@ -68,7 +68,7 @@ def unaudited(model: str, reason: str = "gated", **changes: Any) -> dict[str, An
 
 def store_of(path: Path, nights: Mapping[str, Iterable[Outcome]]) -> Path:
     """A store of finished nights; an outcome of verdict None is planned, and not audited."""
-    with StoreWriter.open(path, create=True) as ledger:
+    with StoreWriter.open(path) as ledger:
         for name, outcomes in nights.items():
             _night(ledger, name, outcomes)
         for column in TIMES:  # so that two stores of the same outcomes are the same
@@ -80,17 +80,13 @@ def _night(ledger: StoreWriter, name: str, outcomes: Iterable[Outcome]) -> None:
     night = ledger.begin(name, '[{"author": "o"}]', VERSIONS)
     plan = ledger.new_plan(name)
     ledger.freeze(name, plan)
-    night = ledger.known(name)
+    night = ledger.night(name)
     for outcome in outcomes:
         key = (outcome["model"] or outcome["requested"], outcome["commit"] or "")
-        ledger.add(night, plan, [FoundModel(Planned(*key, outcome["requested"]), None)])
+        ledger.add(night, plan, [SelectedModel(*key, outcome["requested"])])
         if outcome["verdict"] is None:
             continue
-        record = recorded(outcome)
-        if outcome["verdict"] == "unaudited" and not key[1]:
-            ledger.fail(night, *key, record, passing=True)
-        else:
-            ledger.record(night, *key, record)
+        ledger.record(night, *key, recorded(outcome))
     ledger.finish(night)
 
 

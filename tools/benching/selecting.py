@@ -12,15 +12,14 @@ from auditor.sweep.workers.budget import Budget
 
 def main() -> None:
     with (
-        StoreWriter.open(Path(sys.argv[1]), create=True) as ledger,
+        StoreWriter.open(Path(sys.argv[1])) as ledger,
         Selector(Policy(), None, Budget()) as selector,
     ):
         night = ledger.begin("n1", "[]", current_versions())
         plan = ledger.new_plan(night.night)
         for page in selector.pages(ModelSelection(author="bench")):
-            ledger.add(night, plan, page.found)
-        ledger.freeze(night.night, plan)
-        print(ledger.count(ledger.known(night.night)))
+            ledger.add(night, plan, page)
+        print(ledger.count(ledger.freeze(night.night, plan)))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def write_night(
     if wanted.parquet:
         require_parquet()
     entries = read_baseline(wanted.baseline) if wanted.baseline else None
-    with Store.open(store) as nights, nights.reading():
+    with Store.open(store) as nights:
         shown = nights.chosen(night)
         folder = wanted.folder or _folder(shown)
         return _written(nights, shown, folder, wanted, entries)

@@ -14,10 +14,9 @@ outcomes   one row for each (model, commit, auditor version, catalogue version):
            columns. Of the same night or not: an outcome is a function of its key, so any night
            whose plan names the key shows it.
 contents   what snapshots or outcomes have in common, once, by its digest: fine-tunes have the
-           headers of their base byte for byte. A row's `content` holds what is its own and
-           `shared` names the rest; the object is the two merged (`packing.merged`), both packed by
-           zlib. Where `shared` is NULL, `content` is all of it. A row is written in one transaction
-           with what it shares, and that stays as long as one does.
+           headers of their base byte for byte. A row's `content` is its own part, `shared` names
+           the rest (NULL: there is none), and the object is both (`packing.merged_object`). A row
+           is written in one transaction with what it shares, and that stays as long as one does.
 failures   what one night could not see: `unaudited` for a reason that may pass (passing = 1:
            network, rate limits), or of a model that has no commit (not-found). They belong to
            their night, so that a later success does not rewrite an earlier night.
@@ -25,7 +24,7 @@ results    a view, what reports read: one row for each planned model of each nig
            night's failure, else its outcome, else NULLs (verdict NULL: not audited yet), and in
            `shared_content` what the outcome shares.
 
-From Python a report needs `Store.open(path)`, `nights()`, `night(name)`, `results(night)` and
+From Python a report needs `with Store.open(path)`, `nights()`, `night(name)`, `results(night)` and
 `Result.outcome`; results come in order of model ids, one at a time, and may be as many as there
 are models on the Hub. The night before: `previous(night)`.
 
@@ -33,6 +32,5 @@ Outcomes are written as they arrive, those that arrive together in one transacti
 kill -9 costs at most the audits that were under way. Writers wait for each other for a minute; what
 two sweeps both find out is written once. Nights are dropped where a sweep is told how many to keep
 (`StoreWriter.prune`), and never otherwise. A power failure may cost the last few outcomes
-(synchronous=NORMAL) and never the file. A store of an earlier version is taken over when it is
-opened (opening.py), and what it keeps is put in the words of this version.
+(synchronous=NORMAL) and never the file.
 """

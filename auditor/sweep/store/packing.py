@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 _LEVEL = 3
 
 # A window of 8 kB for what is no longer than that: 150 bytes take 3 us, and 40 with zlib's usual
-# window of 32 kB, whose state is 256 kB to clear. (bits of the window, memory level of zlib)
-_SHORT, _SHORT_STATE = 8 * 1024, (13, 6)
-_STATE = (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+# window of 32 kB, whose state is 256 kB to clear.
+_SHORT = 8 * 1024
 
 
 class Shared(NamedTuple):
@@ -30,7 +29,7 @@ class Kept(NamedTuple):
 
 
 def compress_text(text: bytes) -> bytes:
-    window, memory = _SHORT_STATE if len(text) <= _SHORT else _STATE
+    window, memory = (13, 6) if len(text) <= _SHORT else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
     packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, window, memory)
     return packing.compress(text) + packing.flush()
 

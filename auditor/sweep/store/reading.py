@@ -15,21 +15,21 @@ from msgspec import Struct
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
-from auditor.sweep.store.opening import FAULTS, begin, open_store_to_read, roll_back, store_errors
+from auditor.sweep.store.opening import open_store_to_read, store_errors
 from auditor.sweep.store.packing import Kept, merged_object
 from auditor.sweep.store.schema import StoredNight
 
 _MODEL = attrgetter("model")
 
 
-class Versions(Struct, frozen=True, kw_only=True):
+class Versions(NamedTuple):
     """What an outcome depends on, beside the checkpoint."""
 
     auditor: str
     catalogue: str
 
 
-class Night(Struct, frozen=True, kw_only=True):
+class Night(NamedTuple):
     """One night of a store."""
 
     night: str
@@ -48,30 +48,18 @@ class Recorded(NamedTuple):
     kept: Kept
 
 
-class Result(Struct, frozen=True, kw_only=True, dict=True):
+class Result(Struct, frozen=True, dict=True):
     """The outcome of one model in one night. `verdict` None: it was planned and not audited yet."""
 
     night: str
     model: str
     commit_sha: str  # "": the Hub did not give one
     requested: str
-    auditor: str
-    catalogue: str
     verdict: str | None
     reason: str | None
-    tensors: int | None
+    tensors: int | None  # None: the model's files were not read
     content: bytes | None
     shared_content: bytes | None
-
-    @property
-    def was_audited(self) -> bool:
-        """Whether the night could see the model's tensors."""
-        return self.verdict in {"clean", "findings"}
-
-    @property
-    def was_read(self) -> bool:
-        """Whether the night could read the model's files, audited or not."""
-        return self.tensors is not None
 
     @cached_property
     def outcome(self) -> dict[str, Any] | None:
@@ -79,12 +67,14 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
         return None if self.content is None else merged_object(self.content, self.shared_content)
 
 
-class Planned(NamedTuple):
-    """One model of a plan."""
+class SelectedModel(NamedTuple):
+    """A model that a selection names, at the commit that the Hub has now."""
 
-    model: str
-    commit_sha: str
-    requested: str
+    model: str  # the id after renames
+    commit_sha: str  # "": the Hub told nothing of it
+    requested: str  # the id as it was asked for
+    siblings: object = None  # its files as the list API has them, not looked at; None: not known
+    refusal: Recorded | None = None  # why the Hub told nothing
 
 
 def now() -> str:
@@ -113,69 +103,50 @@ class Compared(NamedTuple):
 
 
 class Store:
-    """An open store; a context manager. Of one thread: others open it for themselves."""
+    """An open store, as it was when it was first read, whatever a sweep writes meanwhile.
 
-    def __init__(self, database: sqlite3.Connection, path: Path, opened: ExitStack) -> None:
-        self._database = database
-        self._path = path
-        self._opened = opened
-
-    @classmethod
-    def open(cls, path: Path, *, create: bool = False) -> Self:
-        """Open a store, or make one; raises UsageError for a file that a sweep did not make.
-
-        Raises StoreError for one that is damaged, or that cannot be had as it has to be.
-        """
-        if not create and not path.exists():
-            raise UsageError(
-                f"the store {quoted(str(path))} does not exist: `audit sweep` makes one"
-            )
-        try:
-            if create:
-                path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            detail = f"its folder cannot be made: {error.strerror or error}"
-            raise StoreError(f"the store {quoted(str(path))} cannot be opened: {detail}") from None
-        with ExitStack() as stack:
-            database = cls._connect(path, stack)
-            return cls(database, path, stack.pop_all())
+    Of one thread: others open it for themselves.
+    """
 
     _connect = staticmethod(open_store_to_read)
 
-    def __enter__(self) -> Self:
-        return self
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
 
-    def __exit__(
-        self, kind: type[BaseException] | None = None, error: object = None, _: object = None
-    ) -> None:
-        with store_errors(self._path):
-            self._opened.close()
-            if isinstance(error, FAULTS):
-                raise error
-
+    @classmethod
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, begun as a writer: a reader that turns writer may find itself late.
+    def open(cls, path: Path) -> Iterator[Self]:
+        """Open a store; raises UsageError for one that is not there, or another's file.
 
-        Within another one it is a part of that.
+        What SQLite, or a damaged row, raises while it is open leaves as a StoreError.
         """
-        if self._database.in_transaction:
-            yield self._database
-            return
-        begin(self._database)
-        try:
-            yield self._database
-            self._database.execute("COMMIT")
-        except BaseException:
-            roll_back(self._database)
-            raise
+        with store_errors(path), ExitStack() as stack:
+            try:
+                database = cls._connect(path, stack)
+            except OSError as error:
+                where = quoted(str(path))
+                raise StoreError(f"the store {where} cannot be opened or made: {error}") from None
+            yield cls(database)
+
+    def has_outcome(self, model: str, commit: str | None, versions: Versions | Night) -> bool:
+        """Whether a model has an outcome of these versions; commit None: at any commit."""
+        query = (
+            "SELECT 1 FROM outcomes WHERE model = ? AND (auditor, catalogue) = (?, ?)"
+            " AND (? IS NULL OR commit_sha = ?) LIMIT 1"
+        )
+        given = (model, versions.auditor, versions.catalogue, commit, commit)
+        return self._database.execute(query, given).fetchone() is not None
+
+    def has_snapshot(self, model: str, commit: str) -> bool:
+        query = "SELECT 1 FROM snapshots WHERE (model, commit_sha) = (?, ?)"
+        return self._database.execute(query, (model, commit)).fetchone() is not None
 
     # --- what reports read --------------------------------------------------------------------
 
     def nights(self) -> tuple[Night, ...]:
         """Every night, in the order of names: dates are in the order of time."""
-        rows = self._database.execute(f"SELECT {_NIGHT} FROM nights ORDER BY night")  # noqa: S608 - our own columns
-        return tuple(Night(**dict(zip(_NIGHT_FIELDS, row, strict=True))) for row in rows)
+        rows = self._database.execute("SELECT * FROM nights ORDER BY night")
+        return tuple(Night(*row) for row in rows)
 
     def night(self, name: str) -> Night | None:
         return next((night for night in self.nights() if night.night == name), None)
@@ -197,19 +168,9 @@ class Store:
     def result(self, night: str, model: str) -> Result | None:
         return next(self._results("night = ? AND model = ?", night, model), None)
 
-    def _results(self, where: str, *given: str) -> Iterator[Result]:
+    def _results(self, where: str, *given: object) -> Iterator[Result]:
         query = f"SELECT {_RESULT} FROM results WHERE {where}"  # noqa: S608 - our own columns
-        for row in self._database.execute(query, given):
-            yield Result(**dict(zip(_RESULT_FIELDS, row, strict=True)))
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """All that is read within is of one moment, whatever a sweep writes meanwhile."""
-        self._database.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._database.rollback()
+        return (Result(*row) for row in self._database.execute(query, given))
 
     def chosen(self, name: str | None) -> Night:
         """The night of that name, or the latest; raises UsageError if it cannot be shown."""
@@ -218,10 +179,9 @@ class Store:
         if shown:
             return shown[-1]
         if nights:
+            last = quoted(nights[-1].night)
             detail = "its selection goes on, or was stopped: sweep once more"
-            raise UsageError(
-                f"there is nothing to report of the night {quoted(nights[-1].night)}, {detail}"
-            )
+            raise UsageError(f"there is nothing to report of the night {last}, {detail}")
         if name is None:
             raise UsageError("this store has no night: `audit sweep` makes one")
         known = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
@@ -234,75 +194,52 @@ class Store:
         night cannot audit it either, it is the outcome of the last night that could read its files;
         else that of the night before. So a night without network makes nothing new the night after.
         """
-        for model, tonight, last in self._merged(night, previous):
-            if previous is None or tonight is None:
-                yield Compared(model, tonight, last)
-                continue
-            files = tonight.verdict == "unaudited"
-            if last is not None and (last.was_audited or (files and last.was_read)):
-                yield Compared(model, tonight, last)
-            else:
-                known = self._last_audited(model, previous, files=files)
-                yield Compared(model, tonight, known or last)
-
-    def _merged(
-        self, night: Night, previous: Night | None
-    ) -> Iterator[tuple[str, Result | None, Result | None]]:
         both = [self.results(one.night) for one in (night, previous) if one]
         # SQLite orders UTF-8 by its bytes, which is how Python orders code points.
         for model, found in groupby(merge(*both, key=_MODEL), _MODEL):
             by_night = {one.night: one for one in found}
-            yield model, by_night.get(night.night), by_night.get(previous.night if previous else "")
+            tonight = by_night.pop(night.night, None)
+            last = next(iter(by_night.values()), None)
+            if previous and tonight:
+                last = self._known_before(tonight, last, previous)
+            yield Compared(model, tonight, last)
 
-    def _last_audited(self, model: str, until: Night, *, files: bool) -> Result | None:
-        """What the last finished night up to `until` found that could audit the model.
-
-        One that could read its `files` will do, where none could audit it or that is asked for.
-        """
-        row = self._database.execute(_LAST_AUDITED, (model, until.night, files)).fetchone()
-        return None if row is None else self.result(row[0], model)
+    def _known_before(self, tonight: Result, last: Result | None, previous: Night) -> Result | None:
+        files = tonight.verdict == "unaudited"  # to have read the files of the model will do
+        if last and (last.verdict in {"clean", "findings"} or (files and last.tensors is not None)):
+            return last
+        return next(self._results(_KNOWN, tonight.model, previous.night, files), last)
 
     def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
         """(verdict, reason, models) of a night, the reason of those that are unaudited."""
-        rows = self._database.execute(
+        query = (
             "SELECT verdict, reason, count(*) FROM results WHERE night = ?"
-            " GROUP BY verdict, reason ORDER BY verdict, reason",
-            (night,),
+            " GROUP BY verdict, reason ORDER BY verdict, reason"
         )
-        return tuple(rows)
+        return tuple(self._database.execute(query, (night,)))
 
     def alarms(self, night: str) -> Alarms:
         """What there is to be alarmed about."""
-        row = self._database.execute(_ALARMS, {"night": night}).fetchone()
+        row = self._database.execute(_ALARMS, (night,)).fetchone()
         return Alarms(*(count or 0 for count in row))
 
 
-_NIGHT_FIELDS = Night.__struct_fields__
-_NIGHT = ", ".join(_NIGHT_FIELDS)
-_RESULT_FIELDS = Result.__struct_fields__
-_RESULT = ", ".join(_RESULT_FIELDS)
+_RESULT = ", ".join(Result.__struct_fields__)
 _ALARMS = """
-SELECT sum(error), sum(warning), sum(unseen AND NOT error AND NOT warning), sum(bad_request),
-    sum(unseen AND error), sum(unseen AND warning)
+SELECT sum(error), sum(warning AND NOT error), sum(unseen AND NOT error AND NOT warning),
+    sum(bad_request), sum(unseen AND error), sum(unseen AND warning AND NOT error)
 FROM (
-    SELECT error, NOT error AND warnings AS warning, bad_request,
-        (verdict = 'unaudited' OR verdict = 'findings' AND blind) AND NOT bad_request AS unseen
-    FROM (
-        SELECT coalesce(errors, 0) > 0 OR coalesce(residual, 0) != 0 AS error,
-            coalesce(warnings, 0) > 0 AS warnings,
-            coalesce(verdict, 'unaudited') AS verdict,
-            coalesce(blind, 0) > 0 AS blind,
-            coalesce(reason, '') = 'bad-request' AS bad_request
-        FROM results WHERE night = :night
-    )
+    SELECT coalesce(errors, 0) > 0 OR coalesce(residual, 0) != 0 AS error,
+        coalesce(warnings, 0) > 0 AS warning,
+        reason IS 'bad-request' AS bad_request,
+        reason IS NOT 'bad-request' AND (
+            verdict IS NULL OR verdict = 'unaudited' OR verdict = 'findings' AND blind > 0
+        ) AS unseen
+    FROM results WHERE night = ?
 )
 """
-_LAST_AUDITED = """
-SELECT nights.night FROM nights
-JOIN planned ON planned.plan = nights.plan AND planned.model = ?1
-JOIN outcomes o ON o.model = planned.model AND o.commit_sha = planned.commit_sha
-    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue
-WHERE nights.night <= ?2 AND nights.finished IS NOT NULL
-    AND (o.verdict != 'unaudited' OR o.tensors IS NOT NULL)
-ORDER BY NOT ?3 AND o.verdict = 'unaudited', nights.night DESC LIMIT 1
+_KNOWN = """
+model = ? AND night IN (SELECT night FROM nights WHERE night <= ? AND finished IS NOT NULL)
+    AND (verdict != 'unaudited' OR tensors IS NOT NULL)
+ORDER BY NOT ? AND verdict = 'unaudited', night DESC
 """

@@ -9,76 +9,42 @@ VERSION = 3
 class StoredNight(NamedTuple):
     """An outcome in numbers: its columns, so that a query need not unpack its JSON."""
 
-    verdict: str
-    reason: str | None
+    verdict: str  # clean, findings, unaudited
+    reason: str | None  # of an unaudited one: auditor.errors.Reason
     target: str | None
     model_type: str | None
-    errors: int
+    errors: int  # findings of that severity
     warnings: int
     infos: int
-    blind: int
+    blind: int  # its components that could not be audited
     residual: int | None
-    tensors: int | None
+    tensors: int | None  # observed; None: nothing was read
     elements: int | None
     parameters: int | None
-    expected: int | None
-    requests: int
+    expected: int | None  # parameters that the config implies; None: not known
+    requests: int  # what this audit cost the Hub; 0: from the stored snapshot
     bytes: int
     seconds: float
 
 
 SUMMARY = StoredNight._fields
-
-_SUMMARY_SQL = """
-    verdict     TEXT NOT NULL,    -- clean, findings, unaudited
-    reason      TEXT,             -- of an unaudited one: auditor.errors.Reason
-    target      TEXT,
-    model_type  TEXT,
-    errors      INTEGER NOT NULL, -- findings of that severity
-    warnings    INTEGER NOT NULL,
-    infos       INTEGER NOT NULL,
-    blind       INTEGER NOT NULL DEFAULT 0, -- its components that could not be audited
-    residual    INTEGER,
-    tensors     INTEGER,          -- observed; NULL: nothing was read
-    elements    INTEGER,
-    parameters  INTEGER,
-    expected    INTEGER,          -- parameters that the config implies; NULL: not known
-    requests    INTEGER NOT NULL, -- what this audit cost the Hub; 0: from the stored snapshot
-    bytes       INTEGER NOT NULL,
-    seconds     REAL NOT NULL,
+_TYPES = {
+    str: "TEXT NOT NULL",
+    str | None: "TEXT",
+    int: "INTEGER NOT NULL",
+    int | None: "INTEGER",
+    float: "REAL NOT NULL",
+}
+_SUMMARY_SQL = f"""
+    {", ".join(f"{name} {_TYPES[kind]}" for name, kind in StoredNight.__annotations__.items())},
     recorded    TEXT NOT NULL,    -- ISO 8601, UTC
-    content     BLOB NOT NULL,    -- zlib: of the JSON object of `audit --format json`, schema 1,
-                                  -- what is the model's own; all of it where nothing is shared
-    shared      BLOB,             -- contents.digest of the rest; NULL: nothing is shared
+    content     BLOB NOT NULL,    -- zlib: what `audit --format json` writes, or its own of it
+    shared      BLOB,             -- contents.digest of the rest; NULL: `content` is all
 """
 
-# With a rowid: 380 contents of 19 usual types take 4,991 bytes each, and 5,411 without one.
-_CONTENTS = """
-CREATE TABLE contents (
-    digest      BLOB PRIMARY KEY, -- SHA-256 of the text, unpacked, as it was first written
-    content     BLOB NOT NULL     -- zlib: the part of a JSON object that several rows share
-);
-"""
-
-_RESULTS = f"""
-CREATE VIEW results AS
-SELECT nights.night, planned.model, planned.commit_sha, planned.requested,
-    nights.auditor, nights.catalogue,
-    {", ".join(f"iif(f.model IS NULL, o.{name}, f.{name}) AS {name}" for name in SUMMARY)},
-    iif(f.model IS NULL, o.recorded, f.recorded) AS recorded,
-    iif(f.model IS NULL, o.content, f.content) AS content,
-    iif(iif(f.model IS NULL, o.shared, f.shared) IS NULL, NULL, coalesce(
-        (SELECT contents.content FROM contents
-            WHERE contents.digest = iif(f.model IS NULL, o.shared, f.shared)),
-        x'' -- which does not unpack: the store is damaged
-    )) AS shared_content
-FROM nights
-JOIN planned ON planned.plan = nights.plan
-LEFT JOIN outcomes o ON o.model = planned.model AND o.commit_sha = planned.commit_sha
-    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue
-LEFT JOIN failures f ON f.night = nights.night AND f.model = planned.model
-    AND f.commit_sha = planned.commit_sha;
-"""  # noqa: S608 - our own columns
+_FAILURE_OR_OUTCOME = ", ".join(
+    f"coalesce(f.{name}, o.{name}) AS {name}" for name in (*SUMMARY, "recorded", "content")
+)
 
 TABLES = f"""
 CREATE TABLE nights (
@@ -114,9 +80,8 @@ CREATE TABLE listings (
 CREATE TABLE snapshots (
     model       TEXT NOT NULL,
     commit_sha  TEXT NOT NULL,
-    content     BLOB NOT NULL,    -- zlib: of a snapshot file, as `audit snapshot` writes it, what
-                                  -- is the model's own; all of it where nothing is shared
-    shared      BLOB,             -- contents.digest of the rest; NULL: nothing is shared
+    content     BLOB NOT NULL,    -- zlib: what `audit snapshot` writes, or its own of it
+    shared      BLOB,             -- contents.digest of the rest; NULL: `content` is all
     PRIMARY KEY (model, commit_sha)
 );
 
@@ -137,26 +102,25 @@ CREATE TABLE failures (
     {_SUMMARY_SQL}
     PRIMARY KEY (night, model)
 );
-{_CONTENTS}{_RESULTS}"""
 
-# Of a store of version 1, whose rows keep all of their texts themselves, and go on doing so.
-FROM_1 = f"""
-DROP VIEW results;
-ALTER TABLE snapshots ADD COLUMN shared BLOB;
-ALTER TABLE outcomes ADD COLUMN shared BLOB;
-ALTER TABLE outcomes ADD COLUMN blind INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE failures ADD COLUMN shared BLOB;
-ALTER TABLE failures ADD COLUMN blind INTEGER NOT NULL DEFAULT 0;
-UPDATE outcomes SET blind = blind_parts(content) WHERE verdict != 'clean';
-UPDATE failures SET blind = blind_parts(content) WHERE verdict != 'clean';
-{_CONTENTS}{_RESULTS}"""  # noqa: S608 - our own columns
+-- With a rowid: 380 contents of 19 usual types take 4,991 bytes each, and 5,411 without one.
+CREATE TABLE contents (
+    digest      BLOB PRIMARY KEY, -- SHA-256 of the text, unpacked, as it was first written
+    content     BLOB NOT NULL     -- zlib: the part of a JSON object that several rows share
+);
 
-# Of a store of version 2, whose texts have other words for kinds, statuses and two keys.
-FROM_2 = """
-UPDATE outcomes SET content = reworded(content);
-UPDATE failures SET content = reworded(content);
-UPDATE snapshots SET content = reworded(content);
-UPDATE contents SET content = reworded(content);
-"""
-
-UPGRADES = (FROM_1, FROM_2)  # what makes version n + 2 of version n + 1
+CREATE VIEW results AS
+SELECT nights.night, planned.model, planned.commit_sha, planned.requested,
+    nights.auditor, nights.catalogue, {_FAILURE_OR_OUTCOME},
+    CASE WHEN coalesce(f.shared, o.shared) IS NOT NULL THEN coalesce(
+        (SELECT content FROM contents WHERE digest = coalesce(f.shared, o.shared)),
+        x'' -- which does not unpack: the store is damaged
+    ) END AS shared_content
+FROM nights
+JOIN planned ON planned.plan = nights.plan
+LEFT JOIN failures f ON f.night = nights.night AND f.model = planned.model
+    AND f.commit_sha = planned.commit_sha
+LEFT JOIN outcomes o ON f.model IS NULL AND o.model = planned.model
+    AND o.commit_sha = planned.commit_sha
+    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue;
+"""  # noqa: S608 - our own columns

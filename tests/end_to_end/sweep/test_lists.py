@@ -100,7 +100,7 @@ from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.workers.budget import Budget
 with Selector(Policy(), None, Budget()) as selector:
     tracemalloc.start()
-    found = sum(len(page.found) for page in selector.pages(ModelSelection(author="bench")))
+    found = sum(len(page) for page in selector.pages(ModelSelection(author="bench")))
     print(found, tracemalloc.get_traced_memory()[1])
 """
 

@@ -4,7 +4,6 @@ import json
 import os
 
 import pytest
-from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.hub import (
     OFTEN_SEEN,
@@ -129,7 +128,7 @@ def test_a_commit_that_moved_is_audited_anew_and_no_other(at_hub, settings):
 def test_a_new_version_audits_what_is_stored_and_fetches_nothing(at_hub, settings, monkeypatch):
     faults = add(at_hub, 30)
     runner.sweep(settings(OURS), night="n1")
-    newer = replace(current_versions(), catalogue="another")
+    newer = current_versions()._replace(catalogue="another")
     monkeypatch.setattr(runner, "current_versions", lambda: newer)
     at_hub.reset_log()
     swept = runner.sweep(settings(OURS), night="n2")

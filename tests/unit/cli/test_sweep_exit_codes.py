@@ -11,8 +11,8 @@ from auditor.cli import console, sweep
 from auditor.errors import Reason
 from auditor.reconciler.findings import BadIndex, Missing, StoredBuffer, Unexpected, WrongTotal
 from auditor.report import Report, Unaudited
-from auditor.sweep.store.ledger import FoundModel, StoreWriter
-from auditor.sweep.store.reading import Planned
+from auditor.sweep.store.ledger import StoreWriter
+from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.workers.same_headers import recorded
 
 ERROR = Missing(tensors=(expected("a", 2),), reason="it is not stored")
@@ -62,12 +62,12 @@ OUTCOMES = {
 def alarms_of(outcome, path):
     """What a store says of a night on which this came of the one model."""
     name = outcome.model or outcome.requested
-    with StoreWriter.open(path, create=True) as ledger:
+    with StoreWriter.open(path) as ledger:
         night = ledger.begin("n1", "all", VERSIONS)
         plan = ledger.new_plan("n1")
-        ledger.add(night, plan, [FoundModel(Planned(name, "a" * 40, name))])
+        ledger.add(night, plan, [SelectedModel(name, "a" * 40, name)])
         ledger.freeze("n1", plan)
-        ledger.record(ledger.known("n1"), name, "a" * 40, recorded(outcome))
+        ledger.record(ledger.night("n1"), name, "a" * 40, recorded(outcome))
         return ledger.alarms("n1")
 
 

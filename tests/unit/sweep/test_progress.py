@@ -2,10 +2,11 @@
 
 from collections import Counter
 
+import pytest
 from rich.progress import Progress as Bar
 
 from auditor.downloader.waits import Wait
-from auditor.sweep.progress import Lines, Progress, Terminal, duration, verdict_counts
+from auditor.sweep.progress import Progress, Terminal, duration, verdict_counts
 
 
 class Clock:
@@ -17,21 +18,21 @@ class Clock:
 
 def test_a_log_gets_a_line_every_ten_seconds_with_rate_and_time_left():
     said, clock = [], Clock()
-    lines = Lines(said.append, clock)
+    lines = Progress(said.append, clock)
     lines.begin(100)
     for number in range(40):
         clock.now += 0.5
         lines.done("findings" if number % 10 == 3 else "clean")
     assert said == [
         "100 models to audit",
-        "20 of 100 audited (18 clean, 2 findings), 2.0/s, 0:40 left",
-        "40 of 100 audited (36 clean, 4 findings), 2.0/s, 0:30 left",
+        "20 of 100 audited (18 clean, 2 findings), 2.0/s, 0:00:40 left",
+        "40 of 100 audited (36 clean, 4 findings), 2.0/s, 0:00:30 left",
     ]
 
 
 def test_a_selection_that_takes_long_says_how_far_it_is():
     said, clock = [], Clock()
-    lines = Lines(said.append, clock)
+    lines = Progress(said.append, clock)
     for found in (1000, 2000, 3000):
         clock.now += 6
         lines.selected(found)
@@ -40,7 +41,7 @@ def test_a_selection_that_takes_long_says_how_far_it_is():
 
 def test_a_wait_is_said_at_its_start_and_once_a_minute():
     said, clock = [], Clock()
-    lines = Lines(said.append, clock)
+    lines = Progress(said.append, clock)
     for left in range(130, 0, -1):
         lines.waiting(Wait("the budget is spent", float(left)))
         clock.now += 1
@@ -48,20 +49,41 @@ def test_a_wait_is_said_at_its_start_and_once_a_minute():
     assert said == [f"the budget is spent; waiting {left} s" for left in (130, 70, 10)]
 
 
-def test_a_terminal_counts_down_and_then_shows_the_counts_again(monkeypatch):
-    shown = []
-    monkeypatch.setattr(Bar, "update", lambda *_, **fields: shown.append(fields["said"]))
-    with Terminal() as bar:
+def test_a_terminal_counts_down_beside_the_line_of_now(monkeypatch):
+    shown, clock = [], Clock()
+    told = ("description", "total", "completed")
+    update = Bar.update
+    monkeypatch.setattr(
+        Bar,
+        "update",
+        lambda *args, **now: (shown.append(tuple(map(now.get, told))), update(*args, **now)),
+    )
+    with Terminal(clock) as bar:
         bar.waiting(Wait("the budget is spent", 2.0))
+        bar.begin(4)
+        clock.now += 0.5
         bar.done("clean")
         bar.waiting(Wait("the budget is spent", 1.0))
         bar.waiting(None)
+    line = "1 of 4 audited (1 clean), 2.0/s, 0:00:02 left"
     assert shown == [
-        "the budget is spent; waiting 2 s",
-        "1 clean; the budget is spent; waiting 2 s",
-        "1 clean; the budget is spent; waiting 1 s",
-        "1 clean",
+        ("the budget is spent; waiting 2 s; selecting", None, 0),
+        ("the budget is spent; waiting 2 s; 4 models to audit", 4, 0),
+        (f"the budget is spent; waiting 2 s; {line}", 4, 1),
+        (f"the budget is spent; waiting 1 s; {line}", 4, 1),
+        (line, 4, 1),
     ]
+
+
+def test_a_terminal_is_written_to_ten_times_a_second(monkeypatch):
+    shown, clock = [], Clock()
+    monkeypatch.setattr(Bar, "update", lambda *_, **now: shown.append(now["completed"]))
+    bar = Terminal(clock)
+    bar.begin(1000)
+    for _ in range(1000):
+        clock.now += 0.001
+        bar.done("clean")
+    assert len(shown) == pytest.approx(10, abs=2)
 
 
 def test_a_terminal_shows_a_bar_and_leaves_nothing_of_it(capsys):
@@ -86,4 +108,4 @@ def test_quiet_is_quiet(capsys):
 def test_counts_and_times_are_written_as_people_write_them():
     assert verdict_counts(Counter(clean=1200, unaudited=3)) == "1,200 clean, 3 unaudited"
     assert verdict_counts(Counter()) == "none yet"
-    assert (duration(59.6), duration(61), duration(3723)) == ("1:00", "1:01", "1:02:03")
+    assert (duration(59.6), duration(61), duration(3723)) == ("0:01:00", "0:01:01", "1:02:03")

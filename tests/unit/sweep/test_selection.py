@@ -5,7 +5,7 @@ from support.hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
 
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
-from auditor.sweep.selection import FoundModel, ModelSelection, RefusedId, Selector
+from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.workers.budget import Budget
 
 FILES = {"config.json": b"{}"}
@@ -20,9 +20,10 @@ def selector(at_hub):
 
 def chosen(selector, selection):
     """(model, commit, requested) of what was found, and (model, reason) of what was not."""
-    pages = list(selector.pages(selection))
-    found = [tuple(one.planned) for page in pages for one in page.found]
-    refused = [(one.planned.model, one.outcome.reason) for page in pages for one in page.refused]
+    every = [one for page in selector.pages(selection) for one in page]
+    found = [one[:3] for one in every if one.refusal is None]
+    refused = [(one.model, one.refusal.summary.reason) for one in every if one.refusal]
+    assert {one.commit_sha for one in every if one.refusal} <= {""}
     return found, refused
 
 
@@ -35,9 +36,9 @@ def names(selector, **selection):
 def test_a_page_of_the_list_tells_commits_and_files_of_a_thousand_models(at_hub, selector):
     commits = {f"o/m{n:04}": at_hub.add(f"o/m{n:04}", FILES) for n in range(1500)}
     pages = list(selector.pages(ModelSelection(author="o")))
-    assert [len(page.found) for page in pages] == [1000, 500]
-    assert {one.planned.model: one.planned.commit_sha for p in pages for one in p.found} == commits
-    assert pages[0].found[0].siblings == [{"rfilename": "config.json"}]
+    assert [len(page) for page in pages] == [1000, 500]
+    assert {one.model: one.commit_sha for page in pages for one in page} == commits
+    assert pages[0][0].siblings == [{"rfilename": "config.json"}]
     assert len({record.query for record in at_hub.log}) == 2
 
 
@@ -170,7 +171,3 @@ def test_what_was_asked_for_is_described_without_its_ids():
     assert selection.described["ids"].startswith("2 ids, ")
     assert ModelSelection(ids=("c/d", "a/b")).described != selection.described
     assert ModelSelection(author="o", top=3).described == {"author": "o", "top": 3}
-
-
-def test_found_and_refused_are_told_apart_by_their_class():
-    assert not issubclass(RefusedId, FoundModel)

@@ -3,7 +3,7 @@
 import json
 import signal
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,10 @@ from support.examples import examples
 
 from auditor.errors import StoreError, UsageError
 from auditor.sweep.store import opening
-from auditor.sweep.store.ledger import FoundModel, StoreWriter
+from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
-from auditor.sweep.store.reading import Planned, Recorded, Store, Versions
-from auditor.sweep.store.schema import SUMMARY, VERSION, StoredNight
+from auditor.sweep.store.reading import Recorded, SelectedModel, Store, Versions
+from auditor.sweep.store.schema import SUMMARY, StoredNight
 
 NOW = Versions(auditor="1", catalogue="a")
 LATER = Versions(auditor="1", catalogue="b")
@@ -39,17 +39,17 @@ def shared(value):
 
 
 def found(name, commit="a" * 40, siblings=None):
-    return FoundModel(Planned(name, commit, name), siblings)
+    return SelectedModel(name, commit, name, siblings)
 
 
+@contextmanager
 def opened(path, *models, night="n1", versions=NOW):
     """A ledger, and a night whose plan has these models."""
-    ledger = StoreWriter.open(path, create=True)
-    started = ledger.begin(night, "all", versions)
-    plan = ledger.new_plan(night)
-    ledger.add(started, plan, models)
-    ledger.freeze(night, plan)
-    return ledger, ledger.known(night)
+    with StoreWriter.open(path) as ledger:
+        started = ledger.begin(night, "all", versions)
+        plan = ledger.new_plan(night)
+        ledger.add(started, plan, models)
+        yield ledger, ledger.freeze(night, plan)
 
 
 def shown(ledger, night="n1"):
@@ -62,37 +62,35 @@ def path(tmp_path) -> Path:
 
 
 def test_a_plan_without_outcomes_is_shown_as_not_audited_yet(path):
-    ledger, night = opened(path, found("o/b"), found("o/a"))
-    with ledger:
+    with opened(path, found("o/b"), found("o/a")) as (ledger, night):
         assert shown(ledger) == [("o/a", None, None), ("o/b", None, None)]
         assert [one.model for one in ledger.waiting(night)] == ["o/a", "o/b"]
         assert ledger.left(night) == 2
 
 
 def test_what_is_recorded_is_shown_and_no_longer_waits(path):
-    ledger, night = opened(path, found("o/a"), found("o/b"))
-    with ledger:
+    with opened(path, found("o/a"), found("o/b")) as (ledger, night):
         ledger.record(night, "o/a", "a" * 40, recorded("findings", errors=2), snapshot=Kept(b"s"))
         assert shown(ledger) == [("o/a", "findings", None), ("o/b", None, None)]
         assert [one.model for one in ledger.waiting(night)] == ["o/b"]
         result = ledger.result("n1", "o/a")
         assert result.outcome == {"verdict": "findings", "reason": None}
-        assert (result.commit_sha, result.catalogue) == ("a" * 40, "a")
+        assert result.commit_sha == "a" * 40
+        versions = "SELECT DISTINCT auditor, catalogue FROM results WHERE verdict IS NOT NULL"
+        assert ledger._database.execute(versions).fetchall() == [("1", "a")]  # noqa: SLF001 - its view
         assert ledger.tally("n1") == ((None, None, 1), ("findings", None, 1))
         assert ledger.alarms("n1") == (1, 0, 1, 0, 0, 0)
 
 
 def test_a_count_of_more_than_64_bits_is_stored_as_the_largest(path):
     """A config may ask for that many; one such model ended a night."""
-    ledger, night = opened(path, found("o/a"))
-    with ledger:
+    with opened(path, found("o/a")) as (ledger, night):
         ledger.record(night, "o/a", "a" * 40, recorded("clean", expected=2**70, residual=-(2**70)))
         assert shown(ledger) == [("o/a", "clean", None)]
 
 
 def test_a_new_version_waits_for_all_and_hands_out_what_is_stored(path):
-    ledger, night = opened(path, found("o/a", siblings=[]), found("o/b", siblings=[]))
-    with ledger:
+    with opened(path, found("o/a", siblings=[]), found("o/b", siblings=[])) as (ledger, night):
         ledger.record(night, "o/a", "a" * 40, recorded(), snapshot=Kept(b"s"))
         later = ledger.begin("n1", "all", LATER)
         waiting = {one.model: one for one in ledger.waiting(later)}
@@ -103,14 +101,12 @@ def test_a_new_version_waits_for_all_and_hands_out_what_is_stored(path):
 
 
 def test_a_failure_belongs_to_its_night_and_ends_with_an_outcome_of_the_same_night(path):
-    ledger, first = opened(path, found("o/a"))
-    with ledger:
-        ledger.fail(first, "o/a", "a" * 40, recorded("unaudited", "timed-out"), passing=True)
+    with opened(path, found("o/a")) as (ledger, first):
+        ledger.record(first, "o/a", "a" * 40, recorded("unaudited", "timed-out"))
         ledger.finish(first)
         assert shown(ledger) == [("o/a", "unaudited", "timed-out")]
         assert [one.model for one in ledger.waiting(first)] == ["o/a"]
-    ledger, second = opened(path, found("o/a"), night="n2")
-    with ledger:
+    with opened(path, found("o/a"), night="n2") as (ledger, second):
         ledger.record(second, "o/a", "a" * 40, recorded())
         assert shown(ledger, "n1") == [("o/a", "unaudited", "timed-out")]
         assert shown(ledger, "n2") == [("o/a", "clean", None)]
@@ -119,60 +115,72 @@ def test_a_failure_belongs_to_its_night_and_ends_with_an_outcome_of_the_same_nig
 
 
 def test_a_failure_does_not_hide_what_another_sweep_has_found_out(path):
-    ledger, night = opened(path, found("o/a"))
-    with ledger:
+    with opened(path, found("o/a")) as (ledger, night):
         ledger.record(night, "o/a", "a" * 40, recorded())
-        ledger.fail(night, "o/a", "a" * 40, recorded("unaudited", "timed-out"), passing=True)
+        ledger.record(night, "o/a", "a" * 40, recorded("unaudited", "timed-out"))
         assert shown(ledger) == [("o/a", "clean", None)]
 
 
 def test_a_model_that_a_selection_finds_twice_is_planned_once_as_first_found(path):
-    ledger, _ = opened(path, found("o/a", "a" * 40), found("o/a", "b" * 40))
-    with ledger:
+    with opened(path, found("o/a", "a" * 40), found("o/a", "b" * 40)) as (ledger, _):
         assert [one.commit_sha for one in ledger.results("n1")] == ["a" * 40]
 
 
 def test_a_model_without_a_commit_is_asked_for_again_where_its_reason_passes(path):
-    ledger, night = opened(path)
-    with ledger:
-        for name, passing in (("o/away", True), ("o/bad", False)):
-            refusal = recorded("unaudited", "not-found" if passing else "bad-request")
-            ledger.refuse(night, night.plan, Planned(name, "", name), refusal, passing=passing)
+    with opened(path) as (ledger, night):
+        for name, reason in (("o/away", "not-found"), ("o/bad", "bad-request")):
+            refusal = recorded("unaudited", reason)
+            ledger.add(night, night.plan, [SelectedModel(name, "", name, refusal=refusal)])
         assert ledger.unresolved(night) == ("o/away",)
         assert list(ledger.waiting(night)) == []
-        ledger.resolve(night, night.plan, FoundModel(Planned("o/here", "c" * 40, "o/away"), []))
+        ledger.add(night, night.plan, [SelectedModel("o/here", "c" * 40, "o/away", [])])
         assert shown(ledger) == [("o/bad", "unaudited", "bad-request"), ("o/here", None, None)]
 
 
 def test_a_plan_that_was_not_frozen_leaves_no_trace(path):
-    with StoreWriter.open(path, create=True) as ledger:
+    with StoreWriter.open(path) as ledger:
         night = ledger.begin("n1", "all", NOW)
         ledger.add(night, ledger.new_plan("n1"), [found("o/left")])
         assert ledger.night("n1").plan is None
         assert shown(ledger) == []
-    ledger, _ = opened(path, found("o/a"))
-    with ledger:
+    with opened(path, found("o/a")) as (ledger, _):
         assert shown(ledger) == [("o/a", None, None)]
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT model FROM planned").fetchall() == [("o/a",)]
 
 
 def test_of_two_selections_at_once_the_first_to_end_is_the_nights(path):
-    with StoreWriter.open(path, create=True) as one, StoreWriter.open(path, create=True) as other:
+    with StoreWriter.open(path) as one, StoreWriter.open(path) as other:
         night = one.begin("n1", "all", NOW)
         other.begin("n1", "all", NOW)
         plans = one.new_plan("n1"), other.new_plan("n1")
         one.add(night, plans[0], [found("o/a")])
         other.add(night, plans[1], [found("o/a"), found("o/b")])
-        assert other.freeze("n1", plans[1]) == plans[1]
-        assert one.freeze("n1", plans[0]) == plans[1]
+        assert other.freeze("n1", plans[1]).plan == plans[1]
+        assert one.freeze("n1", plans[0]).plan == plans[1]
         assert [model for model, *_ in shown(one)] == ["o/a", "o/b"]
-        assert other.known("n1") == one.known("n1")
+        assert other.night("n1") == one.night("n1")
+
+
+def test_what_a_selection_that_came_second_adds_leaves_no_trace(path):
+    with StoreWriter.open(path) as one, opened(path, found("o/a")) as (_, night):
+        one.add(night, night.plan + 1, [found("o/late")])
+        assert one.freeze("n1", night.plan + 1) == night
+        planned = one._database.execute("SELECT plan, model FROM planned")  # noqa: SLF001 - all of it
+        assert planned.fetchall() == [(night.plan, "o/a")]
+
+
+def test_a_model_that_was_refused_and_is_found_after_all_takes_its_place(path):
+    refusal = recorded("unaudited", "not-found")
+    refused = SelectedModel("o/a", "", "o/a", refusal=refusal)
+    with opened(path, refused, found("o/a"), refused) as (ledger, night):
+        assert [(one.model, one.commit_sha) for one in ledger.results("n1")] == [("o/a", "a" * 40)]
+        assert shown(ledger) == [("o/a", None, None)]
+        assert ledger.unresolved(night) == ()
 
 
 def test_a_finished_night_is_selected_anew_and_one_under_way_goes_on(path):
-    ledger, night = opened(path, found("o/a"))
-    with ledger:
+    with opened(path, found("o/a")) as (ledger, night):
         assert ledger.begin("n1", "all", NOW).plan == night.plan
         ledger.finish(night)
         assert ledger.previous("n2").night == "n1"
@@ -181,14 +189,13 @@ def test_a_finished_night_is_selected_anew_and_one_under_way_goes_on(path):
 
 
 def test_a_night_under_way_for_another_selection_is_refused(path):
-    ledger, _ = opened(path, found("o/a"))
-    with ledger, pytest.raises(UsageError, match="'n1' is under way for all, and not for more"):
+    said = "'n1' is under way for all, and not for more"
+    with opened(path, found("o/a")) as (ledger, _), pytest.raises(UsageError, match=said):
         ledger.begin("n1", "more", NOW)
 
 
 def test_a_sweep_that_starts_in_the_middle_goes_round_once(path):
-    ledger, night = opened(path, *(found(f"o/{number:03}") for number in range(200)))
-    with ledger:
+    with opened(path, *(found(f"o/{number:03}") for number in range(200))) as (ledger, night):
         first = ledger.somewhere(night)
         order = [one.model for one in ledger.waiting(night, first=first)]
         assert sorted(order) == [f"o/{number:03}" for number in range(200)]
@@ -209,8 +216,8 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps, tmp_path_factory):
     path = tmp_path_factory.mktemp("store") / "sweep.sqlite"
-    ledger, night = opened(path, found("o/a"), found("o/b"), found("o/c"))
-    with ledger, StoreWriter.open(path) as other:
+    models = (found("o/a"), found("o/b"), found("o/c"))
+    with opened(path, *models) as (ledger, night), StoreWriter.open(path) as other:
         for name, commit, which in steps:
             (ledger, other)[which].record(night, name, commit, recorded(), snapshot=Kept(b"s"))
         assert {one.model for one in other.results("n1") if one.verdict} == {
@@ -222,20 +229,12 @@ def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_store_of_a_newer_version_is_refused_in_one_line(path):
-    StoreWriter.open(path, create=True).__exit__()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"PRAGMA user_version = {VERSION + 1}")
-    with pytest.raises(UsageError, match=rf"is of version {VERSION + 1}, .* reads up to {VERSION}"):
-        Store.open(path)
-
-
 def test_a_database_of_something_else_is_refused(tmp_path):
     path = tmp_path / "other.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE notes (text)")
     with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of another program"):
-        StoreWriter.open(path, create=True)
+        StoreWriter.open(path).__enter__()
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to look at" * 20])
@@ -243,13 +242,13 @@ def test_a_file_that_is_no_database_is_refused(content, tmp_path):
     path = tmp_path / "text"
     path.write_bytes(content)
     with pytest.raises(StoreError, match="is not an SQLite database"):
-        Store.open(path)
+        Store.open(path).__enter__()
     assert path.read_bytes() == content
 
 
 def test_a_store_that_is_not_there_is_not_made_by_who_reads(tmp_path):
     with pytest.raises(UsageError, match=r"the store '.*none.sqlite' does not exist"):
-        Store.open(tmp_path / "none.sqlite")
+        Store.open(tmp_path / "none.sqlite").__enter__()
     assert not list(tmp_path.iterdir())
 
 
@@ -267,10 +266,10 @@ def test_a_signal_ends_the_wait_for_another_writer(path):
 
     before = signal.signal(signal.SIGALRM, ring)
     try:
-        with StoreWriter.open(path, create=True) as one, one.together():
+        with StoreWriter.open(path) as one, one.together():
             signal.setitimer(signal.ITIMER_REAL, 0.5)
             with pytest.raises(EnoughError):
-                StoreWriter.open(path)
+                StoreWriter.open(path).__enter__()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -279,8 +278,8 @@ def test_a_signal_ends_the_wait_for_another_writer(path):
 def test_a_store_that_another_one_keeps_locked_is_told(path, monkeypatch):
     monkeypatch.setattr(opening, "_BUSY", 0.0)
     with (
-        StoreWriter.open(path, create=True) as one,
+        StoreWriter.open(path) as one,
         one.together(),
         pytest.raises(StoreError, match="has been written to by another sweep for a minute: wait"),
     ):
-        StoreWriter.open(path)
+        StoreWriter.open(path).__enter__()

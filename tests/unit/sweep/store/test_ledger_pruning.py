@@ -19,9 +19,9 @@ from support.sweep_stores import TABLES, contents
 
 from auditor.sweep import runner
 from auditor.sweep.selection import ModelSelection
-from auditor.sweep.store.ledger import FoundModel, StoreWriter
+from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
-from auditor.sweep.store.reading import Planned, Store, Versions
+from auditor.sweep.store.reading import SelectedModel, Store, Versions
 
 pytestmark = pytest.mark.slow
 
@@ -65,13 +65,13 @@ def sweep(ledger, night, versions, models, ends):
         for name, (commit, what, *_) in models.items():
             if what == "refused":
                 record = recorded(unaudited(name, "not-found"))
-                ledger.refuse(current, plan, Planned(name, "", name), record, passing=True)
+                ledger.add(current, plan, [SelectedModel(name, "", name, refusal=record)])
             else:
-                ledger.add(current, plan, [FoundModel(Planned(name, commit, name), [])])
+                ledger.add(current, plan, [SelectedModel(name, commit, name, [])])
         if ends == "selecting":
             return
         ledger.freeze(night, plan)
-        current = ledger.known(night)
+        current = ledger.night(night)
     for waiting in [*ledger.waiting(current)]:
         _, what, outcome, snapshot = models.get(waiting.model, (None, "waiting", "", ""))
         key = (waiting.model, waiting.commit_sha)
@@ -81,18 +81,18 @@ def sweep(ledger, night, versions, models, ends):
             ledger.record(current, *key, record, snapshot=kept(snapshot, of=key))
         elif what == "failed":
             record = recorded(unaudited(key[0], "timed-out"))
-            ledger.fail(current, *key, record, passing=True)
+            ledger.record(current, *key, record)
     if ends == "finished":
         ledger.finish(current)
 
 
 def swept(path, history):
     """A store that this has happened to; the last night has finished."""
-    with StoreWriter.open(path, create=True) as ledger:
+    with StoreWriter.open(path) as ledger:
         for step in history:
             sweep(ledger, **step)
         sweep(ledger, **{**history[-1], "ends": "finished"})
-        last = ledger.known(history[-1]["night"])
+        last = ledger.night(history[-1]["night"])
         if last.finished is None:
             ledger.finish(last)
     return last.night
@@ -133,9 +133,9 @@ def next_night(path, planned, versions):
     with StoreWriter.open(path) as ledger:
         night = ledger.begin("next", "all", versions)
         plan = ledger.new_plan("next")
-        ledger.add(night, plan, [FoundModel(Planned(*one), []) for one in planned])
+        ledger.add(night, plan, [SelectedModel(*one, []) for one in planned])
         ledger.freeze("next", plan)
-        return [*ledger.waiting(ledger.known("next"))]
+        return [*ledger.waiting(ledger.night("next"))]
 
 
 HISTORIES = given(history=HISTORY, keep=st.integers(1, 3))
@@ -300,7 +300,7 @@ def test_a_night_that_another_sweep_has_dropped_meanwhile_is_no_fault(tmp_path):
 
 def test_a_newer_version_takes_over_the_snapshots_and_the_older_ones_outcomes_go(tmp_path):
     path, night = tmp_path / "s.sqlite", {"o/a": (COMMITS[0], "audited", "one", "one")}
-    with StoreWriter.open(path, create=True) as pruner:
+    with StoreWriter.open(path) as pruner:
         for name, versions in (("n1", OLD), ("n2", NEW), ("n3", NEW)):
             sweep(pruner, name, versions, night, "finished")
         assert [row["catalogue"] for row in contents(path)["outcomes"]] == ["new", "old"]
@@ -314,24 +314,24 @@ def test_what_another_sweep_has_selected_meanwhile_stays_for_it(tmp_path):
     path, both = tmp_path / "s.sqlite", {}
     for name in ("o/a", "o/b"):
         both[name] = (COMMITS[0], "audited", name, name)
-    with StoreWriter.open(path, create=True) as pruner, StoreWriter.open(path) as other:
+    with StoreWriter.open(path) as pruner, StoreWriter.open(path) as other:
         sweep(pruner, "n1", NEW, both, "finished")
         sweep(other, "n2", NEW, {"o/a": both["o/a"]}, "selecting")
         sweep(pruner, "n3", NEW, {"o/b": both["o/b"]}, "finished")
         assert pruner.prune("n3", 1) == 1
         sweep(other, "n4", NEW, {}, "finished")
-        assert other.freeze("n2", 2) == 2
+        assert other.freeze("n2", 2).plan == 2
         assert [(one.model, one.verdict) for one in other.results("n2")] == [("o/a", "clean")]
 
 
 def test_what_a_failure_alone_shared_goes_with_it(tmp_path):
     path, failed = tmp_path / "s.sqlite", recorded(unaudited("o/a", "timed-out"))
     night = {"o/a": (COMMITS[0], "waiting", "", "")}
-    with StoreWriter.open(path, create=True) as pruner:
+    with StoreWriter.open(path) as pruner:
         for name in ("n1", "n2"):
             sweep(pruner, name, NEW, night, "finished")
             part = failed._replace(kept=kept(name, model="o/a"))
-            pruner.fail(pruner.known(name), "o/a", COMMITS[0], part, passing=True)
+            pruner.record(pruner.night(name), "o/a", COMMITS[0], part)
         assert pruner.prune("n2", 1) == 1
         assert pruner.result("n2", "o/a").outcome == {"part": "n2", "model": "o/a"}
     assert len(contents(path)["contents"]) == 1

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import zlib
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from auditor.errors import StoreError
 from auditor.sweep import outcome_digest, runner
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.selection import ModelSelection
-from auditor.sweep.store.ledger import FoundModel, StoreWriter, Waiting
+from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.packing import (
     Kept,
     Shared,
@@ -27,7 +27,7 @@ from auditor.sweep.store.packing import (
     digest_of,
     merged_object,
 )
-from auditor.sweep.store.reading import Planned
+from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.workers.same_headers import Recent
 
 OURS = ModelSelection(author="sweep")
@@ -162,13 +162,13 @@ def test_a_value_that_was_asked_for_stays_longer():
 # --- by hand ------------------------------------------------------------------------------------
 
 
+@contextmanager
 def ledger_of(path, *names):
-    ledger = StoreWriter.open(path, create=True)
-    night = ledger.begin("n1", "all", VERSIONS)
-    plan = ledger.new_plan("n1")
-    ledger.add(night, plan, [FoundModel(Planned(name, "a" * 40, name)) for name in names])
-    ledger.freeze("n1", plan)
-    return ledger, ledger.known("n1")
+    with StoreWriter.open(path) as ledger:
+        night = ledger.begin("n1", "all", VERSIONS)
+        plan = ledger.new_plan("n1")
+        ledger.add(night, plan, [SelectedModel(name, "a" * 40, name) for name in names])
+        yield ledger, ledger.freeze("n1", plan)
 
 
 def sharing(name, rest=b'{"verdict":"clean","model":null}'):
@@ -181,9 +181,8 @@ def sharing(name, rest=b'{"verdict":"clean","model":null}'):
 
 def test_an_outcome_and_what_it_shares_are_written_together_or_not_at_all(tmp_path):
     path = tmp_path / "sweep.sqlite"
-    ledger, night = ledger_of(path, "o/a")
     unwritable = Kept(b"own", Shared(b"digest", object()))
-    with ledger:
+    with ledger_of(path, "o/a") as (ledger, night):
         with pytest.raises(sqlite3.Error, match="not supported"):
             ledger.record(night, "o/a", "a" * 40, sharing("o/a"), snapshot=unwritable)
         assert ledger.left(night) == 1
@@ -192,10 +191,11 @@ def test_an_outcome_and_what_it_shares_are_written_together_or_not_at_all(tmp_pa
 
 def test_a_failure_may_share_too(tmp_path):
     path = tmp_path / "sweep.sqlite"
-    ledger, night = ledger_of(path, "o/a", "o/b")
-    with ledger:
+    with ledger_of(path, "o/a", "o/b") as (ledger, night):
         ledger.record(night, "o/a", "a" * 40, sharing("o/a"))
-        ledger.fail(night, "o/b", "a" * 40, sharing("o/b"), passing=True)
+        failure = sharing("o/b")
+        late = failure.summary._replace(verdict="unaudited", reason="timed-out")
+        ledger.record(night, "o/b", "a" * 40, failure._replace(summary=late))
         outcomes = [one.outcome for one in ledger.results("n1")]
     assert outcomes == [{"verdict": "clean", "model": name} for name in ("o/a", "o/b")]
     assert len(contents(path)["contents"]) == 1
@@ -203,8 +203,7 @@ def test_a_failure_may_share_too(tmp_path):
 
 def test_a_row_whose_shared_content_is_gone_is_damage_and_said_so(tmp_path):
     path = tmp_path / "sweep.sqlite"
-    ledger, night = ledger_of(path, "o/a")
-    with ledger:
+    with ledger_of(path, "o/a") as (ledger, night):
         ledger.record(night, "o/a", "a" * 40, sharing("o/a"))
     with closing(sqlite3.connect(path)) as database:
         database.execute("DELETE FROM contents")
