@@ -5,9 +5,9 @@ from collections.abc import Collection
 from contextlib import ExitStack
 
 from auditor.checkpoint.filenames import FileSelection as Files
+from auditor.checkpoint.hub_listing import listing_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, select, with_companions
 from auditor.companions.companion_files import OF_HUB, TOKENIZER
-from auditor.downloader import hub
 from auditor.downloader.hub_settings import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE
 from auditor.downloader.waits import Waits
@@ -83,7 +83,7 @@ def _load_of(selected: SelectedModel, store: Store | None, *, beside: bool) -> S
         return SweepLoad(models=1, stored=1)
     entry = {"id": selected.model, "sha": selected.commit_sha, "siblings": selected.siblings}
     try:
-        names = {file.name for file in hub.listing_of(entry, selected.model).files}
+        names = {file.name for file in listing_of(entry, selected.model).files}
         files = (with_companions if beside else select)(names, selected.model)
     except (SourceError, CheckpointError):  # it has no weights: that is known from its files' names
         return SweepLoad(models=1)
