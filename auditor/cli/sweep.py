@@ -187,7 +187,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         tell(f"next: audit report {settings.output.store}{night_option}")
     if settings.output.reports:
         tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
-    alarm = fail_on or FailOn(settings.fail_on or FailOn.WARNING)
+    alarm = fail_on or FailOn(settings.policy.fail_on or FailOn.WARNING)
     raise typer.Exit(sweep_exit_code(swept.alarms, alarm))
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from auditor.errors import UsageError
-from auditor.sweep.settings import ids_in, ids_of, read_sweep_settings, selection_of
+from auditor.sweep.policy import Policy
+from auditor.sweep.settings import Output, ids_in, ids_of, read_sweep_settings, selection_of
 
 FULL = """
 [[selection]]
@@ -47,37 +48,53 @@ def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
     assert (liked.sort, liked.top) == ("likes", 500)
     assert ours.ids == ("a/b", "c/d@v1")
     assert (settings.policy.max_requests, settings.policy.deadline) == (900, 60.5)
-    assert settings.fail_on == "error"
+    assert settings.policy.fail_on == "error"
     assert settings.output.store == tmp_path / "nights/sweep.sqlite"
     assert settings.output.keep == 2
-    assert read_sweep_settings(file("[[selection]]\ntop = 1\n")).output.keep is None
+    small = read_sweep_settings(file("[[selection]]\nfilter = 'zh'\n[policy]\ndeadline = 60\n"))
+    assert small.selections[0].filters == ("zh",)
+    assert small.policy == Policy(deadline=60.0)
+    assert small.output == Output()
 
 
 SELECTION = "[[selection]]\ntop = 1\n"
-NUMBER = "expected a number from 1 on"
+NUMBER = "expected a whole number from 1 on"
+OUTPUT = "'place' is not known; keys are store, reports, keep"
 WRONG = {
-    "": r"no \[\[selection\]\] says which models to sweep",
-    "selection = 3": "no .*selection",
-    "[[selection]]": "a selection that chooses nothing|chooses nothing would be the whole Hub",
-    "[[selection]]\nautor = 'x'": "has no 'autor'; it has author, filter, ids",
-    "[[selection]]\nauthor = 3": "selection.author: expected a string, found 3",
-    "[[selection]]\ntop = 0": f"selection.top: {NUMBER}, found 0",
-    "[[selection]]\ntop = true": f"selection.top: {NUMBER}, found true",
+    "": r": selection: expected a \[\[selection\]\] of the models to sweep, found nothing",
+    "selection = 3": r": selection: expected a \[\[selection\]\] .*, found 3",
+    "selection = [3]": "selection 1: expected a table, found 3",
+    "selection = []": r": selection: expected a \[\[selection\]\] .*, found a list",
+    "[[selection]]": "selection 1: .* chooses nothing would be the whole Hub: say sort",
+    f"{SELECTION}[[selection]]\nautor = 'x'": "selection 2: 'autor' is not known; keys are author, ",
+    "[[selection]]\nauthor = 3": "selection 1: author: expected a string, found 3",
+    "[[selection]]\nauthor = ''": "selection 1: author: expected a string, found the string ''",
+    "[[selection]]\nfilter = ['x', 3]": "filter: expected a string or a list of them, found a list",
+    "[[selection]]\ntop = 0": f"selection 1: top: {NUMBER}, found 0",
+    "[[selection]]\ntop = true": f"selection 1: top: {NUMBER}, found true",
     "[[selection]]\nids = 'none.txt'": "'.*none.txt', a list of ids, cannot be read",
+    "[[selection]]\nids = 3": "selection 1: ids: expected a path, found 3",
     "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are taken as they are",
     "[policy\n": "is not TOML",
-    "surprise = 1": "a sweep.toml has no 'surprise'; it has output, policy, selection",
-    f"{SELECTION}[policy]\nprocesses = 0": "policy.processes: expected a number above 0, found 0",
-    f"{SELECTION}[policy]\nat_once = 1.5": "policy.at_once: expected a whole number, found 1.5",
-    f"{SELECTION}[policy]\nspeed = 1": "has no 'speed'",
+    "surprise = 1": "'surprise' is not known; keys are selection, policy, output",
+    '"sur\\nprise" = 1': r"'sur\\nprise' is not known",
+    f"{SELECTION}[policy]\nprocesses = 0": f"policy: processes: {NUMBER}, found 0",
+    f"{SELECTION}[policy]\nat_once = 1.5": f"policy: at_once: {NUMBER}, found 1.5",
+    f"{SELECTION}[policy]\nmax_requests = true": f"policy: max_requests: {NUMBER}, found true",
+    f"{SELECTION}[policy]\ndeadline = 0": "policy: deadline: expected a number above 0, found 0",
+    f"{SELECTION}[policy]\ndeadline = nan": "deadline: expected a number above 0, found nan",
+    f"{SELECTION}[policy]\ncompanions = 1": "policy: companions: expected true or false, found 1",
+    f"{SELECTION}[policy]\nspeed = 1": "policy: 'speed' is not known; keys are processes, ",
     f"{SELECTION}[policy]\nfail_on = 'info'": "fail_on: expected error, warning or never, found",
-    "policy = 3\n[[selection]]\ntop = 1": r"policy is 3, not a \[policy\] table",
-    f"{SELECTION}[output]\nplace = 'x'": "has no 'place'",
-    f"{SELECTION}[output]\nplace = 3": "has no 'place'; it has keep, reports, store",
-    f"{SELECTION}[output]\nkeep = 0": f"output.keep: {NUMBER}, found 0",
-    f"{SELECTION}[output]\nkeep = true": f"output.keep: {NUMBER}, found true",
-    f"{SELECTION}[output]\nkeep = '2'": f"output.keep: {NUMBER}, found the string '2'",
-    f"{SELECTION}[output]\nkeep = 1.5": f"output.keep: {NUMBER}, found 1.5",
+    "policy = 3\n[[selection]]\ntop = 1": "policy: expected a table, found 3",
+    f"{SELECTION}[output]\nplace = 'x'": f"output: {OUTPUT}",
+    f"{SELECTION}[output]\nplace = 3": f"output: {OUTPUT}",
+    f"{SELECTION}[output]\nstore = 3": "output: store: expected a path, found 3",
+    f"{SELECTION}[output]\nstore = ''": "output: store: expected a path, found the string ''",
+    f"{SELECTION}[output]\nkeep = 0": f"output: keep: {NUMBER}, found 0",
+    f"{SELECTION}[output]\nkeep = true": f"output: keep: {NUMBER}, found true",
+    f"{SELECTION}[output]\nkeep = '2'": f"output: keep: {NUMBER}, found the string '2'",
+    f"{SELECTION}[output]\nkeep = 1.5": f"output: keep: {NUMBER}, found 1.5",
 }
 
 
@@ -92,6 +109,11 @@ def test_what_is_wrong_is_said_in_one_line_with_the_file(text, message, file):
 def test_a_file_that_is_not_there_is_said_so(tmp_path):
     with pytest.raises(UsageError, match=r"sweep.toml' cannot be read: No such file"):
         read_sweep_settings(tmp_path / "sweep.toml")
+
+
+def test_a_file_that_is_too_long_is_not_read_whole(file):
+    with pytest.raises(UsageError, match=r"sweep.toml' has more than 1,048,576 bytes"):
+        read_sweep_settings(file(f"#{'x' * 1024 * 1024}"))
 
 
 def test_ids_are_lines_without_blanks_and_comments_each_once():
