@@ -51,13 +51,13 @@ def checked(path: Path, table: object, form: type[Form], *, part: str = "") -> F
 
     values = {}
     for key, field in known.items():
-        if not field.required and key not in table:
+        if key not in table and not field.required:
             continue
-        found = described(table[key]) if key in table else "nothing"
         try:
             values[key] = convert(table.get(key), field.type, dec_hook=beside)
         except ValidationError:
             expected = _description(field.type)
+            found = described(table[key]) if key in table else "nothing"
             raise UsageError(f"{where}: {key}: expected {expected}, found {found}") from None
     return form(**values)
 

@@ -31,6 +31,7 @@ from auditor.sweep.reporting.changes import Finding
 from auditor.sweep.settings_file import Text, checked, read_table
 
 _MOST_BYTES = 16 * 1024 * 1024  # a hundred thousand entries
+_ACCEPTABLE = frozenset((*KINDS, *Reason))
 
 
 class BaselineEntry(Struct, frozen=True, kw_only=True):
@@ -129,7 +130,7 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
 
 def _entry(path: Path, part: str, table: object) -> BaselineEntry:
     entry = checked(path, table, BaselineEntry, part=part)
-    if entry.kind not in {*KINDS, *Reason}:
+    if entry.kind not in _ACCEPTABLE:
         known = f"kinds are {', '.join(KINDS)}, and the reasons of what is unaudited"
         raise UsageError(f"{quoted(str(path))}: {part}: no such kind {quoted(entry.kind)}; {known}")
     return entry

@@ -66,7 +66,7 @@ WRONG = {
     "selection = [3]": "selection 1: expected a table, found 3",
     "selection = []": r": selection: expected a \[\[selection\]\] .*, found a list",
     "[[selection]]": "selection 1: .* chooses nothing would be the whole Hub: say sort",
-    f"{SELECTION}[[selection]]\nautor = 'x'": "selection 2: 'autor' is not known; keys are author, ",
+    f"{SELECTION}[[selection]]\nautor = 'x'": "selection 2: 'autor' is not known; keys are auth",
     "[[selection]]\nauthor = 3": "selection 1: author: expected a string, found 3",
     "[[selection]]\nauthor = ''": "selection 1: author: expected a string, found the string ''",
     "[[selection]]\nfilter = ['x', 3]": "filter: expected a string or a list of them, found a list",
