@@ -144,7 +144,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         source,
         {
             "author": author,
-            "filters": tags or (),
+            "filter": tuple(tags or ()),
             "library": library,
             "search": search,
             "top": top,
@@ -245,7 +245,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
             raise UsageError("standard input holds no model")
     elif source:
         ids = settings.ids_in(Path(source))
-    found = settings.selection_of(ids=ids, **asked)
+    found = settings.selection_of(settings.AskedModels(**asked), ids)
     return settings.SweepSettings(selections=(found,) if found else ())
 
 

@@ -1,6 +1,6 @@
 """Policy: how much a sweep may take of the Hub and of this machine, and for how long."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -26,12 +26,7 @@ PASSING = frozenset(
 )
 
 
-_Severity = Annotated[
-    Literal["error", "warning", "never"], Meta(description="error, warning or never")
-]
-
-
-class Policy(Struct, frozen=True, kw_only=True):
+class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The bounds of a sweep, and what it alarms of."""
 
     # More than one are the workers of a Dask cluster on this machine.
@@ -49,16 +44,16 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     # Seconds of network for one model; waiting for the budget does not count. DeepSeek-V3's 163
     # shards take 20 s at 8 requests a second, which is what a free token has.
-    deadline: Annotated[float, Meta(gt=0, description="a number above 0")] = 120.0
+    deadline: Annotated[float, Meta(gt=0)] = 120.0
 
     # Bytes of one model. The headers of DeepSeek-V3, the longest known, have 11 MB.
     max_bytes: Count = 64 * 1024 * 1024
 
     # Read what stands beside the weights, too: up to three requests a model more.
-    companions: Annotated[bool, Meta(description="true or false")] = False
+    companions: bool = False
 
     # The least severity that alarms; None: the command line says.
-    fail_on: _Severity | None = None
+    fail_on: Annotated[str, Meta(pattern="^(error|warning|never)$")] | None = None
 
     @property
     def hopeless(self) -> float:

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection
-from auditor.sweep.settings_file import Count, PathBeside, Text, checked, read_table
+from auditor.sweep.settings_file import Count, Text, read_settings
 
 STORE = Path("sweep.sqlite")
 REPORTS = Path("reports/nightly")
@@ -18,11 +17,11 @@ _MOST_BYTES = 1024 * 1024  # of a sweep.toml
 _MOST_IDS = 512 * 1024 * 1024  # bytes of a list of ids: three million have 90 MB
 
 
-class Output(Struct, frozen=True, kw_only=True):
+class Output(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a sweep writes, and how much of it stays."""
 
-    store: PathBeside = STORE
-    reports: PathBeside | None = None  # a folder for each night in it; None: `audit report` does
+    store: Path = STORE
+    reports: Path | None = None  # a folder for each night in it; None: `audit report` writes them
     keep: Count | None = None  # finished nights that stay in the store; None: all of them
 
 
@@ -34,54 +33,37 @@ class SweepSettings(Struct, frozen=True, kw_only=True):
     output: Output = field(default_factory=Output)
 
 
-class _SweepFile(Struct, kw_only=True):
-    """A sweep.toml."""
+class AskedModels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way to choose models as it is asked for: ids, or some of the others."""
 
-    selection: Annotated[
-        tuple[Any, ...], Meta(min_length=1, description="a [[selection]] of the models to sweep")
-    ]
-    policy: Any = {}  # as Policy has it
-    output: Any = {}  # as Output has it
-
-
-class _Selection(Struct, kw_only=True):
-    """One [[selection]] of a sweep.toml: ids, or some of the others."""
-
+    ids: Path | None = None  # a list of them
     author: Text | None = None
-    filter: Annotated[Text | list[Text], Meta(description="a string or a list of them")] = []
-    ids: PathBeside | None = None  # a list of them
+    filter: Text | tuple[Text, ...] = ()
     library: Text | None = None
     search: Text | None = None
     sort: Text | None = None
     top: Count | None = None
 
 
+class _SweepFile(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A sweep.toml."""
+
+    selection: tuple[AskedModels, ...] = ()
+    policy: Policy = field(default_factory=Policy)
+    output: Output = field(default_factory=Output)
+
+
 def read_sweep_settings(path: Path) -> SweepSettings:
     """The settings in a sweep.toml; raises UsageError, naming file and key, for what is wrong."""
-    file = checked(path, read_table(path, _MOST_BYTES), _SweepFile)
-    return SweepSettings(
-        selections=tuple(_selection(path, at, one) for at, one in enumerate(file.selection, 1)),
-        policy=checked(path, file.policy, Policy, part="policy"),
-        output=checked(path, file.output, Output, part="output"),
-    )
-
-
-def _selection(path: Path, at: int, table: object) -> ModelSelection:
-    part = f"selection {at}"
-    asked = checked(path, table, _Selection, part=part)
-    found = selection_of(
-        ids=ids_in(asked.ids) if asked.ids else (),
-        author=asked.author,
-        filters=[asked.filter] if isinstance(asked.filter, str) else asked.filter,
-        library=asked.library,
-        search=asked.search,
-        sort=asked.sort,
-        top=asked.top,
-    )
-    if found is None:
+    file = read_settings(path, _SweepFile, most_bytes=_MOST_BYTES)
+    if not file.selection:
+        raise UsageError(f"{quoted(str(path))}: no [[selection]] says which models to sweep")
+    found = [selection_of(asked) for asked in file.selection]
+    selections = tuple(one for one in found if one is not None)
+    if len(selections) < len(found):
         detail = "a [[selection]] that chooses nothing would be the whole Hub: say sort"
-        raise UsageError(f"{quoted(str(path))}: {part}: {detail}")
-    return found
+        raise UsageError(f"{quoted(str(path))}: {detail}")
+    return SweepSettings(selections=selections, policy=file.policy, output=file.output)
 
 
 def ids_of(lines: Iterable[str]) -> tuple[str, ...]:
@@ -104,24 +86,19 @@ def ids_in(path: Path) -> tuple[str, ...]:
     return ids
 
 
-def selection_of(  # noqa: PLR0913 - one keyword for each way to choose
-    *,
-    ids: Sequence[str] = (),
-    author: str | None = None,
-    filters: Sequence[str] = (),
-    library: str | None = None,
-    search: str | None = None,
-    sort: str | None = None,
-    top: int | None = None,
-) -> ModelSelection | None:
-    """One selection of these; None where nothing was asked for."""
-    asked = any((author, filters, library, search, sort, top))
-    if ids and asked:
+def selection_of(asked: AskedModels, ids: Sequence[str] = ()) -> ModelSelection | None:
+    """One selection of what is asked for, or of these ids; None where nothing is."""
+    ids = ids_in(asked.ids) if asked.ids else ids
+    chosen = (asked.author, asked.filter, asked.library, asked.search, asked.sort, asked.top)
+    if not any(chosen):
+        return ModelSelection(ids=tuple(ids)) if ids else None
+    if ids:
         raise UsageError("ids are taken as they are: give them, or author, filter, search and top")
-    if not ids and not asked:
-        return None
-    tags = (*filters, library) if library else tuple(filters)
-    by = sort or ("downloads" if top else None)
+    tags = (asked.filter,) if isinstance(asked.filter, str) else asked.filter
     return ModelSelection(
-        ids=tuple(ids), author=author, filters=tags, search=search, sort=by, top=top
+        author=asked.author,
+        filters=(*tags, asked.library) if asked.library else tags,
+        search=asked.search,
+        sort=asked.sort or ("downloads" if asked.top else None),
+        top=asked.top,
     )

@@ -1,68 +1,56 @@
-"""Tables of TOML or JSON that a person writes, as Structs; an error names the file and the key.
-
-A field's type says what its values are, and its description, for people, what was expected.
-"""
+"""Files of TOML or JSON that a person writes, read as Structs; an error names file and key."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from msgspec import Meta, Struct, ValidationError, convert
-from msgspec.structs import fields
 
 from auditor.errors import UsageError
-from auditor.messages import described, quoted
+from auditor.formats.text import cut_middle, printable
+from auditor.messages import quoted
 
-Text = Annotated[str, Meta(min_length=1, description="a string")]
-Count = Annotated[int, Meta(ge=1, description="a whole number from 1 on")]
-PathBeside = Annotated[Path, Meta(description="a path")]  # relative to the folder of the file
+Text = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
+
+_LONGEST = 300  # characters of an error, which has the name of a key in it
 
 Form = TypeVar("Form", bound=Struct)
 
 
-def read_table(path: Path, most_bytes: int) -> object:
-    """What a TOML file holds, or a .json; raises UsageError where it cannot be read."""
+def read_settings(path: Path, form: type[Form], *, most_bytes: int) -> Form:
+    """A TOML file, or a .json, as a Struct; paths in it are relative to its folder."""
+    name = quoted(str(path))
+
+    def beside(_: type, value: object) -> Path:
+        if not value or not isinstance(value, str):
+            raise TypeError("Expected a path")
+        return path.parent / value
+
     try:
         with path.open("rb") as file:
             content = file.read(most_bytes + 1)
         if len(content) > most_bytes:
-            raise UsageError(f"{quoted(str(path))} has more than {most_bytes:,} bytes")
+            raise UsageError(f"{name} has more than {most_bytes:,} bytes")
         parse = json.loads if path.suffix == ".json" else tomllib.loads
-        return parse(content.decode())
+        return convert(parse(content.decode()), form, dec_hook=beside)
     except OSError as error:
-        raise UsageError(f"{quoted(str(path))} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        raise UsageError(f"{name}: {_said(str(error), form)}") from None
     except (ValueError, RecursionError) as error:
         language = "JSON" if path.suffix == ".json" else "TOML"
-        raise UsageError(f"{quoted(str(path))} is not {language}: {error}") from None
+        raise UsageError(f"{name} is not {language}: {error}") from None
 
 
-def checked(path: Path, table: object, form: type[Form], *, part: str = "") -> Form:
-    """A table of this file, or of a part of it; raises UsageError for what is wrong in it."""
-    where = ": ".join(filter(None, (quoted(str(path)), part)))
-    if not isinstance(table, dict):
-        raise UsageError(f"{where}: expected a table, found {described(table)}")
-    known = {field.name: field for field in fields(form)}
-    for key in sorted(table.keys() - known.keys()):
-        raise UsageError(f"{where}: {quoted(key)} is not known; keys are {', '.join(known)}")
-
-    def beside(_: type, value: Any) -> Path:
-        return path.parent / convert(value, Text)
-
-    values = {}
-    for key, field in known.items():
-        if key not in table and not field.required:
-            continue
-        try:
-            values[key] = convert(table.get(key), field.type, dec_hook=beside)
-        except ValidationError:
-            expected = _description(field.type)
-            found = described(table[key]) if key in table else "nothing"
-            raise UsageError(f"{where}: {key}: expected {expected}, found {found}") from None
-    return form(**values)
-
-
-def _description(kind: Any) -> str:
-    """The description of a type, or of the first that is in it: of Text in `Text | None`."""
-    parts = (kind, *get_args(kind))
-    return str(next(meta.description for one in parts for meta in getattr(one, "__metadata__", ())))
+def _said(error: str, form: Any) -> str:
+    """What msgspec says, and where: `$.selection[0].top`; of an unknown key, what is known."""
+    said = cut_middle(printable(error), _LONGEST)
+    if not error.startswith("Object contains unknown field"):
+        return said
+    for key in re.findall(r"\.(\w+)", error.rpartition(" - at `$")[2]):
+        hint = get_type_hints(form).get(key, form)
+        form = next(iter(get_args(hint)), hint)  # of a list of tables, that of one
+    return f"{said}; known are {', '.join(getattr(form, '__struct_fields__', ()))}"

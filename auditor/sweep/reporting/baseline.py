@@ -20,29 +20,28 @@ from fnmatch import translate
 from functools import cached_property
 from pathlib import Path
 from re import compile as compiled
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
 from auditor.errors import Reason, UsageError
 from auditor.messages import quoted
 from auditor.reconciler.ignore import KINDS
 from auditor.sweep.reporting.changes import Finding
-from auditor.sweep.settings_file import Text, checked, read_table
+from auditor.sweep.settings_file import Text, read_settings
 
 _MOST_BYTES = 16 * 1024 * 1024  # a hundred thousand entries
 _ACCEPTABLE = frozenset((*KINDS, *Reason))
 
 
-class BaselineEntry(Struct, frozen=True, kw_only=True):
+class BaselineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is accepted, and why."""
 
     kind: Text
     model: Text  # glob
     name: Text = "*"  # glob; each name of the finding, or the file's
     reason: Text
-    # The last night that it holds; None: it holds for good.
-    expires: Annotated[date | None, Meta(description="a date such as 2027-03-31")] = None
+    expires: date | None = None  # the last night that it holds; None: it holds for good
 
     def __str__(self) -> str:
         names = "" if self.name == "*" else f", {quoted(self.name)}"
@@ -116,21 +115,16 @@ def _covering(rules: Sequence[_Rule], names: Sequence[str]) -> Sequence[_Rule]:
     return () if left else used
 
 
-class _BaselineFile(Struct):
-    """A baseline file."""
-
-    accept: Annotated[tuple[Any, ...], Meta(description="a list of [[accept]] tables")] = ()
+class _BaselineFile(Struct, forbid_unknown_fields=True):
+    accept: tuple[BaselineEntry, ...] = ()
 
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     """The entries of a baseline file; UsageError names file and entry of what is wrong."""
-    file = checked(path, read_table(path, _MOST_BYTES), _BaselineFile)
-    return tuple(_entry(path, f"entry {at}", one) for at, one in enumerate(file.accept, 1))
-
-
-def _entry(path: Path, part: str, table: object) -> BaselineEntry:
-    entry = checked(path, table, BaselineEntry, part=part)
-    if entry.kind not in _ACCEPTABLE:
-        known = f"kinds are {', '.join(KINDS)}, and the reasons of what is unaudited"
-        raise UsageError(f"{quoted(str(path))}: {part}: no such kind {quoted(entry.kind)}; {known}")
-    return entry
+    entries = read_settings(path, _BaselineFile, most_bytes=_MOST_BYTES).accept
+    for at, entry in enumerate(entries):
+        if entry.kind not in _ACCEPTABLE:
+            place = f"{quoted(str(path))}: no such kind {quoted(entry.kind)} - at `$.accept[{at}]`"
+            known = f"kinds are {', '.join(KINDS)}, and the reasons of what is unaudited"
+            raise UsageError(f"{place}; {known}")
+    return entries

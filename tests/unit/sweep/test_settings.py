@@ -4,7 +4,14 @@ import pytest
 
 from auditor.errors import UsageError
 from auditor.sweep.policy import Policy
-from auditor.sweep.settings import Output, ids_in, ids_of, read_sweep_settings, selection_of
+from auditor.sweep.settings import (
+    AskedModels,
+    Output,
+    ids_in,
+    ids_of,
+    read_sweep_settings,
+    selection_of,
+)
 
 FULL = """
 [[selection]]
@@ -58,43 +65,44 @@ def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
 
 
 SELECTION = "[[selection]]\ntop = 1\n"
-NUMBER = "expected a whole number from 1 on"
-OUTPUT = "'place' is not known; keys are store, reports, keep"
+NUMBER = "Expected `int` >= 1 - at "
 WRONG = {
-    "": r": selection: expected a \[\[selection\]\] of the models to sweep, found nothing",
-    "selection = 3": r": selection: expected a \[\[selection\]\] .*, found 3",
-    "selection = [3]": "selection 1: expected a table, found 3",
-    "selection = []": r": selection: expected a \[\[selection\]\] .*, found a list",
-    "[[selection]]": "selection 1: .* chooses nothing would be the whole Hub: say sort",
-    f"{SELECTION}[[selection]]\nautor = 'x'": "selection 2: 'autor' is not known; keys are auth",
-    "[[selection]]\nauthor = 3": "selection 1: author: expected a string, found 3",
-    "[[selection]]\nauthor = ''": "selection 1: author: expected a string, found the string ''",
-    "[[selection]]\nfilter = ['x', 3]": "filter: expected a string or a list of them, found a list",
-    "[[selection]]\ntop = 0": f"selection 1: top: {NUMBER}, found 0",
-    "[[selection]]\ntop = true": f"selection 1: top: {NUMBER}, found true",
+    "": r"no \[\[selection\]\] says which models to sweep",
+    "selection = []": r"no \[\[selection\]\] says which models to sweep",
+    "selection = 3": r"Expected `array`, got `int` - at `\$.selection`",
+    "selection = [3]": r"Expected `object`, got `int` - at `\$.selection\[0\]`",
+    "[[selection]]": r"a \[\[selection\]\] that chooses nothing would be the whole Hub: say sort",
+    f"{SELECTION}[[selection]]\nautor = 'x'": r"`autor` - at `\$.selection\[1\]`; known are ids, ",
+    "[[selection]]\nauthor = 3": r"Expected `str.*`, got `int` - at `\$.selection\[0\].author`",
+    "[[selection]]\nauthor = ''": r"Expected `str` of length >= 1 - at `\$.selection\[0\].author`",
+    "[[selection]]\nfilter = ['x', 3]": r"`str`, got `int` - at `\$.selection\[0\].filter\[1\]`",
+    "[[selection]]\ntop = 0": rf"{NUMBER}`\$.selection\[0\].top`",
+    "[[selection]]\ntop = true": r"Expected `int.*`, got `bool` - at `\$.selection\[0\].top`",
     "[[selection]]\nids = 'none.txt'": "'.*none.txt', a list of ids, cannot be read",
-    "[[selection]]\nids = 3": "selection 1: ids: expected a path, found 3",
+    "[[selection]]\nids = 3": r"Expected a path - at `\$.selection\[0\].ids`",
     "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are taken as they are",
     "[policy\n": "is not TOML",
-    "surprise = 1": "'surprise' is not known; keys are selection, policy, output",
-    '"sur\\nprise" = 1': r"'sur\\nprise' is not known",
-    f"{SELECTION}[policy]\nprocesses = 0": f"policy: processes: {NUMBER}, found 0",
-    f"{SELECTION}[policy]\nat_once = 1.5": f"policy: at_once: {NUMBER}, found 1.5",
-    f"{SELECTION}[policy]\nmax_requests = true": f"policy: max_requests: {NUMBER}, found true",
-    f"{SELECTION}[policy]\ndeadline = 0": "policy: deadline: expected a number above 0, found 0",
-    f"{SELECTION}[policy]\ndeadline = nan": "deadline: expected a number above 0, found nan",
-    f"{SELECTION}[policy]\ncompanions = 1": "policy: companions: expected true or false, found 1",
-    f"{SELECTION}[policy]\nspeed = 1": "policy: 'speed' is not known; keys are processes, ",
-    f"{SELECTION}[policy]\nfail_on = 'info'": "fail_on: expected error, warning or never, found",
-    "policy = 3\n[[selection]]\ntop = 1": "policy: expected a table, found 3",
-    f"{SELECTION}[output]\nplace = 'x'": f"output: {OUTPUT}",
-    f"{SELECTION}[output]\nplace = 3": f"output: {OUTPUT}",
-    f"{SELECTION}[output]\nstore = 3": "output: store: expected a path, found 3",
-    f"{SELECTION}[output]\nstore = ''": "output: store: expected a path, found the string ''",
-    f"{SELECTION}[output]\nkeep = 0": f"output: keep: {NUMBER}, found 0",
-    f"{SELECTION}[output]\nkeep = true": f"output: keep: {NUMBER}, found true",
-    f"{SELECTION}[output]\nkeep = '2'": f"output: keep: {NUMBER}, found the string '2'",
-    f"{SELECTION}[output]\nkeep = 1.5": f"output: keep: {NUMBER}, found 1.5",
+    "surprise = 1": "unknown field `surprise`; known are selection, policy, output",
+    '"sur\\nprise" = 1': r"unknown field `sur\\nprise`; known are selection",
+    '"x - at `$.policy.top.x" = 1': r"unknown field `x - at `\$.policy.top.x`; known are ",
+    f"{'x' * 10_000} = 1": r"unknown field `xxx+.{1,3}x+`; known are selection",
+    f"{SELECTION}[policy]\nprocesses = 0": rf"{NUMBER}`\$.policy.processes`",
+    f"{SELECTION}[policy]\nat_once = 1.5": r"`int`, got `float` - at `\$.policy.at_once`",
+    f"{SELECTION}[policy]\nmax_requests = true": r"got `bool` - at `\$.policy.max_requests`",
+    f"{SELECTION}[policy]\ndeadline = 0": r"Expected `float` > 0.0 - at `\$.policy.deadline`",
+    f"{SELECTION}[policy]\ndeadline = nan": r"Expected `float` > 0.0 - at `\$.policy.deadline`",
+    f"{SELECTION}[policy]\ncompanions = 1": r"`bool`, got `int` - at `\$.policy.companions`",
+    f"{SELECTION}[policy]\nspeed = 1": r"`speed` - at `\$.policy`; known are processes, at_once, ",
+    f"{SELECTION}[policy]\nfail_on = 'info'": r"error\|warning\|never.* - at `\$.policy.fail_on`",
+    f"{SELECTION}[policy]\nfail_on = 3": r"Expected `str.*`, got `int` - at `\$.policy.fail_on`",
+    "policy = 3\n[[selection]]\ntop = 1": r"Expected `object`, got `int` - at `\$.policy`",
+    f"{SELECTION}[output]\nplace = 'x'": r"`place` - at `\$.output`; known are store, reports, ",
+    f"{SELECTION}[output]\nstore = 3": r"Expected a path - at `\$.output.store`",
+    f"{SELECTION}[output]\nstore = ''": r"Expected a path - at `\$.output.store`",
+    f"{SELECTION}[output]\nkeep = 0": rf"{NUMBER}`\$.output.keep`",
+    f"{SELECTION}[output]\nkeep = true": r"Expected `int.*`, got `bool` - at `\$.output.keep`",
+    f"{SELECTION}[output]\nkeep = '2'": r"Expected `int.*`, got `str` - at `\$.output.keep`",
+    f"{SELECTION}[output]\nkeep = 1.5": r"Expected `int.*`, got `float` - at `\$.output.keep`",
 }
 
 
@@ -127,6 +135,6 @@ def test_a_list_without_ids_is_no_list(tmp_path):
 
 
 def test_the_top_models_are_those_most_downloaded_unless_said_otherwise():
-    assert selection_of(top=5).sort == "downloads"
-    assert selection_of(top=5, sort="likes").sort == "likes"
-    assert selection_of() is None
+    assert selection_of(AskedModels(top=5)).sort == "downloads"
+    assert selection_of(AskedModels(top=5, sort="likes")).sort == "likes"
+    assert selection_of(AskedModels()) is None
