@@ -40,11 +40,9 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
 
     model: str
     outcome: Outcome | None  # None: no longer selected
-    why: tuple[Matched, ...]  # the causes of findings
-    matches: tuple[Matched, ...]
-    accepted: tuple[str | None, ...]  # of each match: why; None: it is not
-    excused: str | None  # why it is accepted that the model is not audited
-    blind: bool  # of a model with findings: a component is not audited, and that is not accepted
+    causes: tuple[Matched, ...]  # why findings are there
+    matches: tuple[Matched, ...]  # the findings
+    blind: bool  # it, or a component of it, is not audited, and that is not accepted
     moves: tuple[Row, ...]  # what changed of the model itself, as rows of changes.csv
     commits: tuple[str | None, str | None]  # before, tonight
 
@@ -53,19 +51,20 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
         return self.outcome.get("verdict") if self.outcome else None
 
     @cached_property
-    def standing(self) -> tuple[tuple[Matched, str | None], ...]:
-        """Tonight's findings, and why they are accepted."""
-        both = zip(self.matches, self.accepted, strict=True)
-        return tuple((match, why) for match, why in both if match.tonight is not None)
+    def standing(self) -> tuple[Matched, ...]:
+        """Tonight's findings."""
+        return tuple(match for match in self.matches if match.tonight is not None)
 
     @cached_property
     def alarms(self) -> tuple[Matched, ...]:
         """Tonight's errors and warnings that are not accepted."""
-        return tuple(
-            match
-            for match, why in self.standing
-            if why is None and match.finding["severity"] in ALARMING
-        )
+        open_ones = (match for match in self.standing if match.accepted is None)
+        return tuple(match for match in open_ones if match.finding["severity"] in ALARMING)
+
+    @property
+    def news(self) -> tuple[Matched, ...]:
+        """Those of the alarms that are new, or say something else than before."""
+        return tuple(one for one in self.alarms if one.change in {Change.NEW, Change.CHANGED})
 
     @property
     def unexplained(self) -> bool:
@@ -77,61 +76,56 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
         """None: no longer selected."""
         if self.outcome is None:
             return None
-        if any(match.change in {Change.NEW, Change.CHANGED} for match in self.alarms):
+        if self.news:
             return ModelState.NEW
         if self.alarms or self.unexplained:
             return ModelState.OPEN
-        if self.verdict == "findings":
+        if self.verdict in {"findings", "unaudited"}:
             return ModelState.UNAUDITED if self.blind else ModelState.ACCEPTED
-        if self.verdict == "unaudited":
-            return ModelState.ACCEPTED if self.excused is not None else ModelState.UNAUDITED
         return ModelState.CLEAN if self.verdict == "clean" else ModelState.PENDING
 
     def changes(self) -> tuple[Row, ...]:
         """The rows of changes.csv and of open.csv: causes, the model itself, findings."""
         before, commit = self.commits
         key = {"model": self.model, "commit_sha": commit, "commit_sha_before": before}
-        both = zip(self.matches, self.accepted, strict=True)
-        found = ({**of_finding(match), "accepted": why} for match, why in both)
-        return tuple({**row, **key} for row in (*map(of_cause, self.why), *self.moves, *found))
+        rows = (*map(of_cause, self.causes), *self.moves, *map(of_finding, self.matches))
+        return tuple({**row, **key} for row in rows)
 
 
 def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
     """The entry of one model; `first`: no night before has any model."""
-    model = compared.model
-    outcome = _outcome(compared.tonight) if compared.tonight else None
+    model, planned = compared.model, compared.tonight
+    outcome = _outcome(planned) if planned else None
     before = _before(compared, outcome)
-    unseen = _unseen(outcome, before)
-    why, matches = (
-        matched(of(outcome) if outcome else (), of(before) if before else (), unseen=unseen)
-        for of in (causes, findings)
-    )
-    reason = outcome.get("reason") if outcome else None
-    commit = compared.tonight.commit_sha if compared.tonight else None
+    tonight, known = outcome or {}, before or {}
+    unseen = _unseen(outcome, known)
     return ModelEntry(
         model=model,
         outcome=outcome,
-        why=why,
-        matches=matches,
-        accepted=tuple(
-            baseline.accepted(model, match.tonight) if match.tonight else None for match in matches
+        causes=matched(causes(tonight), causes(known), unseen=unseen),
+        matches=tuple(
+            match._replace(accepted=baseline.accepted(model, match.tonight))
+            if match.tonight
+            else match
+            for match in matched(findings(tonight), findings(known), unseen=unseen)
         ),
-        excused=baseline.excused(model, reason) if reason else None,
-        blind=_blind(model, outcome, baseline),
+        blind=_blind(model, tonight, baseline),
         moves=tuple(of_model(outcome, before, first=first)),
-        commits=(before.get("commit") if before else None, commit or None),
+        commits=(known.get("commit"), (planned.commit_sha if planned else None) or None),
     )
 
 
-def _blind(model: str, outcome: Outcome | None, baseline: Baseline) -> bool:
-    """Whether a component of an audited model is not audited, and the reason is not accepted."""
-    if outcome is None or outcome.get("verdict") != "findings":
-        return False
-    reasons = [str(part["reason"]) for part in outcome.get("parts", ()) if part.get("reason")]
+def _blind(model: str, outcome: Outcome, baseline: Baseline) -> bool:
+    """Whether there is something that is not audited, for a reason that is not accepted."""
+    verdict = outcome.get("verdict")
+    if verdict in {None, "clean"}:
+        return verdict is None
+    unaudited = (outcome,) if verdict == "unaudited" else outcome.get("parts", ())
+    reasons = (str(one["reason"]) for one in unaudited if one.get("reason"))
     return any(baseline.excused(model, reason) is None for reason in reasons)
 
 
-def _unseen(outcome: Outcome | None, before: Outcome | None) -> tuple[str | None, ...]:
+def _unseen(outcome: Outcome | None, before: Outcome) -> tuple[str | None, ...]:
     """The components that could not be looked at as they were before; None for the model itself.
 
     What was found of one that could not be audited was found of its files alone, and is looked for
@@ -139,7 +133,7 @@ def _unseen(outcome: Outcome | None, before: Outcome | None) -> tuple[str | None
     """
     if outcome is None:
         return (None,)
-    of_files = {one.get("component") for one in _unaudited(before or {})}
+    of_files = {one.get("component") for one in _unaudited(before)}
     return tuple(
         one.get("component")
         for one in _unaudited(outcome)
@@ -158,13 +152,10 @@ def _before(compared: Compared, outcome: Outcome | None) -> Outcome | None:
     tonight, before = compared.tonight, compared.before
     if before is None:
         return None
-    if tonight and before.content is not None and _kept(tonight) == _kept(before):
+    kept = (before.content, before.shared_content)
+    if tonight and before.content is not None and kept == (tonight.content, tonight.shared_content):
         return outcome
     return _outcome(before)
-
-
-def _kept(result: Result) -> tuple[bytes | None, bytes | None]:
-    return result.content, result.shared_content
 
 
 def _outcome(result: Result) -> Outcome:

@@ -33,12 +33,12 @@ class ModelPages:
     def __init__(self) -> None:
         self._models: dict[ModelState, list[str]] = {state: [] for state in _ORDER}
 
-    def add(self, judged: ModelEntry) -> None:
-        found = self._models.get(judged.state) if judged.state else None
-        if found is None or judged.outcome is None or len(found) >= MOST_PAGES:
+    def add(self, entry: ModelEntry) -> None:
+        found = self._models.get(entry.state) if entry.state else None
+        if found is None or entry.outcome is None or len(found) >= MOST_PAGES:
             return
-        if judged.matches or judged.outcome.get("modules"):  # more than why it is not audited
-            found.append(judged.model)
+        if entry.matches or entry.outcome.get("modules"):  # more than why it is not audited
+            found.append(entry.model)
 
     def write(self, nights: Store, night: str, staged: Path) -> Mapping[str, str]:
         """Write the pages into a folder; by model the address of its page from the night's."""

@@ -1,19 +1,19 @@
 """Writes all reports of a night in one pass over the store."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from auditor.errors import UsageError
-from auditor.formats.csv_rows import Row
 from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read_baseline
-from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, table_rows
+from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, pyarrow, table_rows
 from auditor.sweep.reporting.heading import night_fragment
 from auditor.sweep.reporting.model_entry import entry_of
 from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
@@ -62,7 +62,7 @@ def write_night(
     """
     wanted = wanted or Wanted()
     if wanted.parquet:
-        require_parquet()
+        pyarrow()  # before anything is written
     entries = read_baseline(wanted.baseline) if wanted.baseline else None
     with Store.open(store) as nights, nights.reading():
         shown = nights.chosen(night)
@@ -86,24 +86,25 @@ def _written(
 ) -> WrittenReports:
     previous = nights.previous(night.night)
     baseline = Baseline(entries=entries or (), day=_day(night))
-    summary, models = NightSummary(), ModelPages()
     with ExitStack() as stack:
-        page = stack.enter_context(NightPage(nights.count(night)))
-        tables = tuple(_tables(stack, folder, wanted))
+        tables = _tables(stack, folder, wanted)
+        summary, models, page = NightSummary(), ModelPages(), NightPage(nights.count(night), stack)
         sarif = None
         if wanted.sarif:
             sarif = Sarif(stack.enter_context(replacing(wanted.sarif)), night, previous)
         for compared in nights.compared(night, previous):
-            one = entry_of(compared, baseline, first=previous is None)
-            summary.add(one)
-            page.add(one)
-            models.add(one)
+            entry = entry_of(compared, baseline, first=previous is None)
+            summary.add(entry)
+            models.add(entry)
+            page.add(entry)
             if sarif:
-                sarif.add(one)
-            for name, found in table_rows(one, wanted.depth):
-                _add(tables, name, found)
-        for sink in (*(table for _, table in tables), *((sarif,) if sarif else ())):
-            sink.finish()
+                sarif.add(entry)
+            for name, rows in table_rows(entry, wanted.depth):
+                found = tuple(rows)
+                for table in tables[name]:
+                    table.add(found)
+        for written in (*chain.from_iterable(tables.values()), *((sarif,) if sarif else ())):
+            written.close()
         index = stack.enter_context(replacing(folder / "index.html"))
         numbers = stack.enter_context(replacing(folder / "summary.json"))
         # The last that is entered ends first: no link leads to a page that is not there yet.
@@ -115,20 +116,18 @@ def _written(
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
 
 
-def _tables(stack: ExitStack, folder: Path, wanted: Wanted) -> Iterator[tuple[str, Csv | Parquet]]:
-    """A sink for each table and form, by the table's name; the end of the stack renames them."""
-    forms: list[tuple[type[Csv | Parquet], str]] = [(Csv, "csv")]
-    forms += [(Parquet, "parquet")] if wanted.parquet else []
-    for form, ending in forms:
-        for name in TABLES:
-            yield name, form(stack.enter_context(replacing(folder / f"{name}.{ending}")), name)
-
-
-def _add(tables: Iterable[tuple[str, Csv | Parquet]], name: str, found: Iterable[Row]) -> None:
-    kept = tuple(found)
-    for one, table in tables:
-        if one == name:
-            table.add(kept)
+def _tables(stack: ExitStack, folder: Path, wanted: Wanted) -> Mapping[str, Sequence[Table]]:
+    """What writes a table in each form, by its name; the end of the stack renames the files."""
+    forms: dict[str, type[Table]] = {"csv": Csv, "parquet": Parquet}
+    if not wanted.parquet:
+        del forms["parquet"]
+    return {
+        name: [
+            form(stack.enter_context(replacing(folder / f"{name}.{ending}")), name)
+            for ending, form in forms.items()
+        ]
+        for name in TABLES
+    }
 
 
 def _day(night: Night) -> date:

@@ -1,0 +1,45 @@
+"""JSON arrays that are written item by item, as models pass."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from typing import IO, Any
+
+
+class JsonArray:
+    """An array in ASCII, in a file that somebody else closes."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.length = 0
+
+    def add(self, item: Any) -> int:
+        """Add an item; its place."""
+        self.file.write(b",\n" if self.length else b"[\n")
+        self.file.write(ascii_json(item).encode("ascii"))
+        self.length += 1
+        return self.length - 1
+
+    def close(self) -> None:
+        """Write the end."""
+        self.file.write(b"\n]" if self.length else b"[]")
+
+
+class SharedItems(JsonArray):
+    """An array of what many models share: each item once, by a digest of 16 bytes."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file)
+        self._places: dict[bytes, int] = {}
+
+    def place(self, key: Any, make: Callable[[], Any]) -> int:
+        """The place of the item that a JSON value stands for; made where it is new."""
+        digest = sha256(ascii_json(key).encode()).digest()[:16]
+        if digest not in self._places:
+            self._places[digest] = self.add(make())
+        return self._places[digest]
+
+
+def ascii_json(value: Any) -> str:
+    """JSON for a script element: ASCII, and nothing in it ends the element or begins a comment."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
