@@ -65,8 +65,10 @@ class Baseline(Struct, kw_only=True, dict=True):
     used: set[int] = field(default_factory=set)  # places in `entries`
     missed: Counter[int] = field(default_factory=Counter)  # what expired ones would accept
 
-    def accepted(self, model: str, finding: Finding) -> str | None:
-        """Why the finding is accepted; None: it is not."""
+    def accepted(self, model: str, finding: Finding | None) -> str | None:
+        """Why the finding is accepted; None: it is not, or there is none."""
+        if finding is None:
+            return None
         return self._accepted(model, finding["kind"], finding["names"] or ("",))
 
     def excused(self, model: str, reason: str) -> str | None:

@@ -9,13 +9,16 @@ one is the same on two nights if it concerns the same fields of the same compone
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from auditor.formats.csv_rows import Columns, Outcome, Row, causes_of, object_at, with_components
 from auditor.formats.json_values import identity
+
+ALARMING = ("error", "warning")
+SEVERITIES = (*ALARMING, "info")
 
 Finding = Mapping[str, Any]  # one of an outcome's findings, as JSON
 
@@ -38,10 +41,10 @@ COLUMNS: Columns = {
     "cause": str,
     "fix": str,
 }
+_EMPTY: Row = dict.fromkeys(COLUMNS)
 _OF_FINDING = ("kind", "severity", "file", "count", "parameters", "reason", "component", "cause")
 _OF_CAUSE = ("severity", "count", "reason", "component", "fix")
-_EMPTY: Row = dict.fromkeys(COLUMNS)
-COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
+_COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
 
 
 class Change(StrEnum):
@@ -72,6 +75,11 @@ class Matched(NamedTuple):
     def finding(self) -> Finding:
         """Tonight's; what was known of it where tonight has none."""
         return self.tonight or self.before or {}
+
+    @property
+    def alarming(self) -> bool:
+        """Whether tonight has it, as an error or a warning."""
+        return self.tonight is not None and self.tonight["severity"] in ALARMING
 
 
 def findings(outcome: Outcome) -> tuple[Finding, ...]:
@@ -153,7 +161,7 @@ def of_cause(match: Matched) -> Row:
     return {**_row(match, _OF_CAUSE, itemgetter("reason")), "cause": match.finding["kind"]}
 
 
-def _row(match: Matched, columns: Iterable[str], said: Callable[[Finding], str]) -> Row:
+def _row(match: Matched, columns: Sequence[str], said: Callable[[Finding], str]) -> Row:
     row = {**_EMPTY, **{name: match.finding.get(name) for name in columns}}
     row["change"] = match.change.value
     if match.change is Change.CHANGED and match.before is not None:
@@ -165,16 +173,11 @@ def _said(finding: Finding) -> str:
     return f"{finding['severity']}, {finding['parameters']} parameters: {finding['reason']}"
 
 
-def says_nothing_new(row: Row) -> bool:
-    """Whether a row says nothing new: what is still open, and infos, are rows of open.csv."""
-    return row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
-
-
-def of_model(tonight: Outcome | None, before: Outcome | None, *, first: bool) -> Iterator[Row]:
+def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]:
     """What changed of the model itself; `first`: there is no night before to have known it."""
-    if tonight is None or before is None:
+    if not tonight or not before:
         if not first:
-            change = Change.SELECTED if before is None else Change.DESELECTED
+            change = Change.DESELECTED if before else Change.SELECTED
             yield {**_EMPTY, "change": change.value}
         return
     known = _facts(before)
@@ -191,6 +194,6 @@ def _facts(outcome: Outcome) -> Mapping[tuple[Change, str | None], Any]:
     return {
         (Change.COMMIT, None): outcome.get("commit"),
         (Change.VERDICT, None): outcome.get("reason") or outcome.get("verdict"),
-        **{(Change.COUNT, name): observed.get(name) for name in COUNTS},
+        **{(Change.COUNT, name): observed.get(name) for name in _COUNTS},
         (Change.COUNT, "expected"): object_at(outcome, "expected").get("parameters"),
     }

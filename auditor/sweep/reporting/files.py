@@ -2,26 +2,29 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import IO, Any
+from typing import IO
 
 from auditor.errors import UsageError
 from auditor.formats.csv_cells import Cell, csv_row, csv_text, safe
 from auditor.formats.csv_rows import COLUMNS, Columns, Row, rows_of, with_components
-from auditor.sweep.reporting import changes
+from auditor.sweep.reporting.changes import COLUMNS as CHANGES
+from auditor.sweep.reporting.changes import Change
 from auditor.sweep.reporting.model_entry import ModelEntry
 
-TABLES: Mapping[str, Columns] = {**COLUMNS, "changes": changes.COLUMNS, "open": changes.COLUMNS}
+TABLES: Mapping[str, Columns] = {**COLUMNS, "changes": CHANGES, "open": CHANGES}
 
 _GROUP = 20_000  # rows of Parquet that are held at once: 16 MB of modules
 
 
 def table_rows(entry: ModelEntry, depth: int | None) -> Iterator[tuple[str, Iterable[Row]]]:
     """Table by table, the rows that one model adds; those of modules down to `depth`."""
-    for outcome in with_components(entry.outcome) if entry.outcome is not None else ():
+    for outcome in with_components(entry.outcome) if entry.outcome else ():
         yield from rows_of(outcome, depth)
-    rows = entry.changes()
-    yield "changes", (row for row in rows if not changes.says_nothing_new(row))
-    yield "open", (row for row in rows if changes.says_nothing_new(row))
+    rows: Mapping[str, list[Row]] = {"changes": [], "open": []}
+    for row in entry.changes():
+        nothing_new = row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
+        rows["open" if nothing_new else "changes"].append(row)
+    yield from rows.items()
 
 
 class Csv:
@@ -45,15 +48,13 @@ class Parquet:
     """One table of Parquet: numbers as numbers, text as it is."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
-        self._arrow, self._columns, self._held = pyarrow(), TABLES[name], list[Row]()
-        kinds = {
-            str: self._arrow.string(),
-            int: self._arrow.int64(),
-            float: self._arrow.float64(),
-        }
-        self._schema = self._arrow.schema(
-            [(one, kinds[self._columns[one]]) for one in self._columns]
-        )
+        try:
+            self._arrow = import_module("pyarrow")
+        except ImportError:
+            raise UsageError("--parquet needs pyarrow: pip install 'hf-audit[parquet]'") from None
+        kinds = {str: self._arrow.string(), int: self._arrow.int64(), float: self._arrow.float64()}
+        self._columns, self._held = TABLES[name], list[Row]()
+        self._schema = self._arrow.schema([(one, kinds[of]) for one, of in self._columns.items()])
         writer = import_module("pyarrow.parquet").ParquetWriter
         self._writer = writer(file, self._schema, compression="zstd")
 
@@ -77,14 +78,6 @@ class Parquet:
 
 
 Table = Csv | Parquet
-
-
-def pyarrow() -> Any:
-    """The library that writes Parquet; UsageError where it is not installed."""
-    try:
-        return import_module("pyarrow")
-    except ImportError:
-        raise UsageError("--parquet needs pyarrow: pip install 'hf-audit[parquet]'") from None
 
 
 def _text(cell: Cell) -> str | None:

@@ -1,11 +1,14 @@
 """The top of the page: a night in a few numbers, as HTML that needs no script."""
 
-import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element
+
+from msgspec import DecodeError
+from msgspec.json import decode
 
 from auditor.formats.markup import Child, element, fragment, scrolled, table
 from auditor.formats.text import printable, size
@@ -30,19 +33,18 @@ def heading(
     summary: Mapping[str, Any], pages: Mapping[str, str], *, left_out: int
 ) -> Mapping[str, str]:
     """What the template has places for; `pages` are the addresses of the models' own."""
+    causes = _counts("cause", _OF_CAUSE, summary["causes"])
+    kinds = _counts("kind", _OF_KIND, summary["findings"])
     elements = {
-        "tiles": _tiles(summary),
         "bar": _bar(summary["states"], max(1, summary["models"])),
         "news": _news(summary["news"], pages),
-        "causes": [_section("Causes", _counts("cause", _OF_CAUSE, summary["causes"]))],
-        "kinds": [_section("Findings by kind", _counts("kind", _OF_KIND, summary["findings"]))],
-        "notes": (element("li", {}, note) for note in _notes(summary, left_out)),
+        "causes": [_section("Causes", causes)] if summary["causes"] else [],
+        "kinds": [_section("Findings by kind", kinds)],
+        "notes": [element("li", {}, note) for note in _notes(summary, left_out)],
     }
-    if not summary["causes"]:
-        elements["causes"] = []
+    texts = {"night": summary["night"], "subtitle": _subtitle(summary), **_figures(summary)}
     return {
-        "night": escape(printable(summary["night"])),
-        "subtitle": escape(printable(_subtitle(summary))),
+        **{place: escape(printable(text)) for place, text in texts.items()},
         **{place: "".join(map(fragment, found)) for place, found in elements.items()},
     }
 
@@ -67,37 +69,33 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
     return _DOT.join(parts)
 
 
-def _tiles(summary: Mapping[str, Any]) -> Iterator[Element]:
-    states, changes = summary["states"], summary["changes"]
-    figures = {
-        "new findings": (states["new"], "models with an error or a warning that is new", "new"),
-        "known findings": (states["open"], "models with no other than those of before", "open"),
-        "not audited": (states["unaudited"] + states["pending"], _reasons(summary), "unaudited"),
-        "clean": (states["clean"], f"models, and {states['accepted']:,} accepted", "clean"),
-        "fixed": (changes.get("fixed", 0), "findings of the night before that are gone", "fixed"),
-        "commits moved": (changes.get("commit", 0), "models that were pushed to since", "moved"),
-        "parameters": (short(summary["totals"]["parameters"]), _stored(summary), "total"),
+def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the tiles say."""
+    states, changes, totals = summary["states"], summary["changes"], summary["totals"]
+    counts = {
+        "new": states["new"],
+        "open": states["open"],
+        "unaudited": states["unaudited"] + states["pending"],
+        "clean": states["clean"],
+        "accepted": states["accepted"],
+        "fixed": changes.get("fixed", 0),
+        "moved": changes.get("commit", 0),
+        "tensors": totals["tensors"],
     }
-    for name, (figure, said, mark) in figures.items():
-        yield element(
-            "li",
-            {"class": f"tile t-{mark}"},
-            element("strong", {}, f"{figure:,}" if isinstance(figure, int) else figure),
-            element("span", {}, name),
-            element("small", {}, said),
-        )
+    return {
+        **{name: f"{count:,}" for name, count in counts.items()},
+        "reasons": _reasons(summary),
+        "parameters": short(totals["parameters"]),
+        "size": size(totals["bytes"], digits=3),
+    }
 
 
 def _reasons(summary: Mapping[str, Any]) -> str:
-    found = sorted(summary["reasons"].items(), key=lambda one: (-one[1], one[0]))
+    """The three most frequent ones."""
+    found = Counter(summary["reasons"]).most_common(3)
     pending = summary["states"]["pending"]
-    said = [f"{count:,} {reason}" for reason, count in found[:3]]
-    return ", ".join([*said, *([f"{pending:,} pending"] if pending else [])]) or "none"
-
-
-def _stored(summary: Mapping[str, Any]) -> str:
-    totals = summary["totals"]
-    return f"in {totals['tensors']:,} tensors, {size(totals['bytes'], digits=3)} on disk"
+    most = [*found, ("pending", pending)] if pending else found
+    return ", ".join(f"{count:,} {reason}" for reason, count in most) or "none"
 
 
 def short(number: int) -> str:
@@ -183,11 +181,8 @@ def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
 def _selection(text: str) -> str:
     """What was asked for, in the words of the options."""
     try:
-        asked = json.loads(text)
-    except ValueError:
+        asked = decode(text, type=list[dict[str, Any]])
+    except DecodeError:
         return text
-    if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
-        return text
-    return "; ".join(
-        ", ".join(f"{key} {value}" for key, value in one.items() if value) for one in asked
-    )
+    words = ([f"{key} {value}" for key, value in one.items() if value] for one in asked)
+    return "; ".join(map(", ".join, words))

@@ -32,11 +32,11 @@ class SharedItems(JsonArray):
         super().__init__(file)
         self._places: dict[bytes, int] = {}
 
-    def place(self, key: Any, make: Callable[[], Any]) -> int:
-        """The place of the item that a JSON value stands for; made where it is new."""
+    def place(self, key: Any, make: Callable[[], Any] | None = None) -> int:
+        """The place of an item, or of what is made for its key where that is new."""
         digest = sha256(ascii_json(key).encode()).digest()[:16]
         if digest not in self._places:
-            self._places[digest] = self.add(make())
+            self._places[digest] = self.add(make() if make else key)
         return self._places[digest]
 
 

@@ -32,34 +32,21 @@ class ModelState(StrEnum):
     CLEAN = "clean"
 
 
-ALARMING = ("error", "warning")
-
-
 class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     """A model tonight, what changed since the night before, and what is accepted of it."""
 
     model: str
-    outcome: Outcome | None  # None: no longer selected
+    outcome: Outcome  # empty: no longer selected
     causes: tuple[Matched, ...]  # why findings are there
     matches: tuple[Matched, ...]  # the findings
     blind: bool  # it, or a component of it, is not audited, and that is not accepted
     moves: tuple[Row, ...]  # what changed of the model itself, as rows of changes.csv
     commits: tuple[str | None, str | None]  # before, tonight
 
-    @property
-    def verdict(self) -> str | None:
-        return self.outcome.get("verdict") if self.outcome else None
-
-    @cached_property
-    def standing(self) -> tuple[Matched, ...]:
-        """Tonight's findings."""
-        return tuple(match for match in self.matches if match.tonight is not None)
-
     @cached_property
     def alarms(self) -> tuple[Matched, ...]:
         """Tonight's errors and warnings that are not accepted."""
-        open_ones = (match for match in self.standing if match.accepted is None)
-        return tuple(match for match in open_ones if match.finding["severity"] in ALARMING)
+        return tuple(one for one in self.matches if one.alarming and one.accepted is None)
 
     @property
     def news(self) -> tuple[Matched, ...]:
@@ -69,20 +56,21 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def unexplained(self) -> bool:
         """Whether a residual is left, which cannot be accepted: it is a fault of our own."""
-        return any(one.get("residual") for one in with_components(self.outcome or {}))
+        return any(one.get("residual") for one in with_components(self.outcome))
 
     @cached_property
     def state(self) -> ModelState | None:
         """None: no longer selected."""
-        if self.outcome is None:
+        if not self.outcome:
             return None
         if self.news:
             return ModelState.NEW
         if self.alarms or self.unexplained:
             return ModelState.OPEN
-        if self.verdict in {"findings", "unaudited"}:
+        verdict = self.outcome["verdict"]
+        if verdict in {"findings", "unaudited"}:
             return ModelState.UNAUDITED if self.blind else ModelState.ACCEPTED
-        return ModelState.CLEAN if self.verdict == "clean" else ModelState.PENDING
+        return ModelState.CLEAN if verdict == "clean" else ModelState.PENDING
 
     def changes(self) -> tuple[Row, ...]:
         """The rows of changes.csv and of open.csv: causes, the model itself, findings."""
@@ -94,24 +82,23 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
 
 def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
     """The entry of one model; `first`: no night before has any model."""
-    model, planned = compared.model, compared.tonight
-    outcome = _outcome(planned) if planned else None
-    before = _before(compared, outcome)
-    tonight, known = outcome or {}, before or {}
-    unseen = _unseen(outcome, known)
+    model, planned, last = compared
+    outcome = _outcome(planned)
+    # Read once where it is the same, which it is of most models.
+    same = planned and last and last.content is not None and _kept(planned) == _kept(last)
+    before = outcome if same else _outcome(last)
+    unseen = _unseen(outcome, before)
+    matches = matched(findings(outcome), findings(before), unseen=unseen)
     return ModelEntry(
         model=model,
         outcome=outcome,
-        causes=matched(causes(tonight), causes(known), unseen=unseen),
+        causes=matched(causes(outcome), causes(before), unseen=unseen),
         matches=tuple(
-            match._replace(accepted=baseline.accepted(model, match.tonight))
-            if match.tonight
-            else match
-            for match in matched(findings(tonight), findings(known), unseen=unseen)
+            one._replace(accepted=baseline.accepted(model, one.tonight)) for one in matches
         ),
-        blind=_blind(model, tonight, baseline),
+        blind=_blind(model, outcome, baseline),
         moves=tuple(of_model(outcome, before, first=first)),
-        commits=(known.get("commit"), (planned.commit_sha if planned else None) or None),
+        commits=(before.get("commit"), (planned.commit_sha if planned else None) or None),
     )
 
 
@@ -125,13 +112,13 @@ def _blind(model: str, outcome: Outcome, baseline: Baseline) -> bool:
     return any(baseline.excused(model, reason) is None for reason in reasons)
 
 
-def _unseen(outcome: Outcome | None, before: Outcome) -> tuple[str | None, ...]:
+def _unseen(outcome: Outcome, before: Outcome) -> tuple[str | None, ...]:
     """The components that could not be looked at as they were before; None for the model itself.
 
     What was found of one that could not be audited was found of its files alone, and is looked for
     wherever these are read.
     """
-    if outcome is None:
+    if not outcome:
         return (None,)
     of_files = {one.get("component") for one in _unaudited(before)}
     return tuple(
@@ -147,19 +134,14 @@ def _unaudited(outcome: Outcome) -> Iterator[Outcome]:
     )
 
 
-def _before(compared: Compared, outcome: Outcome | None) -> Outcome | None:
-    """What was known before; the same object where it is the same, so that it is read once."""
-    tonight, before = compared.tonight, compared.before
-    if before is None:
-        return None
-    kept = (before.content, before.shared_content)
-    if tonight and before.content is not None and kept == (tonight.content, tonight.shared_content):
-        return outcome
-    return _outcome(before)
+def _kept(result: Result) -> tuple[bytes | None, bytes | None]:
+    return result.content, result.shared_content
 
 
-def _outcome(result: Result) -> Outcome:
+def _outcome(result: Result | None) -> Outcome:
     """The stored outcome; of a model that is not audited yet, what the plan says."""
+    if result is None:
+        return {}
     return result.outcome or {
         "requested": result.requested,
         "model": result.model,

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
-from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read_baseline
-from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, pyarrow, table_rows
+from auditor.sweep.reporting.baseline import Baseline, read_baseline
+from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, table_rows
 from auditor.sweep.reporting.heading import night_fragment
 from auditor.sweep.reporting.model_entry import entry_of
 from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
@@ -61,13 +61,10 @@ def write_night(
     for a folder that cannot be written to.
     """
     wanted = wanted or Wanted()
-    if wanted.parquet:
-        pyarrow()  # before anything is written
-    entries = read_baseline(wanted.baseline) if wanted.baseline else None
+    entries = read_baseline(wanted.baseline) if wanted.baseline else ()
     with Store.open(store) as nights, nights.reading():
         shown = nights.chosen(night)
-        folder = wanted.folder or _folder(shown)
-        return _written(nights, shown, folder, wanted, entries)
+        return _written(nights, shown, wanted, Baseline(entries=entries, day=_day(shown)))
 
 
 def _folder(night: Night) -> Path:
@@ -77,15 +74,9 @@ def _folder(night: Night) -> Path:
     return REPORTS / night.night
 
 
-def _written(
-    nights: Store,
-    night: Night,
-    folder: Path,
-    wanted: Wanted,
-    entries: tuple[BaselineEntry, ...] | None,
-) -> WrittenReports:
+def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> WrittenReports:
+    folder = wanted.folder or _folder(night)
     previous = nights.previous(night.night)
-    baseline = Baseline(entries=entries or (), day=_day(night))
     with ExitStack() as stack:
         tables = _tables(stack, folder, wanted)
         summary, models, page = NightSummary(), ModelPages(), NightPage(nights.count(night), stack)

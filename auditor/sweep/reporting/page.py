@@ -17,10 +17,10 @@ from auditor.formats.as_html import content_policy
 from auditor.formats.csv_rows import Outcome, object_at
 from auditor.formats.module_tree import module_tree, modules_of
 from auditor.formats.text import printable
-from auditor.sweep.reporting.changes import Change, Finding, Matched
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
 from auditor.sweep.reporting.heading import heading
 from auditor.sweep.reporting.json_array import JsonArray, SharedItems, ascii_json
-from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
+from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 
 # Beyond this number the page leaves out models that are clean and unchanged; models.csv has them.
 # With 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.
@@ -31,7 +31,6 @@ _LONGEST_NAME = 200
 _LONGEST_TEXT = 400
 
 STATES = tuple(ModelState)
-SEVERITIES = (*ALARMING, "info")
 CHANGES = (Change.NEW, Change.CHANGED, Change.STILL_OPEN, Change.FIXED, Change.UNSEEN)
 
 
@@ -46,22 +45,23 @@ class NightPage:
         self._findings, self._trees = SharedItems(unnamed[1]), SharedItems(unnamed[2])
 
     def add(self, entry: ModelEntry) -> None:
-        if entry.outcome is None or entry.state is None:
+        if entry.state is None:
             return
         quiet = entry.state in {ModelState.CLEAN, ModelState.ACCEPTED} and not entry.moves
         if not self._all and (quiet or self._shown >= MOST_MODELS):
             self._left_out += 1
             return
         self._shown += 1
-        self._models.add(self._row(entry, entry.outcome, entry.state))
+        self._models.add(self._row(entry))
 
-    def _row(self, entry: ModelEntry, outcome: Outcome, state: ModelState) -> list[Any]:
+    def _row(self, entry: ModelEntry) -> list[Any]:
         """What the table shows of a model, and where to find the rest; page.js names the places."""
-        severities = [match.finding["severity"] for match in entry.standing]
+        outcome = entry.outcome
+        severities = [match.tonight["severity"] for match in entry.matches if match.tonight]
         alarming = [match for match in entry.matches if match.finding["severity"] in ALARMING]
         found = [
             [
-                self._place(match.finding),
+                self._findings.place(_finding(match.finding)),
                 CHANGES.index(match.change),
                 0 if match.accepted is None else _short(match.accepted),
             ]
@@ -69,7 +69,7 @@ class NightPage:
         ]
         return [
             _name(entry.model),
-            STATES.index(state),
+            STATES.index(entry.state),
             _short(outcome.get("reason")),
             _name(outcome.get("target")),
             _name(outcome.get("model_type")),
@@ -89,10 +89,6 @@ class NightPage:
             _short(outcome.get("detail")),
             [_cause(match) for match in entry.causes if match.tonight is not None],
         ]
-
-    def _place(self, finding: Finding) -> int:
-        shown = _finding(finding)
-        return self._findings.place(shown, lambda: shown)
 
     def _tree(self, outcome: Outcome) -> int:
         """Where the model's tree is; -1: it has none. Alike models share one, drawn once."""

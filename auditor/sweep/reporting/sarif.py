@@ -13,7 +13,7 @@ from auditor.formats.as_sarif import log_of, result_of
 from auditor.formats.text import printable
 from auditor.sweep.reporting.changes import Change, Finding
 from auditor.sweep.reporting.json_array import JsonArray
-from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry
+from auditor.sweep.reporting.model_entry import ModelEntry
 from auditor.sweep.store.reading import Night
 
 _STATES = {
@@ -35,8 +35,8 @@ class Sarif:
 
     def add(self, entry: ModelEntry) -> None:
         seen: Counter[tuple[str, ...]] = Counter()
-        for match in entry.standing:
-            if match.finding["severity"] in ALARMING:
+        for match in entry.matches:
+            if match.alarming:
                 result = result_of(
                     entry.model,
                     match.finding,

@@ -7,8 +7,8 @@ from typing import Any
 from auditor.formats.csv_rows import object_at
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import Change, Finding, Matched
-from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
+from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Alarms, Night
 
 SCHEMA = 1
@@ -36,10 +36,10 @@ class NightSummary:
     def add(self, entry: ModelEntry) -> None:
         self.changes.update(str(row["change"]) for row in entry.moves)
         self.changes.update(match.change.value for match in entry.matches)
-        if entry.outcome is None or entry.state is None:
+        if entry.state is None:
             return
         self.states[entry.state] += 1
-        self.verdicts[entry.verdict or "pending"] += 1
+        self.verdicts[entry.outcome["verdict"] or "pending"] += 1
         if reason := entry.outcome.get("reason"):
             self.reasons[reason] += 1
             self.excused += not entry.blind
@@ -69,7 +69,7 @@ class NightSummary:
 
     def _count(self, entry: ModelEntry) -> None:
         """Count findings by their kind, and causes with the findings that they explain."""
-        for name, alike in _by_kind(entry.standing):
+        for name, alike in _by_kind(entry.matches):
             severity = {"severity": alike[0].finding["severity"]}
             zeros = dict.fromkeys(("models", "findings", "new", "accepted"), 0)
             kind = self.kinds.setdefault(name, severity | zeros)
@@ -91,6 +91,10 @@ class NightSummary:
         self, night: Night, previous: Night | None, baseline: Baseline | None
     ) -> Mapping[str, Any]:
         """What is written; keys are only ever added."""
+        kinds = sorted(
+            self.kinds, key=lambda name: (SEVERITIES.index(self.kinds[name]["severity"]), name)
+        )
+        causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
         listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
         return {
             "schema": SCHEMA,
@@ -100,8 +104,8 @@ class NightSummary:
             "verdicts": _sorted(self.verdicts),
             "states": {state.value: self.states[state] for state in ModelState},
             "reasons": _sorted(self.reasons),
-            "findings": dict(sorted(self.kinds.items(), key=_most_severe)),
-            "causes": dict(sorted(self.causes.items(), key=_most_models)),
+            "findings": {name: self.kinds[name] for name in kinds},
+            "causes": {name: self.causes[name] for name in causes},
             "changes": _sorted(self.changes),
             "news": {"listed": listed, "more": self.news - len(listed)},
             "totals": {name: self.totals[name] for name in _TOTALS},
@@ -127,16 +131,6 @@ def _by_kind(matches: Iterable[Matched]) -> Iterable[tuple[str, Sequence[Matched
 
 def _named(night: Night, *fields: str) -> Mapping[str, Any]:
     return {name: getattr(night, name) for name in fields}
-
-
-def _most_severe(kind: tuple[str, Mapping[str, Any]]) -> tuple[int, str]:
-    name, counts = kind
-    return (*ALARMING, "info").index(counts["severity"]), name
-
-
-def _most_models(cause: tuple[str, Mapping[str, int]]) -> tuple[int, str]:
-    name, counts = cause
-    return -counts["models"], name
 
 
 def _sorted(counter: Counter[str]) -> dict[str, int]:
