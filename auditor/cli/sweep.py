@@ -246,7 +246,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
     elif source:
         ids = settings.ids_in(Path(source))
     found = settings.selection_of(settings.AskedModels(**asked), ids)
-    return settings.SweepSettings(selections=(found,) if found else ())
+    return settings.SweepSettings(selections=(found,))
 
 
 def _bounded(

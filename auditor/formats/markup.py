@@ -84,10 +84,10 @@ def _side(figure: bool) -> str | None:  # noqa: FBT001 - of a column
 
 def html(root: Element) -> str:
     """A whole page, in ASCII."""
-    return f"{_DOCTYPE}{fragment(root)}\n"
+    return f"{_DOCTYPE}{html_fragment(root)}\n"
 
 
-def fragment(root: Element) -> str:
+def html_fragment(root: Element) -> str:
     """A part of a page, in ASCII."""
     part: bytes = tostring(root, encoding="us-ascii", method="html")
     return part.decode("ascii")

@@ -9,7 +9,7 @@ from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection
-from auditor.sweep.settings_file import Count, Text, read_settings
+from auditor.sweep.settings_file import Count, Text, read_settings_file
 
 STORE = Path("sweep.sqlite")
 REPORTS = Path("reports/nightly")
@@ -55,14 +55,13 @@ class _SweepFile(Struct, kw_only=True, forbid_unknown_fields=True):
 
 def read_sweep_settings(path: Path) -> SweepSettings:
     """The settings in a sweep.toml; raises UsageError, naming file and key, for what is wrong."""
-    file = read_settings(path, _SweepFile, most_bytes=_MOST_BYTES)
+    file = read_settings_file(path, _SweepFile, most_bytes=_MOST_BYTES)
     if not file.selection:
         raise UsageError(f"{quoted(str(path))}: no [[selection]] says which models to sweep")
-    found = [selection_of(asked) for asked in file.selection]
-    selections = tuple(one for one in found if one is not None)
-    if len(selections) < len(found):
+    if AskedModels() in file.selection:
         detail = "a [[selection]] that chooses nothing would be the whole Hub: say sort"
         raise UsageError(f"{quoted(str(path))}: {detail}")
+    selections = tuple(map(selection_of, file.selection))
     return SweepSettings(selections=selections, policy=file.policy, output=file.output)
 
 
@@ -86,16 +85,15 @@ def ids_in(path: Path) -> tuple[str, ...]:
     return ids
 
 
-def selection_of(asked: AskedModels, ids: Sequence[str] = ()) -> ModelSelection | None:
-    """One selection of what is asked for, or of these ids; None where nothing is."""
+def selection_of(asked: AskedModels, ids: Sequence[str] = ()) -> ModelSelection:
+    """One selection: of what is asked for, or of these ids."""
     ids = ids_in(asked.ids) if asked.ids else ids
     chosen = (asked.author, asked.filter, asked.library, asked.search, asked.sort, asked.top)
-    if not any(chosen):
-        return ModelSelection(ids=tuple(ids)) if ids else None
-    if ids:
+    if ids and any(chosen):
         raise UsageError("ids are taken as they are: give them, or author, filter, search and top")
     tags = (asked.filter,) if isinstance(asked.filter, str) else asked.filter
     return ModelSelection(
+        ids=tuple(ids),
         author=asked.author,
         filters=(*tags, asked.library) if asked.library else tags,
         search=asked.search,

@@ -20,7 +20,7 @@ _LONGEST = 300  # characters of an error, which has the name of a key in it
 Form = TypeVar("Form", bound=Struct)
 
 
-def read_settings(path: Path, form: type[Form], *, most_bytes: int) -> Form:
+def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form:
     """A TOML file, or a .json, as a Struct; paths in it are relative to its folder."""
     name = quoted(str(path))
 

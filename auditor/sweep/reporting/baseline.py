@@ -27,8 +27,7 @@ from msgspec import Struct, field
 from auditor.errors import Reason, UsageError
 from auditor.messages import quoted
 from auditor.reconciler.ignore import KINDS
-from auditor.sweep.reporting.changes import Finding
-from auditor.sweep.settings_file import Text, read_settings
+from auditor.sweep.settings_file import Text, read_settings_file
 
 _MOST_BYTES = 16 * 1024 * 1024  # a hundred thousand entries
 _ACCEPTABLE = frozenset((*KINDS, *Reason))
@@ -65,20 +64,11 @@ class Baseline(Struct, kw_only=True, dict=True):
     used: set[int] = field(default_factory=set)  # places in `entries`
     missed: Counter[int] = field(default_factory=Counter)  # what expired ones would accept
 
-    def accepted(self, model: str, finding: Finding | None) -> str | None:
-        """Why the finding is accepted; None: it is not, or there is none."""
-        if finding is None:
-            return None
-        return self._accepted(model, finding["kind"], finding["names"] or ("",))
-
-    def excused(self, model: str, reason: str) -> str | None:
-        """Why it is accepted that the model is not audited for this reason; None: it is not."""
-        return self._accepted(model, reason, ("",))
-
-    def _accepted(self, model: str, kind: str, names: Sequence[str]) -> str | None:
+    def accepted(self, model: str, kind: str, names: Sequence[str] = ()) -> str | None:
+        """Why a finding of a model, or a reason of its being unaudited, is accepted; None: not."""
+        names = names or ("",)
         rules = [rule for rule in self._rules.get(kind, ()) if rule.model(model)]
-        holding = [rule for rule in rules if not rule.expired]
-        if used := _covering(holding, names):
+        if used := _covering([rule for rule in rules if not rule.expired], names):
             self.used.update(rule.at for rule in used)
             return self.entries[used[0].at].reason
         self.missed.update(rule.at for rule in _covering(rules, names) if rule.expired)
@@ -123,7 +113,7 @@ class _BaselineFile(Struct, forbid_unknown_fields=True):
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     """The entries of a baseline file; UsageError names file and entry of what is wrong."""
-    entries = read_settings(path, _BaselineFile, most_bytes=_MOST_BYTES).accept
+    entries = read_settings_file(path, _BaselineFile, most_bytes=_MOST_BYTES).accept
     for at, entry in enumerate(entries):
         if entry.kind not in _ACCEPTABLE:
             place = f"{quoted(str(path))}: no such kind {quoted(entry.kind)} - at `$.accept[{at}]`"

@@ -10,17 +10,9 @@ from xml.etree.ElementTree import Element
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from auditor.formats.markup import Child, element, fragment, scrolled, table
+from auditor.formats.markup import Child, element, html_fragment, scrolled, table
 from auditor.formats.text import printable, size
 
-_STATES = {
-    "new": "new findings",
-    "open": "known findings",
-    "unaudited": "not audited",
-    "pending": "pending",
-    "accepted": "accepted",
-    "clean": "clean",
-}
 _OF_CAUSE = ("models", "findings", "new")
 _OF_KIND = ("severity", "models", "findings", "new", "accepted")
 _HUB = "https://huggingface.co/"
@@ -45,19 +37,17 @@ def heading(
     texts = {"night": summary["night"], "subtitle": _subtitle(summary), **_figures(summary)}
     return {
         **{place: escape(printable(text)) for place, text in texts.items()},
-        **{place: "".join(map(fragment, found)) for place, found in elements.items()},
+        **{place: "".join(map(html_fragment, found)) for place, found in elements.items()},
     }
 
 
 def night_fragment(summary: Mapping[str, Any]) -> str:
     """What a notebook shows of a night: its name, how models stand, what is new."""
-    states = ", ".join(
-        f"{count:,} {_STATES[state]}" for state, count in summary["states"].items() if count
-    )
+    states = ", ".join(f"{count:,} {state}" for state, count in summary["states"].items() if count)
     name = element("strong", {}, summary["night"])
     title = element("p", {}, name, f"{_DOT}{_subtitle(summary)}")
     news = _news(summary["news"], {})
-    return fragment(element("div", {}, title, element("p", {}, states), *news))
+    return html_fragment(element("div", {}, title, element("p", {}, states), *news))
 
 
 def _subtitle(summary: Mapping[str, Any]) -> str:
@@ -115,7 +105,7 @@ def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
     for state, count in shown.items():
         width = least + room * count / models
         place = {"x": f"{at:.1f}", "y": "0", "width": f"{width:.1f}", "height": "12"}
-        said = element("title", {}, f"{count:,} {_STATES[state]}")
+        said = element("title", {}, f"{count:,} {state}")
         yield element("rect", {"class": f"b-{state}", **place}, said)
         at += width
 

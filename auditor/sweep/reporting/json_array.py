@@ -12,6 +12,7 @@ class JsonArray:
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.length = 0
+        self._places: dict[bytes, int] = {}
 
     def add(self, item: Any) -> int:
         """Add an item; its place."""
@@ -20,24 +21,19 @@ class JsonArray:
         self.length += 1
         return self.length - 1
 
-    def close(self) -> None:
-        """Write the end."""
-        self.file.write(b"\n]" if self.length else b"[]")
-
-
-class SharedItems(JsonArray):
-    """An array of what many models share: each item once, by a digest of 16 bytes."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        super().__init__(file)
-        self._places: dict[bytes, int] = {}
-
     def place(self, key: Any, make: Callable[[], Any] | None = None) -> int:
-        """The place of an item, or of what is made for its key where that is new."""
+        """The place of an item that is kept once, by a digest of 16 bytes.
+
+        Where making it is costly, it is made of a key that is new.
+        """
         digest = sha256(ascii_json(key).encode()).digest()[:16]
         if digest not in self._places:
             self._places[digest] = self.add(make() if make else key)
         return self._places[digest]
+
+    def close(self) -> None:
+        """Write the end."""
+        self.file.write(b"\n]" if self.length else b"[]")
 
 
 def ascii_json(value: Any) -> str:

@@ -1,23 +1,14 @@
 """One model of a night, with all that reports show of it."""
 
-from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
 
 from msgspec import Struct
 
 from auditor.formats.csv_rows import Outcome, Row, with_components
+from auditor.sweep.reporting import changes
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import (
-    Change,
-    Matched,
-    causes,
-    findings,
-    matched,
-    of_cause,
-    of_finding,
-    of_model,
-)
+from auditor.sweep.reporting.changes import Change, Finding, Matched, matched
 from auditor.sweep.store.reading import Compared, Result
 
 
@@ -53,6 +44,13 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
         """Those of the alarms that are new, or say something else than before."""
         return tuple(one for one in self.alarms if one.change in {Change.NEW, Change.CHANGED})
 
+    def causes_of(self, finding: Finding) -> tuple[Finding, ...]:
+        """The causes of tonight that explain a finding of it, in the same component."""
+        found = [match.tonight for match in self.causes if match.tonight is not None]
+        names = finding.get("cause", "").split("; ")
+        same = [cause for cause in found if cause["component"] == finding.get("component")]
+        return tuple(cause for cause in same if cause["kind"] in names)
+
     @property
     def unexplained(self) -> bool:
         """Whether a residual is left, which cannot be accepted: it is a fault of our own."""
@@ -76,7 +74,8 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
         """The rows of changes.csv and of open.csv: causes, the model itself, findings."""
         before, commit = self.commits
         key = {"model": self.model, "commit_sha": commit, "commit_sha_before": before}
-        rows = (*map(of_cause, self.causes), *self.moves, *map(of_finding, self.matches))
+        found = map(changes.of_finding, self.matches)
+        rows = (*map(changes.of_cause, self.causes), *self.moves, *found)
         return tuple({**row, **key} for row in rows)
 
 
@@ -88,18 +87,24 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
     same = planned and last and last.content is not None and _kept(planned) == _kept(last)
     before = outcome if same else _outcome(last)
     unseen = _unseen(outcome, before)
-    matches = matched(findings(outcome), findings(before), unseen=unseen)
+    matches = matched(changes.findings(outcome), changes.findings(before), unseen=unseen)
     return ModelEntry(
         model=model,
         outcome=outcome,
-        causes=matched(causes(outcome), causes(before), unseen=unseen),
-        matches=tuple(
-            one._replace(accepted=baseline.accepted(model, one.tonight)) for one in matches
-        ),
+        causes=matched(changes.causes(outcome), changes.causes(before), unseen=unseen),
+        matches=tuple(_accepting(one, model, baseline) for one in matches),
         blind=_blind(model, outcome, baseline),
-        moves=tuple(of_model(outcome, before, first=first)),
+        moves=tuple(changes.of_model(outcome, before, first=first)),
         commits=(before.get("commit"), (planned.commit_sha if planned else None) or None),
     )
+
+
+def _accepting(match: Matched, model: str, baseline: Baseline) -> Matched:
+    """The same, with why the baseline accepts it."""
+    if match.tonight is None:
+        return match
+    kind, names = match.tonight["kind"], match.tonight["names"]
+    return match._replace(accepted=baseline.accepted(model, kind, names))
 
 
 def _blind(model: str, outcome: Outcome, baseline: Baseline) -> bool:
@@ -109,7 +114,7 @@ def _blind(model: str, outcome: Outcome, baseline: Baseline) -> bool:
         return verdict is None
     unaudited = (outcome,) if verdict == "unaudited" else outcome.get("parts", ())
     reasons = (str(one["reason"]) for one in unaudited if one.get("reason"))
-    return any(baseline.excused(model, reason) is None for reason in reasons)
+    return any(baseline.accepted(model, reason) is None for reason in reasons)
 
 
 def _unseen(outcome: Outcome, before: Outcome) -> tuple[str | None, ...]:
@@ -120,17 +125,15 @@ def _unseen(outcome: Outcome, before: Outcome) -> tuple[str | None, ...]:
     """
     if not outcome:
         return (None,)
-    of_files = {one.get("component") for one in _unaudited(before)}
+    unaudited, unaudited_before = (
+        [one for one in with_components(of) if one.get("verdict") not in {"clean", "findings"}]
+        for of in (outcome, before)
+    )
+    of_files = {one.get("component") for one in unaudited_before}
     return tuple(
         one.get("component")
-        for one in _unaudited(outcome)
+        for one in unaudited
         if not (one.get("observed") and one.get("component") in of_files)
-    )
-
-
-def _unaudited(outcome: Outcome) -> Iterator[Outcome]:
-    return (
-        one for one in with_components(outcome) if one.get("verdict") not in {"clean", "findings"}
     )
 
 

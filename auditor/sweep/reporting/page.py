@@ -19,7 +19,7 @@ from auditor.formats.module_tree import module_tree, modules_of
 from auditor.formats.text import printable
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
 from auditor.sweep.reporting.heading import heading
-from auditor.sweep.reporting.json_array import JsonArray, SharedItems, ascii_json
+from auditor.sweep.reporting.json_array import JsonArray, ascii_json
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 
 # Beyond this number the page leaves out models that are clean and unchanged; models.csv has them.
@@ -40,9 +40,10 @@ class NightPage:
     def __init__(self, models: int, stack: ExitStack) -> None:
         self._all = models <= MOST_MODELS
         self._shown = self._left_out = 0
-        unnamed = [stack.enter_context(TemporaryFile()) for _ in range(3)]  # noqa: SIM115 - it does
-        self._models = JsonArray(unnamed[0])
-        self._findings, self._trees = SharedItems(unnamed[1]), SharedItems(unnamed[2])
+        self._models, self._findings, self._trees = (
+            JsonArray(stack.enter_context(TemporaryFile()))  # noqa: SIM115 - the stack closes it
+            for _ in range(3)
+        )
 
     def add(self, entry: ModelEntry) -> None:
         if entry.state is None:

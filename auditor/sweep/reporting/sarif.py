@@ -5,13 +5,13 @@ Results are written as they come. What the baseline accepts is there, and suppre
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import IO, Any
 from uuid import NAMESPACE_URL, uuid5
 
 from auditor.formats.as_sarif import log_of, result_of
 from auditor.formats.text import printable
-from auditor.sweep.reporting.changes import Change, Finding
+from auditor.sweep.reporting.changes import Change
 from auditor.sweep.reporting.json_array import JsonArray
 from auditor.sweep.reporting.model_entry import ModelEntry
 from auditor.sweep.store.reading import Night
@@ -40,7 +40,7 @@ class Sarif:
                 result = result_of(
                     entry.model,
                     match.finding,
-                    [*_causes(entry, match.finding)],
+                    entry.causes_of(match.finding),
                     seen=seen,
                     suppressed=match.accepted,
                     state=_STATES[match.change] if self._compared else None,
@@ -50,14 +50,6 @@ class Sarif:
     def close(self) -> None:
         self._results.close()
         self._file.write(f"{self._end}\n".encode())
-
-
-def _causes(entry: ModelEntry, finding: Finding) -> Iterator[Finding]:
-    """The causes of tonight that explain a finding, in the same component."""
-    names = finding.get("cause", "").split("; ")
-    for cause in (match.tonight for match in entry.causes if match.tonight is not None):
-        if cause["kind"] in names and cause["component"] == finding.get("component"):
-            yield cause
 
 
 def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:

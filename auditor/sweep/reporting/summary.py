@@ -139,18 +139,13 @@ def _sorted(counter: Counter[str]) -> dict[str, int]:
 
 def _items(entry: ModelEntry) -> Iterator[Item]:
     """An item for each cause, or kind, of errors and warnings that are new and not accepted."""
-    causes = {
-        (one.finding["component"], one.finding["kind"]): one.finding
-        for one in entry.causes
-        if one.tonight is not None
-    }
     groups: dict[tuple[str | None, bool, str], list[Finding]] = defaultdict(list)
     for finding in (match.finding for match in entry.news):
-        component, cause = finding.get("component"), finding.get("cause", "").partition("; ")[0]
-        explained = (component, cause) in causes
-        groups[component, explained, cause if explained else finding["kind"]].append(finding)
-    for (component, explained, what), alike in groups.items():
-        why = causes[component, what] if explained else {**alike[0], "reason": _said(alike)}
+        why = next(iter(entry.causes_of(finding)), finding)
+        groups[finding.get("component"), why is finding, why["kind"]].append(finding)
+    for (component, _, what), alike in groups.items():
+        of_kind = {**alike[0], "reason": _said(alike)}
+        why = next(iter(entry.causes_of(alike[0])), of_kind)
         yield {
             "model": entry.model,
             "commit": entry.commits[1],

@@ -137,4 +137,3 @@ def test_a_list_without_ids_is_no_list(tmp_path):
 def test_the_top_models_are_those_most_downloaded_unless_said_otherwise():
     assert selection_of(AskedModels(top=5)).sort == "downloads"
     assert selection_of(AskedModels(top=5, sort="likes")).sort == "likes"
-    assert selection_of(AskedModels()) is None

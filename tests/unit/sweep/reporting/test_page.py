@@ -13,7 +13,7 @@ from support.nightly_stores import COMMIT, finding, outcome_of, plain, store_of,
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import HOSTILE, diagnosed
 
-from auditor.formats.markup import fragment
+from auditor.formats.markup import html_fragment
 from auditor.sweep.reporting import page as module
 from auditor.sweep.reporting.files import TABLES
 from auditor.sweep.reporting.heading import new_row, short
@@ -67,7 +67,7 @@ def test_nothing_of_the_page_is_elsewhere(tmp_path):
 def test_no_name_leads_anywhere_but_to_its_model_on_the_hub(name):
     item = {"model": name, "commit": name, "component": name, "severity": "error"}
     model, *_ = new_row({**item, "what": name, "said": name})
-    [link] = re.findall(r'href="([^"]*)"', fragment(model))
+    [link] = re.findall(r'href="([^"]*)"', html_fragment(model))
     assert re.fullmatch(r"https://huggingface\.co/[A-Za-z0-9._~/%-]*", link)
 
 
