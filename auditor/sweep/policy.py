@@ -9,7 +9,7 @@ from auditor.sweep.settings_file import Count
 
 # Worth another attempt the next night: the fault was the network's, the Hub's, or our own.
 PASSING = frozenset(
-    (
+    {
         Reason.OFFLINE,
         Reason.UNREACHABLE,
         Reason.TIMED_OUT,
@@ -22,7 +22,7 @@ PASSING = frozenset(
         Reason.NO_REVISION,
         Reason.UNREADABLE,
         Reason.CRASHED,
-    )
+    }
 )
 
 
