@@ -65,7 +65,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
             return ModelState.NEW
         if self.alarms or self.unexplained:
             return ModelState.OPEN
-        verdict = self.outcome["verdict"]
+        verdict = self.outcome.get("verdict")
         if verdict in {"findings", "unaudited"}:
             return ModelState.UNAUDITED if self.blind else ModelState.ACCEPTED
         return ModelState.CLEAN if verdict == "clean" else ModelState.PENDING

@@ -14,6 +14,7 @@ from auditor.sweep.store.reading import Alarms, Night
 SCHEMA = 1
 MOST_LISTED = 50  # of what is new, of each severity; changes.csv has all
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
+_WEIGHTS = {severity: at for at, severity in enumerate(SEVERITIES)}
 
 Item = Mapping[str, Any]  # of what is new
 
@@ -28,8 +29,9 @@ class NightSummary:
         self.changes: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.alarming = Counter(dict.fromkeys(Alarms._fields, 0))
-        self.kinds: dict[str, dict[str, Any]] = {}
-        self.causes: dict[str, dict[str, int]] = {}
+        self.severities: dict[str, str] = {}  # of kinds
+        self.kinds: dict[str, Counter[str]] = defaultdict(Counter)
+        self.causes: dict[str, Counter[str]] = defaultdict(Counter)
         self.listed: dict[str, list[Item]] = {severity: [] for severity in ALARMING}
         self.news = self.excused = 0
 
@@ -39,7 +41,7 @@ class NightSummary:
         if entry.state is None:
             return
         self.states[entry.state] += 1
-        self.verdicts[entry.outcome["verdict"] or "pending"] += 1
+        self.verdicts[entry.outcome.get("verdict") or "pending"] += 1
         if reason := entry.outcome.get("reason"):
             self.reasons[reason] += 1
             self.excused += not entry.blind
@@ -70,18 +72,14 @@ class NightSummary:
     def _count(self, entry: ModelEntry) -> None:
         """Count findings by their kind, and causes with the findings that they explain."""
         for name, alike in _by_kind(entry.matches):
-            severity = {"severity": alike[0].finding["severity"]}
-            zeros = dict.fromkeys(("models", "findings", "new", "accepted"), 0)
-            kind = self.kinds.setdefault(name, severity | zeros)
-            kind["models"] += 1
-            kind["findings"] += len(alike)
-            kind["new"] += sum(match.change is Change.NEW for match in alike)
-            kind["accepted"] += sum(match.accepted is not None for match in alike)
+            self.severities.setdefault(name, alike[0].finding["severity"])
+            new = sum(match.change is Change.NEW for match in alike)
+            accepted = sum(match.accepted is not None for match in alike)
+            self.kinds[name].update(models=1, findings=len(alike), new=new, accepted=accepted)
         for name, alike in _by_kind(entry.causes):
-            cause = self.causes.setdefault(name, dict.fromkeys(("models", "findings", "new"), 0))
-            cause["models"] += 1
-            cause["findings"] += sum(match.finding["count"] for match in alike)
-            cause["new"] += any(match.change is Change.NEW for match in alike)
+            explained = sum(match.finding["count"] for match in alike)
+            new = int(any(match.change is Change.NEW for match in alike))
+            self.causes[name].update(models=1, findings=explained, new=new)
 
     @property
     def alarms(self) -> Alarms:
@@ -91,9 +89,7 @@ class NightSummary:
         self, night: Night, previous: Night | None, baseline: Baseline | None
     ) -> Mapping[str, Any]:
         """What is written; keys are only ever added."""
-        kinds = sorted(
-            self.kinds, key=lambda name: (SEVERITIES.index(self.kinds[name]["severity"]), name)
-        )
+        kinds = sorted(self.severities, key=lambda name: (_WEIGHTS[self.severities[name]], name))
         causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
         listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
         return {
@@ -104,7 +100,9 @@ class NightSummary:
             "verdicts": _sorted(self.verdicts),
             "states": {state.value: self.states[state] for state in ModelState},
             "reasons": _sorted(self.reasons),
-            "findings": {name: self.kinds[name] for name in kinds},
+            "findings": {
+                name: {"severity": self.severities[name], **self.kinds[name]} for name in kinds
+            },
             "causes": {name: self.causes[name] for name in causes},
             "changes": _sorted(self.changes),
             "news": {"listed": listed, "more": self.news - len(listed)},
