@@ -1,6 +1,6 @@
 """The files of a night, written while models pass: CSV tables, and the same as Parquet."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import IO
 
@@ -16,26 +16,30 @@ TABLES: Mapping[str, Columns] = {**COLUMNS, "changes": CHANGES, "open": CHANGES}
 _GROUP = 20_000  # rows of Parquet that are held at once: 16 MB of modules
 
 
-def table_rows(entry: ModelEntry, depth: int | None) -> Iterator[tuple[str, Iterable[Row]]]:
-    """Table by table, the rows that one model adds; those of modules down to `depth`."""
+Rows = Mapping[str, list[Row]]  # by the name of their table
+
+
+def rows_by_table(entry: ModelEntry, depth: int | None) -> Rows:
+    """The rows that one model adds to each table; those of modules down to `depth`."""
+    rows: Rows = {name: [] for name in TABLES}
     for outcome in with_components(entry.outcome) if entry.outcome else ():
-        yield from rows_of(outcome, depth)
-    rows: Mapping[str, list[Row]] = {"changes": [], "open": []}
+        for name, found in rows_of(outcome, depth):
+            rows[name].extend(found)
     for row in entry.changes():
         nothing_new = row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
         rows["open" if nothing_new else "changes"].append(row)
-    yield from rows.items()
+    return rows
 
 
 class Csv:
     """One table of CSV, as formats.as_csv writes them."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
-        self._file, self._columns = file, tuple(TABLES[name])
+        self._file, self._name, self._columns = file, name, tuple(TABLES[name])
         self._write([self._columns])
 
-    def add(self, found: Iterable[Row]) -> None:
-        self._write(csv_row(row, self._columns) for row in found)
+    def add(self, rows: Rows) -> None:
+        self._write(csv_row(row, self._columns) for row in rows[self._name])
 
     def _write(self, rows: Iterable[Iterable[Cell]]) -> None:
         self._file.write(csv_text(rows).encode())
@@ -53,13 +57,13 @@ class Parquet:
         except ImportError:
             raise UsageError("--parquet needs pyarrow: pip install 'hf-audit[parquet]'") from None
         kinds = {str: self._arrow.string(), int: self._arrow.int64(), float: self._arrow.float64()}
-        self._columns, self._held = TABLES[name], list[Row]()
+        self._name, self._columns, self._held = name, TABLES[name], list[Row]()
         self._schema = self._arrow.schema([(one, kinds[of]) for one, of in self._columns.items()])
         writer = import_module("pyarrow.parquet").ParquetWriter
         self._writer = writer(file, self._schema, compression="zstd")
 
-    def add(self, found: Iterable[Row]) -> None:
-        self._held.extend(found)
+    def add(self, rows: Rows) -> None:
+        self._held.extend(rows[self._name])
         if len(self._held) >= _GROUP:
             self._flush()
 

@@ -13,8 +13,6 @@ from msgspec.json import decode
 from auditor.formats.markup import Child, element, html_fragment, scrolled, table
 from auditor.formats.text import printable, size
 
-_OF_CAUSE = ("models", "findings", "new")
-_OF_KIND = ("severity", "models", "findings", "new", "accepted")
 _HUB = "https://huggingface.co/"
 _DOT = " \N{MIDDLE DOT} "
 _MOST_SAID = 300  # characters of what was found
@@ -25,14 +23,12 @@ def heading(
     summary: Mapping[str, Any], pages: Mapping[str, str], *, left_out: int
 ) -> Mapping[str, str]:
     """What the template has places for; `pages` are the addresses of the models' own."""
-    causes = _counts("cause", _OF_CAUSE, summary["causes"])
-    kinds = _counts("kind", _OF_KIND, summary["findings"])
     elements = {
         "bar": _bar(summary["states"], max(1, summary["models"])),
         "news": _news(summary["news"], pages),
-        "causes": [_section("Causes", causes)] if summary["causes"] else [],
-        "kinds": [_section("Findings by kind", kinds)],
-        "notes": [element("li", {}, note) for note in _notes(summary, left_out)],
+        "causes": _counts("Causes", "cause", summary["causes"]),
+        "kinds": _counts("Findings by kind", "kind", summary["findings"]),
+        "notes": (element("li", {}, note) for note in _notes(summary, left_out)),
     }
     texts = {"night": summary["night"], "subtitle": _subtitle(summary), **_figures(summary)}
     return {
@@ -63,11 +59,8 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
     """What the tiles say."""
     states, changes, totals = summary["states"], summary["changes"], summary["totals"]
     counts = {
-        "new": states["new"],
-        "open": states["open"],
+        **states,
         "unaudited": states["unaudited"] + states["pending"],
-        "clean": states["clean"],
-        "accepted": states["accepted"],
         "fixed": changes.get("fixed", 0),
         "moved": changes.get("commit", 0),
         "tensors": totals["tensors"],
@@ -136,11 +129,13 @@ def new_row(item: Mapping[str, Any], page: str | None = None) -> Sequence[Elemen
     return model, _mark(item["severity"], item["what"]), said
 
 
-def _counts(what: str, counts: Sequence[str], found: Mapping[str, Mapping[str, Any]]) -> Element:
-    """A table of how many there are of each."""
-    columns = {what: False, **{name: name != "severity" for name in counts}}
-    rows = ((name, *(_cell(one[column]) for column in counts)) for name, one in found.items())
-    return table(columns, rows, **{"class": "kinds"})
+def _counts(title: str, what: str, found: Mapping[str, Mapping[str, Any]]) -> Iterator[Element]:
+    """A section that says how many there are of each; nothing where there are none."""
+    if found:
+        [counted, *_] = found.values()
+        columns = {what: False, **{name: name != "severity" for name in counted}}
+        rows = ((name, *map(_cell, one.values())) for name, one in found.items())
+        yield _section(title, table(columns, rows, **{"class": "kinds"}))
 
 
 def _cell(count: int | str) -> Child:

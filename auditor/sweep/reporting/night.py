@@ -1,10 +1,9 @@
 """Writes all reports of a night in one pass over the store."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import date
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from msgspec import Struct
 from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, read_baseline
-from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, table_rows
+from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, rows_by_table
 from auditor.sweep.reporting.heading import night_fragment
 from auditor.sweep.reporting.model_entry import entry_of
 from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
@@ -78,7 +77,12 @@ def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) ->
     folder = wanted.folder or _folder(night)
     previous = nights.previous(night.night)
     with ExitStack() as stack:
-        tables = _tables(stack, folder, wanted)
+        forms: dict[str, type[Table]] = {"csv": Csv, "parquet": Parquet}
+        tables = [
+            forms[ending](stack.enter_context(replacing(folder / f"{name}.{ending}")), name)
+            for ending in (forms if wanted.parquet else ("csv",))
+            for name in TABLES
+        ]
         summary, models, page = NightSummary(), ModelPages(), NightPage(nights.count(night), stack)
         sarif = None
         if wanted.sarif:
@@ -90,11 +94,10 @@ def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) ->
             page.add(entry)
             if sarif:
                 sarif.add(entry)
-            for name, rows in table_rows(entry, wanted.depth):
-                found = tuple(rows)
-                for table in tables[name]:
-                    table.add(found)
-        for written in (*chain.from_iterable(tables.values()), *((sarif,) if sarif else ())):
+            rows = rows_by_table(entry, wanted.depth)
+            for table in tables:
+                table.add(rows)
+        for written in (*tables, *((sarif,) if sarif else ())):
             written.close()
         index = stack.enter_context(replacing(folder / "index.html"))
         numbers = stack.enter_context(replacing(folder / "summary.json"))
@@ -105,20 +108,6 @@ def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) ->
         page.write(index, content, pages)
         numbers.write(f"{json.dumps(content, indent=2)}\n".encode())
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
-
-
-def _tables(stack: ExitStack, folder: Path, wanted: Wanted) -> Mapping[str, Sequence[Table]]:
-    """What writes a table in each form, by its name; the end of the stack renames the files."""
-    forms: dict[str, type[Table]] = {"csv": Csv, "parquet": Parquet}
-    if not wanted.parquet:
-        del forms["parquet"]
-    return {
-        name: [
-            form(stack.enter_context(replacing(folder / f"{name}.{ending}")), name)
-            for ending, form in forms.items()
-        ]
-        for name in TABLES
-    }
 
 
 def _day(night: Night) -> date:

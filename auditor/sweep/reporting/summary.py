@@ -14,7 +14,6 @@ from auditor.sweep.store.reading import Alarms, Night
 SCHEMA = 1
 MOST_LISTED = 50  # of what is new, of each severity; changes.csv has all
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
-_WEIGHTS = {severity: at for at, severity in enumerate(SEVERITIES)}
 
 Item = Mapping[str, Any]  # of what is new
 
@@ -89,7 +88,7 @@ class NightSummary:
         self, night: Night, previous: Night | None, baseline: Baseline | None
     ) -> Mapping[str, Any]:
         """What is written; keys are only ever added."""
-        kinds = sorted(self.severities, key=lambda name: (_WEIGHTS[self.severities[name]], name))
+        kinds = sorted(sorted(self.kinds), key=lambda one: SEVERITIES.index(self.severities[one]))
         causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
         listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
         return {

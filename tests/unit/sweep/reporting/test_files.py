@@ -62,7 +62,7 @@ def every_change(folder):
 def as_text(name, rows):
     file = io.BytesIO()
     sink = files.Csv(file, name)
-    sink.add(rows)
+    sink.add({name: [*rows]})
     sink.close()
     return file.getvalue().decode()
 
@@ -346,7 +346,7 @@ def test_a_number_of_more_than_64_bits_is_unknown_to_parquet():
     pytest.importorskip("pyarrow", reason="needs pyarrow (hf-audit[parquet])")
     file = io.BytesIO()
     sink = files.Parquet(file, "models")
-    sink.add([model_row(plain("o/a", expected={"parameters": 10**30}))])
+    sink.add({"models": [model_row(plain("o/a", expected={"parameters": 10**30}))]})
     sink.close()
     import pyarrow.parquet  # noqa: PLC0415 - only where it is there
 
