@@ -13,6 +13,7 @@ from msgspec.json import decode
 from auditor.formats.markup import Child, element, html_fragment, scrolled, table
 from auditor.formats.text import printable, size
 
+_WORDS = {"new": "new findings", "open": "known findings", "unaudited": "not audited"}
 _HUB = "https://huggingface.co/"
 _DOT = " \N{MIDDLE DOT} "
 _MOST_SAID = 300  # characters of what was found
@@ -39,7 +40,11 @@ def heading(
 
 def night_fragment(summary: Mapping[str, Any]) -> str:
     """What a notebook shows of a night: its name, how models stand, what is new."""
-    states = ", ".join(f"{count:,} {state}" for state, count in summary["states"].items() if count)
+    states = ", ".join(
+        f"{count:,} {_WORDS.get(state, state)}"
+        for state, count in summary["states"].items()
+        if count
+    )
     name = element("strong", {}, summary["night"])
     title = element("p", {}, name, f"{_DOT}{_subtitle(summary)}")
     news = _news(summary["news"], {})
@@ -98,7 +103,7 @@ def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
     for state, count in shown.items():
         width = least + room * count / models
         place = {"x": f"{at:.1f}", "y": "0", "width": f"{width:.1f}", "height": "12"}
-        said = element("title", {}, f"{count:,} {state}")
+        said = element("title", {}, f"{count:,} {_WORDS.get(state, state)}")
         yield element("rect", {"class": f"b-{state}", **place}, said)
         at += width
 
