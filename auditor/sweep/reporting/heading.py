@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
-from msgspec import DecodeError
 from msgspec.json import decode
 
 from auditor.formats.markup import Child, element, html_fragment, scrolled, table
@@ -172,7 +171,7 @@ def _selection(text: str) -> str:
     """What was asked for, in the words of the options."""
     try:
         asked = decode(text, type=list[dict[str, Any]])
-    except DecodeError:
+    except ValueError:
         return text
     words = ([f"{key} {value}" for key, value in one.items() if value] for one in asked)
     return "; ".join(map(", ".join, words))
