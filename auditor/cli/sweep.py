@@ -144,7 +144,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         source,
         {
             "author": author,
-            "filters": tags or (),
+            "filter": tuple(tags or ()),
             "library": library,
             "search": search,
             "top": top,
@@ -187,7 +187,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         tell(f"next: audit report {settings.output.store}{night_option}")
     if settings.output.reports:
         tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
-    alarm = fail_on or FailOn(settings.fail_on or FailOn.WARNING)
+    alarm = fail_on or FailOn(settings.policy.fail_on or FailOn.WARNING)
     raise typer.Exit(sweep_exit_code(swept.alarms, alarm))
 
 
@@ -245,8 +245,8 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
             raise UsageError("standard input holds no model")
     elif source:
         ids = settings.ids_in(Path(source))
-    found = settings.selection_of(ids=ids, **asked)
-    return settings.SweepSettings(selections=(found,) if found else ())
+    found = settings.selection_of(settings.AskedModels(**asked), ids)
+    return settings.SweepSettings(selections=(found,))
 
 
 def _bounded(

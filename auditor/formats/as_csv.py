@@ -28,12 +28,12 @@ def table_of(
     outcome: Report | Unaudited, name: str
 ) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     """The columns and the rows of one table as values, of an outcome and of its parts."""
-    columns, rows = COLUMNS[name], _rows(name, with_components(as_object(outcome)))
+    columns, rows = tuple(COLUMNS[name]), _rows(name, with_components(as_object(outcome)))
     return columns, [tuple(row[column] for column in columns) for row in rows]
 
 
 def _table(name: str, outcomes: Iterable[Outcome]) -> str:
-    columns = COLUMNS[name]
+    columns = tuple(COLUMNS[name])
     return csv_text((columns, *(csv_row(row, columns) for row in _rows(name, outcomes))))
 
 

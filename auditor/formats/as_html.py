@@ -40,7 +40,8 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
         {},
         element("meta", {"charset": "utf-8"}),
         element(
-            "meta", {"http-equiv": "Content-Security-Policy", "content": _policy(style, script)}
+            "meta",
+            {"http-equiv": "Content-Security-Policy", "content": content_policy(style, script)},
         ),
         element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
         element("title", {}, f"Audit of {names[:200]}"),
@@ -60,8 +61,8 @@ def _text(name: str) -> str:
     return (resources(__package__) / "template" / name).read_text(encoding="ascii")
 
 
-def _policy(style: str, script: str) -> str:
-    """Nothing loads and nothing runs but the page's own style, and its script where it has one."""
+def content_policy(style: str, script: str) -> str:
+    """Nothing loads and nothing runs but a page's own style, and its script where it has one."""
     texts = {"style": style, "script": script}
     digests = {what: b64encode(sha256(text.encode()).digest()) for what, text in texts.items()}
     allowed = [f"{what}-src 'sha256-{digests[what].decode()}'" for what in texts if texts[what]]

@@ -20,8 +20,8 @@ from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.version import VERSION
 
-SARIF_VERSION = "2.1.0"
-SARIF_SCHEMA = (
+_VERSION = "2.1.0"
+_SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 _MOST_PATTERNS = 10  # of folded names in one result; findings.csv has them all
@@ -29,7 +29,7 @@ _MOST_SAID = 3  # of them in its message
 _LONGEST = 1000  # characters of a message
 
 
-def rules() -> list[Mapping[str, Any]]:
+def _rules() -> list[Mapping[str, Any]]:
     """One for each kind that alarms: what it means, and what to do."""
     alarming = (kind for kind in kind_meanings() if kind.severity is not Severity.INFO)
     return [
@@ -45,13 +45,7 @@ def rules() -> list[Mapping[str, Any]]:
     ]
 
 
-def finding_fingerprint(model: str, key: Sequence[str], nth: int) -> str:
-    """The same for the same finding of the same model, whenever it is found."""
-    digest = sha256("\0".join((model, *key)).encode("utf-8", "backslashreplace")).hexdigest()
-    return f"{digest[:32]}:{nth + 1}"
-
-
-def said_of(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
+def _said(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
     """What is wrong, with numbers and names, and why: `org/name: 2 names missing (a, b): ...`."""
     patterns = finding["folded"]
     shown = ", ".join(patterns[:_MOST_SAID])
@@ -72,7 +66,7 @@ def message(text: str) -> str:
     return shown
 
 
-def place_of(model: str, finding: Mapping[str, Any]) -> Mapping[str, Any]:
+def _place(model: str, finding: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         "physicalLocation": {
             "artifactLocation": {"uri": "/".join(_segments(model, finding))},
@@ -93,22 +87,19 @@ def _segments(model: str, finding: Mapping[str, Any]) -> Iterator[str]:
         yield shown if part.strip(".") else shown.replace(".", "%2E")
 
 
-_IGNORED = {"kind": "external", "status": "accepted", "justification": "left out by --ignore"}
-
-
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
     """One log with one run; what --ignore leaves out is there, and suppressed."""
-    driver = {"name": "hf-audit", "version": VERSION, "rules": rules()}
     results = [result for outcome in outcomes for result in _results(outcome)]
-    run: dict[str, Any] = {
-        "tool": {"driver": driver},
-        "automationDetails": {"id": "audit/"},
-        "results": results,
-    }
+    run: dict[str, Any] = {"automationDetails": {"id": "audit/"}, "results": results}
     if sampled := [one for outcome in outcomes for one in _sampled(outcome)]:
         run["properties"] = {"sampled": sampled}
-    log = {"$schema": SARIF_SCHEMA, "version": SARIF_VERSION, "runs": [run]}
-    return {"report.sarif": json.dumps(log, indent=1) + "\n"}
+    return {"report.sarif": json.dumps(log_of(run, VERSION), indent=1) + "\n"}
+
+
+def log_of(run: Mapping[str, Any], version: str, **driver: Any) -> Mapping[str, Any]:
+    """The log of one run by a version of the auditor; `driver` says more of that."""
+    tool = {"driver": {"name": "hf-audit", "version": version, "rules": _rules(), **driver}}
+    return {"$schema": _SCHEMA, "version": _VERSION, "runs": [{"tool": tool, **run}]}
 
 
 def _sampled(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
@@ -137,24 +128,44 @@ def _results(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
             finding = {**found, "component": one["component"]}
             explaining = () if ignored else one["diagnosis"]
             causes = [
-                {"reason": each["summary"], "fix": each["fix"], "cause": each["cause"]}
+                {"kind": each["cause"], "reason": each["summary"], "fix": each["fix"]}
                 for each in explaining
                 if at in each["findings"]
             ]
-            key = identity(finding)
-            yield {
-                "ruleId": finding["kind"],
-                "level": finding["severity"],
-                "message": {"text": message(said_of(model, finding, causes))},
-                "locations": [place_of(model, finding)],
-                "partialFingerprints": {
-                    "primaryLocationLineHash": finding_fingerprint(model, key, seen[key])
-                },
-                "suppressions": [_IGNORED] if ignored else [],
-                "properties": {
-                    "count": finding["count"],
-                    "parameters": finding["parameters"],
-                    "causes": [each["cause"] for each in causes],
-                },
-            }
-            seen[key] += 1
+            why = "left out by --ignore" if ignored else None
+            yield result_of(model, finding, causes, seen=seen, suppressed=why)
+
+
+def result_of(  # noqa: PLR0913 - what a result is made of
+    model: str,
+    finding: Mapping[str, Any],
+    causes: Sequence[Mapping[str, Any]],
+    *,
+    seen: Counter[tuple[str, ...]],
+    suppressed: str | None,
+    state: str | None = None,
+) -> Mapping[str, Any]:
+    """One finding with its component; causes are in the form of findings, and have a fix.
+
+    `seen` counts the model's findings by identity; `state` is what a run before makes it.
+    """
+    key = identity(finding)  # so that the fingerprint is the same whenever it is found
+    seen[key] += 1
+    digest = sha256("\0".join((model, *key)).encode("utf-8", "backslashreplace")).hexdigest()
+    accepted = {"kind": "external", "status": "accepted"}
+    return {
+        "ruleId": finding["kind"],
+        "level": finding["severity"],
+        "message": {"text": message(_said(model, finding, causes))},
+        "locations": [_place(model, finding)],
+        "partialFingerprints": {"primaryLocationLineHash": f"{digest[:32]}:{seen[key]}"},
+        **({"baselineState": state} if state else {}),
+        "suppressions": (
+            [] if suppressed is None else [{**accepted, "justification": printable(suppressed)}]
+        ),
+        "properties": {
+            "count": finding["count"],
+            "parameters": finding["parameters"],
+            "causes": [cause["kind"] for cause in causes],
+        },
+    }

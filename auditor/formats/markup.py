@@ -7,7 +7,7 @@ from auditor.formats.text import printable
 
 Child = Element | str | None
 Attributes = Mapping[str, str | float | None]
-_DOCTYPE = b"<!doctype html>\n"
+_DOCTYPE = "<!doctype html>\n"
 
 
 def element(tag: str, attributes: Attributes | None = None, /, *children: Child) -> Element:
@@ -84,8 +84,13 @@ def _side(figure: bool) -> str | None:  # noqa: FBT001 - of a column
 
 def html(root: Element) -> str:
     """A whole page, in ASCII."""
-    page: bytes = tostring(root, encoding="us-ascii", method="html")
-    return (_DOCTYPE + page + b"\n").decode("ascii")
+    return f"{_DOCTYPE}{html_fragment(root)}\n"
+
+
+def html_fragment(root: Element) -> str:
+    """A part of a page, in ASCII."""
+    part: bytes = tostring(root, encoding="us-ascii", method="html")
+    return part.decode("ascii")
 
 
 def svg(root: Element) -> str:

@@ -1,10 +1,10 @@
 """What a notebook shows of an outcome: the head of its page, and a drawing of its modules."""
 
 from base64 import b64encode
-from xml.etree.ElementTree import Element, tostring
+from xml.etree.ElementTree import Element
 
 from auditor.formats import View, as_svg, verdict
-from auditor.formats.markup import element
+from auditor.formats.markup import element, html_fragment
 from auditor.formats.verdict import address
 from auditor.report import Diagnosis, Report, Unaudited
 
@@ -30,8 +30,7 @@ def fragment(outcome: Report | Unaudited) -> str:
         *map(_cause, outcome.diagnosis),
         _drawing(outcome, name) if outcome.modules or outcome.parts else None,
     )
-    made: bytes = tostring(shown, encoding="us-ascii", method="html")
-    return made.decode("ascii")
+    return html_fragment(shown)
 
 
 def _said(target: str | None) -> str:

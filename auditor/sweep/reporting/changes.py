@@ -9,35 +9,42 @@ one is the same on two nights if it concerns the same fields of the same compone
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from auditor.formats.csv_rows import Outcome, Row, causes_of, object_at, with_components
+from auditor.formats.csv_rows import Columns, Outcome, Row, causes_of, object_at, with_components
 from auditor.formats.json_values import identity
+
+ALARMING = ("error", "warning")
+SEVERITIES = (*ALARMING, "info")
 
 Finding = Mapping[str, Any]  # one of an outcome's findings, as JSON
 
-COLUMNS = (
-    "change",
-    "model",
-    "kind",
-    "severity",
-    "folded",
-    "file",
-    "count",
-    "parameters",
-    "before",
-    "after",
-    "reason",
-    "accepted",
-    "commit_sha",
-    "commit_sha_before",
-    "component",
-    "cause",
-    "fix",
-)
-COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
+COLUMNS: Columns = {
+    "change": str,
+    "model": str,
+    "kind": str,
+    "severity": str,
+    "folded": str,
+    "file": str,
+    "count": int,
+    "parameters": int,
+    "before": str,
+    "after": str,
+    "reason": str,
+    "accepted": str,
+    "commit_sha": str,
+    "commit_sha_before": str,
+    "component": str,
+    "cause": str,
+    "fix": str,
+}
+_EMPTY: Row = dict.fromkeys(COLUMNS)
+_OF_FINDING = ("kind", "severity", "file", "count", "parameters", "reason", "component", "cause")
+_OF_CAUSE = ("severity", "count", "reason", "component", "fix")
+_COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
 
 
 class Change(StrEnum):
@@ -62,12 +69,17 @@ class Matched(NamedTuple):
     change: Change
     tonight: Finding | None
     before: Finding | None
+    accepted: str | None = None  # why tonight's is accepted; None: it is not
 
     @property
     def finding(self) -> Finding:
         """Tonight's; what was known of it where tonight has none."""
-        found = self.tonight if self.tonight is not None else self.before
-        return found if found is not None else {}
+        return self.tonight or self.before or {}
+
+    @property
+    def alarming(self) -> bool:
+        """Whether tonight has it, as an error or a warning."""
+        return self.tonight is not None and self.tonight["severity"] in ALARMING
 
 
 def findings(outcome: Outcome) -> tuple[Finding, ...]:
@@ -107,22 +119,20 @@ def matched(
     known: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in before:
         known[identity(finding)].append(finding)
-    same = [_take(known[identity(one)], one, alike=True) for one in tonight]
-    other = [
-        found or _take(known[identity(one)], one, alike=False)
-        for one, found in zip(tonight, same, strict=True)
-    ]
-    answers = zip(tonight, same, other, strict=True)
+    rests = [known[identity(finding)] for finding in tonight]
+    matches = [Matched(Change.NEW, finding, None) for finding in tonight]
+    for change in (Change.STILL_OPEN, Change.CHANGED):
+        for at, finding in enumerate(tonight):
+            if matches[at].before is None:
+                alike = change is Change.STILL_OPEN
+                found = _take(rests[at], finding, alike=alike)
+                matches[at] = Matched(change, finding, found) if found else matches[at]
     left = {id(finding) for rest in known.values() for finding in rest}
-    return (
-        *(Matched(_change(found, any_), one, any_) for one, found, any_ in answers),
-        *(Matched(_gone(one, unseen), None, one) for one in before if id(one) in left),
-    )
-
-
-def _gone(finding: Finding, unseen: Collection[str | None]) -> Change:
-    blind = None in unseen or finding.get("component") in unseen
-    return Change.UNSEEN if blind else Change.FIXED
+    for finding in before:
+        if id(finding) in left:
+            blind = None in unseen or finding.get("component") in unseen
+            matches.append(Matched(Change.UNSEEN if blind else Change.FIXED, None, finding))
+    return tuple(matches)
 
 
 def _take(known: list[Finding], finding: Finding, *, alike: bool) -> Finding | None:
@@ -140,80 +150,50 @@ def _alike(one: Finding, other: Finding) -> bool:
     return all(one[key] == other[key] for key in shared)
 
 
-def _change(same: Finding | None, known: Finding | None) -> Change:
-    if same is not None:
-        return Change.STILL_OPEN
-    return Change.NEW if known is None else Change.CHANGED
-
-
 def of_finding(match: Matched) -> Row:
-    """A row of changes.csv, but for the model's cells and why it is accepted."""
-    finding = match.finding
-    known = match.change is Change.CHANGED and match.before is not None
-    return {
-        **_EMPTY,
-        **{name: finding.get(name) for name in _KEPT},
-        "change": match.change.value,
-        "folded": "; ".join(finding["folded"]),
-        "before": _said(match.before) if known and match.before else None,
-        "after": _said(finding) if known else None,
-    }
+    """A row of changes.csv, but for the model's cells."""
+    folded = "; ".join(match.finding["folded"])
+    return {**_row(match, _OF_FINDING, _said), "folded": folded, "accepted": match.accepted}
 
 
 def of_cause(match: Matched) -> Row:
     """A row of changes.csv about a cause: `kind` is empty, `count` says how many findings."""
-    cause = match.finding
-    known = match.change is Change.CHANGED and match.before is not None
-    return {
-        **_EMPTY,
-        **{name: cause[name] for name in ("severity", "count", "reason", "component", "fix")},
-        "change": match.change.value,
-        "cause": cause["kind"],
-        "before": match.before["reason"] if known and match.before else None,
-        "after": cause["reason"] if known else None,
-    }
+    return {**_row(match, _OF_CAUSE, itemgetter("reason")), "cause": match.finding["kind"]}
 
 
-def says_nothing_new(row: Row) -> bool:
-    """Whether a row says nothing new: what is still open, and infos, are rows of open.csv."""
-    return row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
-
-
-_KEPT = ("kind", "severity", "file", "count", "parameters", "reason", "component", "cause")
+def _row(match: Matched, columns: Sequence[str], said: Callable[[Finding], str]) -> Row:
+    row = {**_EMPTY, **{name: match.finding.get(name) for name in columns}}
+    row["change"] = match.change.value
+    if match.change is Change.CHANGED and match.before is not None:
+        row |= {"before": said(match.before), "after": said(match.finding)}
+    return row
 
 
 def _said(finding: Finding) -> str:
     return f"{finding['severity']}, {finding['parameters']} parameters: {finding['reason']}"
 
 
-def of_model(tonight: Outcome | None, before: Outcome | None, *, first: bool) -> Iterator[Row]:
+def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]:
     """What changed of the model itself; `first`: there is no night before to have known it."""
-    if tonight is None or before is None:
+    if not tonight or not before:
         if not first:
-            change = Change.SELECTED if before is None else Change.DESELECTED
+            change = Change.DESELECTED if before else Change.SELECTED
             yield {**_EMPTY, "change": change.value}
         return
-    yield from _row(Change.COMMIT, None, before.get("commit"), tonight.get("commit"))
-    yield from _row(Change.VERDICT, None, _verdict(before), _verdict(tonight))
-    then, now = object_at(before, "observed"), object_at(tonight, "observed")
-    for name in COUNTS:
-        yield from _row(Change.COUNT, name, then.get(name), now.get(name))
-    implied = (
-        object_at(before, "expected").get("parameters"),
-        object_at(tonight, "expected").get("parameters"),
-    )
-    yield from _row(Change.COUNT, "expected", *implied)
+    known = _facts(before)
+    for place, now in _facts(tonight).items():
+        if known[place] is not None and now is not None and known[place] != now:
+            change, kind = place
+            changed = {"change": change.value, "kind": kind, "before": known[place], "after": now}
+            yield {**_EMPTY, **changed}
 
 
-def _row(change: Change, kind: str | None, before: Any, after: Any) -> Iterable[Row]:
-    """A row where two known values differ."""
-    if before is None or after is None or before == after:
-        return ()
-    return ({**_EMPTY, "change": change.value, "kind": kind, "before": before, "after": after},)
-
-
-def _verdict(outcome: Outcome) -> str | None:
-    return outcome.get("reason") or outcome.get("verdict")
-
-
-_EMPTY: Row = dict.fromkeys(COLUMNS)
+def _facts(outcome: Outcome) -> Mapping[tuple[Change, str | None], Any]:
+    """What of a model may change, by what its row says of it; None: it is not known."""
+    observed = object_at(outcome, "observed")
+    return {
+        (Change.COMMIT, None): outcome.get("commit"),
+        (Change.VERDICT, None): outcome.get("reason") or outcome.get("verdict"),
+        **{(Change.COUNT, name): observed.get(name) for name in _COUNTS},
+        (Change.COUNT, "expected"): object_at(outcome, "expected").get("parameters"),
+    }

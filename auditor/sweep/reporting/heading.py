@@ -1,21 +1,20 @@
 """The top of the page: a night in a few numbers, as HTML that needs no script."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 from urllib.parse import quote
+from xml.etree.ElementTree import Element
 
+from msgspec.json import decode
+
+from auditor.formats.markup import Child, element, html_fragment, scrolled, table
 from auditor.formats.text import printable, size
 
-_STATES = {
-    "new": "new findings",
-    "open": "known findings",
-    "unaudited": "not audited",
-    "pending": "pending",
-    "accepted": "accepted",
-    "clean": "clean",
-}
+_WORDS = {"new": "new findings", "open": "known findings", "unaudited": "not audited"}
+_HUB = "https://huggingface.co/"
+_DOT = " \N{MIDDLE DOT} "
 _MOST_SAID = 300  # characters of what was found
 _SCALES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
@@ -24,25 +23,31 @@ def heading(
     summary: Mapping[str, Any], pages: Mapping[str, str], *, left_out: int
 ) -> Mapping[str, str]:
     """What the template has places for; `pages` are the addresses of the models' own."""
-    return {
-        "night": _html(summary["night"]),
-        "subtitle": _subtitle(summary),
-        "tiles": "".join(_tiles(summary)),
-        "bar": "".join(_bar(summary["states"], max(1, summary["models"]))),
+    elements = {
+        "bar": _bar(summary["states"], max(1, summary["models"])),
         "news": _news(summary["news"], pages),
-        "causes": _causes(summary["causes"]),
-        "kinds": "".join(_kinds(summary["findings"])),
-        "notes": "".join(f"<li>{_html(note)}</li>" for note in _notes(summary, left_out)),
+        "causes": _counts("Causes", "cause", summary["causes"]),
+        "kinds": _counts("Findings by kind", "kind", summary["findings"]),
+        "notes": (element("li", {}, note) for note in _notes(summary, left_out)),
+    }
+    texts = {"night": summary["night"], "subtitle": _subtitle(summary), **_figures(summary)}
+    return {
+        **{place: escape(printable(text)) for place, text in texts.items()},
+        **{place: "".join(map(html_fragment, found)) for place, found in elements.items()},
     }
 
 
 def night_fragment(summary: Mapping[str, Any]) -> str:
     """What a notebook shows of a night: its name, how models stand, what is new."""
     states = ", ".join(
-        f"{count:,} {_STATES[state]}" for state, count in summary["states"].items() if count
+        f"{count:,} {_WORDS.get(state, state)}"
+        for state, count in summary["states"].items()
+        if count
     )
-    title = f"<p><strong>{_html(summary['night'])}</strong> &middot; {_subtitle(summary)}</p>"
-    return f"<div>{title}<p>{_html(states)}</p>{_news(summary['news'], {})}</div>"
+    name = element("strong", {}, summary["night"])
+    title = element("p", {}, name, f"{_DOT}{_subtitle(summary)}")
+    news = _news(summary["news"], {})
+    return html_fragment(element("div", {}, title, element("p", {}, states), *news))
 
 
 def _subtitle(summary: Mapping[str, Any]) -> str:
@@ -51,38 +56,33 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
     ended = summary["finished"]
     state = f"finished {ended[:16].replace('T', ' ')} UTC" if ended else "not finished yet"
     parts = (f"{summary['models']:,} models", since, state, f"hf-audit {summary['auditor']}")
-    return " &middot; ".join(map(_html, parts))
+    return _DOT.join(parts)
 
 
-def _tiles(summary: Mapping[str, Any]) -> Iterator[str]:
-    states, changes = summary["states"], summary["changes"]
-    figures = {
-        "new findings": (states["new"], "models with an error or a warning that is new", "new"),
-        "known findings": (states["open"], "models with no other than those of before", "open"),
-        "not audited": (states["unaudited"] + states["pending"], _reasons(summary), "unaudited"),
-        "clean": (states["clean"], f"models, and {states['accepted']:,} accepted", "clean"),
-        "fixed": (changes.get("fixed", 0), "findings of the night before that are gone", "fixed"),
-        "commits moved": (changes.get("commit", 0), "models that were pushed to since", "moved"),
-        "parameters": (short(summary["totals"]["parameters"]), _stored(summary), "total"),
+def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the tiles say."""
+    states, changes, totals = summary["states"], summary["changes"], summary["totals"]
+    counts = {
+        **states,
+        "unaudited": states["unaudited"] + states["pending"],
+        "fixed": changes.get("fixed", 0),
+        "moved": changes.get("commit", 0),
+        "tensors": totals["tensors"],
     }
-    for name, (figure, said, mark) in figures.items():
-        shown = f"{figure:,}" if isinstance(figure, int) else figure
-        yield (
-            f'<li class="tile t-{mark}"><strong>{_html(shown)}</strong>'
-            f"<span>{_html(name)}</span><small>{_html(said)}</small></li>"
-        )
+    return {
+        **{name: f"{count:,}" for name, count in counts.items()},
+        "reasons": _reasons(summary),
+        "parameters": short(totals["parameters"]),
+        "size": size(totals["bytes"], digits=3),
+    }
 
 
 def _reasons(summary: Mapping[str, Any]) -> str:
-    found = sorted(summary["reasons"].items(), key=lambda one: (-one[1], one[0]))
+    """The three most frequent ones."""
+    found = Counter(summary["reasons"]).most_common(3)
     pending = summary["states"]["pending"]
-    said = [f"{count:,} {reason}" for reason, count in found[:3]]
-    return ", ".join([*said, *([f"{pending:,} pending"] if pending else [])]) or "none"
-
-
-def _stored(summary: Mapping[str, Any]) -> str:
-    totals = summary["totals"]
-    return f"in {totals['tensors']:,} tensors, {size(totals['bytes'], digits=3)} on disk"
+    most = [*found, ("pending", pending)] if pending else found
+    return ", ".join(f"{count:,} {reason}" for reason, count in most) or "none"
 
 
 def short(number: int) -> str:
@@ -93,7 +93,7 @@ def short(number: int) -> str:
     return str(number)
 
 
-def _bar(states: Mapping[str, int], models: int) -> Iterator[str]:
+def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
     """The parts of a bar 1000 wide, as SVG; no part that there is becomes invisible."""
     shown = {state: count for state, count in states.items() if count}
     least = 4
@@ -101,82 +101,57 @@ def _bar(states: Mapping[str, int], models: int) -> Iterator[str]:
     at = 0.0
     for state, count in shown.items():
         width = least + room * count / models
-        said = f"{count:,} {_STATES[state]}"
-        yield (
-            f'<rect class="b-{state}" x="{at:.1f}" y="0" width="{width:.1f}" height="12">'
-            f"<title>{_html(said)}</title></rect>"
-        )
+        place = {"x": f"{at:.1f}", "y": "0", "width": f"{width:.1f}", "height": "12"}
+        said = element("title", {}, f"{count:,} {_WORDS.get(state, state)}")
+        yield element("rect", {"class": f"b-{state}", **place}, said)
         at += width
 
 
-def _kinds(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    for kind, counts in kinds.items():
-        cells = "".join(
-            f"<td>{counts[name]:,}</td>" for name in ("models", "findings", "new", "accepted")
-        )
-        mark = f'<span class="sev {_html(counts["severity"])}">{_html(counts["severity"])}</span>'
-        yield f'<tr><th scope="row">{_html(kind)}</th><td class="text">{mark}</td>{cells}</tr>'
-
-
-_NEWS = """<section aria-labelledby="news-title">
-<h2 id="news-title">New tonight</h2>
-<div class="scroll"><table class="news">
-<thead><tr><th scope="col">model</th><th scope="col" class="text">cause or kind</th>\
-<th scope="col" class="text">what was found</th></tr></thead>
-<tbody>{rows}</tbody>
-</table></div>{more}
-</section>
-"""
-_HUB = "https://huggingface.co/"
-
-
-def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> str:
+def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element]:
     """What is new, each with links to the model at its commit and to its page; or nothing."""
-    rows = "".join(new_row(item, pages.get(item["model"])) for item in news["listed"])
-    more = f"<p>and {news['more']:,} more, in changes.csv</p>" if news["more"] else ""
-    return _NEWS.format(rows=rows, more=more) if rows else ""
+    if news["listed"]:
+        columns = dict.fromkeys(("model", "cause or kind", "what was found"), False)
+        rows = (new_row(item, pages.get(item["model"])) for item in news["listed"])
+        listed = scrolled("New tonight", table(columns, rows, **{"class": "news"}))
+        more = element("p", {}, f"and {news['more']:,} more, in changes.csv")
+        yield _section("New tonight", listed, more if news["more"] else None)
 
 
-def new_row(item: Mapping[str, Any], page: str | None = None) -> str:
+def new_row(item: Mapping[str, Any], page: str | None = None) -> Sequence[Element]:
+    """The model with its links, the cause or the kind, and what was found."""
     commit = f"/tree/{item['commit']}" if item["commit"] else ""
-    address = _html(_HUB + quote(printable(f"{item['model']}{commit}")))
-    inside = f" ({item['component']})" if item["component"] else ""
-    mark = f'<span class="sev {item["severity"]}">{_html(item["what"])}</span>'
-    said = _html(item["said"][:_MOST_SAID])
-    return (
-        f'<tr><th scope="row"><a href="{address}"><bdi>{_html(item["model"])}</bdi></a>'
-        f"{_html(inside)}{_link(page, item['model'])}</th>"
-        f'<td class="text">{mark}</td><td class="text"><bdi>{said}</bdi></td></tr>'
+    address = _HUB + quote(printable(f"{item['model']}{commit}"))
+    of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))
+    model = element(
+        "span",
+        {},
+        element("a", {"href": address}, element("bdi", {}, item["model"])),
+        f" ({item['component']})" if item["component"] else None,
+        *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
     )
+    said = element("bdi", {}, item["said"][:_MOST_SAID])
+    return model, _mark(item["severity"], item["what"]), said
 
 
-def _link(page: str | None, model: str) -> str:
-    if page is None:
-        return ""
-    whose = f'<span class="hidden"> of <bdi>{_html(model)}</bdi></span>'
-    return f' <a href="{_html(page)}">report{whose}</a>'
+def _counts(title: str, what: str, found: Mapping[str, Mapping[str, Any]]) -> Iterator[Element]:
+    """A section that says how many there are of each; nothing where there are none."""
+    if found:
+        [counted, *_] = found.values()
+        columns = {what: False, **{name: name != "severity" for name in counted}}
+        rows = ((name, *map(_cell, one.values())) for name, one in found.items())
+        yield _section(title, table(columns, rows, **{"class": "kinds"}))
 
 
-_CAUSES = """<section>
-<h2>Causes</h2>
-<table class="kinds">
-<thead><tr><th scope="col">cause</th><th scope="col">models</th><th scope="col">findings</th>\
-<th scope="col">new</th></tr></thead>
-<tbody>{rows}</tbody>
-</table>
-</section>
-"""
+def _cell(count: int | str) -> Child:
+    return f"{count:,}" if isinstance(count, int) else _mark(count, count)
 
 
-def _causes(causes: Mapping[str, Mapping[str, Any]]) -> str:
-    """A section; nothing where no finding has a cause."""
-    rows = "".join(
-        f'<tr><th scope="row">{_html(name)}</th>'
-        + "".join(f"<td>{counts[key]:,}</td>" for key in ("models", "findings", "new"))
-        + "</tr>"
-        for name, counts in causes.items()
-    )
-    return _CAUSES.format(rows=rows) if rows else ""
+def _mark(severity: str, text: str) -> Element:
+    return element("span", {"class": f"sev {severity}"}, text)
+
+
+def _section(title: str, *children: Child) -> Element:
+    return element("section", {}, element("h2", {}, title), *children)
 
 
 def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
@@ -195,15 +170,8 @@ def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
 def _selection(text: str) -> str:
     """What was asked for, in the words of the options."""
     try:
-        asked = json.loads(text)
+        asked = decode(text, type=list[dict[str, Any]])
     except ValueError:
         return text
-    if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
-        return text
-    return "; ".join(
-        ", ".join(f"{key} {value}" for key, value in one.items() if value) for one in asked
-    )
-
-
-def _html(text: str) -> str:
-    return escape(printable(text))
+    words = ([f"{key} {value}" for key, value in one.items() if value] for one in asked)
+    return "; ".join(map(", ".join, words))

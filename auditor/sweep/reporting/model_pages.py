@@ -5,6 +5,7 @@ bytes; what is new goes first, then what was known, what could not be audited, w
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -31,14 +32,13 @@ class ModelPages:
     """Remembers which models to write a page of, and writes them."""
 
     def __init__(self) -> None:
-        self._models: dict[ModelState, list[str]] = {state: [] for state in _ORDER}
+        self._models: Mapping[ModelState | None, list[str]] = defaultdict(list)
 
-    def add(self, judged: ModelEntry) -> None:
-        found = self._models.get(judged.state) if judged.state else None
-        if found is None or judged.outcome is None or len(found) >= MOST_PAGES:
-            return
-        if judged.matches or judged.outcome.get("modules"):  # more than why it is not audited
-            found.append(judged.model)
+    def add(self, entry: ModelEntry) -> None:
+        # More than why it is not audited.
+        found = entry.outcome and (entry.matches or entry.outcome.get("modules"))
+        if found and len(self._models[entry.state]) < MOST_PAGES:
+            self._models[entry.state].append(entry.model)
 
     def write(self, nights: Store, night: str, staged: Path) -> Mapping[str, str]:
         """Write the pages into a folder; by model the address of its page from the night's."""

@@ -1,7 +1,7 @@
 """Writes all reports of a night in one pass over the store."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
@@ -10,10 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from auditor.errors import UsageError
-from auditor.formats.csv_rows import Row
 from auditor.messages import quoted
-from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, read_baseline
-from auditor.sweep.reporting.files import TABLES, Csv, Parquet, require_parquet, table_rows
+from auditor.sweep.reporting.baseline import Baseline, read_baseline
+from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, rows_by_table
 from auditor.sweep.reporting.heading import night_fragment
 from auditor.sweep.reporting.model_entry import entry_of
 from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
@@ -61,13 +60,10 @@ def write_night(
     for a folder that cannot be written to.
     """
     wanted = wanted or Wanted()
-    if wanted.parquet:
-        require_parquet()
-    entries = read_baseline(wanted.baseline) if wanted.baseline else None
+    entries = read_baseline(wanted.baseline) if wanted.baseline else ()
     with Store.open(store) as nights:
         shown = nights.chosen(night)
-        folder = wanted.folder or _folder(shown)
-        return _written(nights, shown, folder, wanted, entries)
+        return _written(nights, shown, wanted, Baseline(entries=entries, day=_day(shown)))
 
 
 def _folder(night: Night) -> Path:
@@ -77,33 +73,32 @@ def _folder(night: Night) -> Path:
     return REPORTS / night.night
 
 
-def _written(
-    nights: Store,
-    night: Night,
-    folder: Path,
-    wanted: Wanted,
-    entries: tuple[BaselineEntry, ...] | None,
-) -> WrittenReports:
+def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> WrittenReports:
+    folder = wanted.folder or _folder(night)
     previous = nights.previous(night.night)
-    baseline = Baseline(entries=entries or (), day=_day(night))
-    summary, models = NightSummary(), ModelPages()
     with ExitStack() as stack:
-        page = stack.enter_context(NightPage(nights.count(night)))
-        tables = tuple(_tables(stack, folder, wanted))
+        forms: dict[str, type[Table]] = {"csv": Csv, "parquet": Parquet}
+        tables = [
+            forms[ending](stack.enter_context(replacing(folder / f"{name}.{ending}")), name)
+            for ending in (forms if wanted.parquet else ("csv",))
+            for name in TABLES
+        ]
+        summary, models, page = NightSummary(), ModelPages(), NightPage(nights.count(night), stack)
         sarif = None
         if wanted.sarif:
             sarif = Sarif(stack.enter_context(replacing(wanted.sarif)), night, previous)
         for compared in nights.compared(night, previous):
-            one = entry_of(compared, baseline, first=previous is None)
-            summary.add(one)
-            page.add(one)
-            models.add(one)
+            entry = entry_of(compared, baseline, first=previous is None)
+            summary.add(entry)
+            models.add(entry)
+            page.add(entry)
             if sarif:
-                sarif.add(one)
-            for name, found in table_rows(one, wanted.depth):
-                _add(tables, name, found)
-        for sink in (*(table for _, table in tables), *((sarif,) if sarif else ())):
-            sink.finish()
+                sarif.add(entry)
+            rows = rows_by_table(entry, wanted.depth)
+            for table in tables:
+                table.add(rows)
+        for written in (*tables, *((sarif,) if sarif else ())):
+            written.close()
         index = stack.enter_context(replacing(folder / "index.html"))
         numbers = stack.enter_context(replacing(folder / "summary.json"))
         # The last that is entered ends first: no link leads to a page that is not there yet.
@@ -113,22 +108,6 @@ def _written(
         page.write(index, content, pages)
         numbers.write(f"{json.dumps(content, indent=2)}\n".encode())
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
-
-
-def _tables(stack: ExitStack, folder: Path, wanted: Wanted) -> Iterator[tuple[str, Csv | Parquet]]:
-    """A sink for each table and form, by the table's name; the end of the stack renames them."""
-    forms: list[tuple[type[Csv | Parquet], str]] = [(Csv, "csv")]
-    forms += [(Parquet, "parquet")] if wanted.parquet else []
-    for form, ending in forms:
-        for name in TABLES:
-            yield name, form(stack.enter_context(replacing(folder / f"{name}.{ending}")), name)
-
-
-def _add(tables: Iterable[tuple[str, Csv | Parquet]], name: str, found: Iterable[Row]) -> None:
-    kept = tuple(found)
-    for one, table in tables:
-        if one == name:
-            table.add(kept)
 
 
 def _day(night: Night) -> date:

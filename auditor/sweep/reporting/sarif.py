@@ -1,8 +1,6 @@
 """SARIF 2.1.0 of a night's errors and warnings, for pages of code-scanning results.
 
-Results are written as they come. A finding's place is a path, `MODEL/FILE`, or the model's where no
-file is named; code-scanning pages tell old results from new ones by the fingerprint, which is the
-finding's identity. What the baseline accepts is there, and suppressed.
+Results are written as they come. What the baseline accepts is there, and suppressed.
 """
 
 import json
@@ -11,19 +9,11 @@ from collections.abc import Mapping
 from typing import IO, Any
 from uuid import NAMESPACE_URL, uuid5
 
-from auditor.formats.as_sarif import (
-    SARIF_SCHEMA,
-    SARIF_VERSION,
-    finding_fingerprint,
-    message,
-    place_of,
-    rules,
-    said_of,
-)
-from auditor.formats.json_values import identity
+from auditor.formats.as_sarif import log_of, result_of
 from auditor.formats.text import printable
-from auditor.sweep.reporting.changes import Change, Matched
-from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry
+from auditor.sweep.reporting.changes import Change
+from auditor.sweep.reporting.json_array import JsonArray
+from auditor.sweep.reporting.model_entry import ModelEntry
 from auditor.sweep.store.reading import Night
 
 _STATES = {
@@ -34,88 +24,43 @@ _STATES = {
 
 
 class Sarif:
-    """Writes one run; a context manager, whose end closes what it opened, not the file."""
+    """Writes the log of one run, result by result."""
 
     def __init__(self, file: IO[bytes], night: Night, previous: Night | None) -> None:
-        self._file, self._first, self._compared = file, True, previous is not None
-        opening, self._end = json.dumps(_log(night, previous), separators=(",", ":")).split('"@"')
-        self._write(opening)
+        self._file, self._compared = file, previous is not None
+        log = json.dumps(_log(night, previous), separators=(",", ":"))
+        opening, self._end = log.split('"@"')  # where the results go
+        file.write(opening.encode())
+        self._results = JsonArray(file)
 
-    def add(self, judged: ModelEntry) -> None:
+    def add(self, entry: ModelEntry) -> None:
         seen: Counter[tuple[str, ...]] = Counter()
-        for match, why in judged.standing:
-            if match.finding["severity"] in ALARMING:
-                key = identity(match.finding)
-                result = self._result(judged, match, why, key, seen[key])
-                seen[key] += 1
-                self._write("\n" if self._first else ",\n")
-                self._write(json.dumps(result, separators=(",", ":")))
-                self._first = False
+        for match in entry.matches:
+            if match.alarming:
+                result = result_of(
+                    entry.model,
+                    match.finding,
+                    entry.causes_of(match.finding),
+                    seen=seen,
+                    suppressed=match.accepted,
+                    state=_STATES[match.change] if self._compared else None,
+                )
+                self._results.add(result)
 
-    def finish(self) -> None:
-        self._write(f"\n{self._end}\n")
-
-    def _write(self, text: str) -> None:
-        self._file.write(text.encode("ascii"))
-
-    def _result(
-        self, judged: ModelEntry, match: Matched, why: str | None, key: tuple[str, ...], nth: int
-    ) -> Mapping[str, Any]:
-        model, finding = judged.model, match.finding
-        causes = [cause.finding for cause in judged.why if _explains(cause, match)]
-        return {
-            "ruleId": finding["kind"],
-            "level": finding["severity"],
-            "message": {"text": message(said_of(model, finding, causes))},
-            "locations": [place_of(model, finding)],
-            "partialFingerprints": {
-                "primaryLocationLineHash": finding_fingerprint(model, key, nth)
-            },
-            **({"baselineState": _STATES[match.change]} if self._compared else {}),
-            "suppressions": [] if why is None else [_suppression(why)],
-            "properties": {
-                "count": finding["count"],
-                "parameters": finding["parameters"],
-                "causes": [cause["kind"] for cause in causes],
-            },
-        }
-
-
-def _explains(cause: Matched, match: Matched) -> bool:
-    """Whether a cause of tonight is one of a finding's, in the same component."""
-    finding, found = match.finding, cause.finding
-    named = found["kind"] in finding.get("cause", "").split("; ")
-    same = found["component"] == finding.get("component")
-    return cause.tonight is not None and named and same
-
-
-def _suppression(why: str) -> Mapping[str, str]:
-    return {"kind": "external", "status": "accepted", "justification": printable(why)}
+    def close(self) -> None:
+        self._results.close()
+        self._file.write(f"{self._end}\n".encode())
 
 
 def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:
     """The log around its results, which go where the mark is."""
     name = f"audit sweep/{printable(night.night)}"
-    baseline = {} if previous is None else {"baselineGuid": _guid(previous)}
-    return {
-        "$schema": SARIF_SCHEMA,
-        "version": SARIF_VERSION,
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "hf-audit",
-                        "version": night.auditor,
-                        "rules": rules(),
-                        "properties": {"catalogue": night.catalogue},
-                    }
-                },
-                "automationDetails": {"id": name, "guid": _guid(night)},
-                **baseline,
-                "results": ["@"],
-            }
-        ],
+    run = {
+        "automationDetails": {"id": name, "guid": _guid(night)},
+        **({"baselineGuid": _guid(previous)} if previous else {}),
+        "results": "@",
     }
+    return log_of(run, night.auditor, properties={"catalogue": night.catalogue})
 
 
 def _guid(night: Night) -> str:

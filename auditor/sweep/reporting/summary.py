@@ -1,18 +1,21 @@
 """summary.json: a night in numbers, and what an exit code is made of."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from auditor.formats.csv_rows import object_at
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import Change, Finding
-from auditor.sweep.reporting.model_entry import ALARMING, ModelEntry, ModelState
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
+from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Alarms, Night
 
 SCHEMA = 1
+MOST_LISTED = 50  # of what is new, of each severity; changes.csv has all
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
+
+Item = Mapping[str, Any]  # of what is new
 
 
 class NightSummary:
@@ -24,107 +27,84 @@ class NightSummary:
         self.reasons: Counter[str] = Counter()
         self.changes: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
-        self.alarming: Counter[str] = Counter()
-        self.kinds: dict[str, dict[str, Any]] = {}
-        self.causes: dict[str, dict[str, Any]] = {}
-        self.news = NightNews()
-        self.excused = 0
+        self.alarming = Counter(dict.fromkeys(Alarms._fields, 0))
+        self.severities: dict[str, str] = {}  # of kinds
+        self.kinds: dict[str, Counter[str]] = defaultdict(Counter)
+        self.causes: dict[str, Counter[str]] = defaultdict(Counter)
+        self.listed: dict[str, list[Item]] = {severity: [] for severity in ALARMING}
+        self.news = self.excused = 0
 
-    def add(self, judged: ModelEntry) -> None:
-        self.changes.update(str(row["change"]) for row in judged.moves)
-        self.changes.update(match.change.value for match in judged.matches)
-        if judged.outcome is None or judged.state is None:
+    def add(self, entry: ModelEntry) -> None:
+        self.changes.update(str(row["change"]) for row in entry.moves)
+        self.changes.update(match.change.value for match in entry.matches)
+        if entry.state is None:
             return
-        self.states[judged.state] += 1
-        self.verdicts[judged.verdict or "pending"] += 1
-        if reason := judged.outcome.get("reason"):
+        self.states[entry.state] += 1
+        self.verdicts[entry.outcome.get("verdict") or "pending"] += 1
+        if reason := entry.outcome.get("reason"):
             self.reasons[reason] += 1
-            self.excused += judged.excused is not None
-        observed = object_at(judged.outcome, "observed")
+            self.excused += not entry.blind
+        observed = object_at(entry.outcome, "observed")
         self.totals.update({name: observed.get(name) or 0 for name in _TOTALS})
-        self._alarm(judged)
-        self._findings(judged)
-        self._causes(judged)
-        self.news.add(judged)
+        self._alarm(entry, bad_request=reason == "bad-request")
+        self._count(entry)
+        for item in _items(entry):
+            self.news += 1
+            if len(listed := self.listed[item["severity"]]) < MOST_LISTED:
+                listed.append(item)
 
-    def _alarm(self, judged: ModelEntry) -> None:
+    def _alarm(self, entry: ModelEntry, *, bad_request: bool) -> None:
         """What of the model there is to be alarmed about, as `Store.alarms` has it."""
-        severities = {match.finding["severity"] for match in judged.alarms}
-        outcome = judged.outcome or {}
-        bad_request = outcome.get("reason") == "bad-request"
-        unaudited = judged.verdict in {None, "unaudited"} and judged.excused is None
-        unseen = (unaudited and not bad_request) or judged.blind
-        error = "error" in severities or judged.unexplained
-        warning = severities == {"warning"} and not judged.unexplained
+        severities = {match.finding["severity"] for match in entry.alarms}
+        unseen = entry.blind and not bad_request
+        error = "error" in severities or entry.unexplained
+        warning = "warning" in severities and not error
         self.alarming.update(
             errors=error,
             warnings=warning,
             unaudited=unseen and not (error or warning),
-            bad_requests=unaudited and bad_request,
+            bad_requests=entry.blind and bad_request,
             blind_errors=error and unseen,
             blind_warnings=warning and unseen,
         )
 
-    def _findings(self, judged: ModelEntry) -> None:
-        of_model = set()
-        for match, why in judged.standing:
-            finding = match.finding
-            kind = self.kinds.setdefault(
-                finding["kind"],
-                {
-                    "severity": finding["severity"],
-                    **dict.fromkeys(("models", "findings", "new", "accepted"), 0),
-                },
-            )
-            kind["models"] += finding["kind"] not in of_model
-            kind["findings"] += 1
-            kind["new"] += match.change.value == "new"
-            kind["accepted"] += why is not None
-            of_model.add(finding["kind"])
-
-    def _causes(self, judged: ModelEntry) -> None:
-        tonight = [match for match in judged.why if match.tonight is not None]
-        for name in {match.finding["kind"] for match in tonight}:
-            alike = [match for match in tonight if match.finding["kind"] == name]
-            cause = self.causes.setdefault(name, dict.fromkeys(("models", "findings", "new"), 0))
-            cause["models"] += 1
-            cause["findings"] += sum(match.finding["count"] for match in alike)
-            cause["new"] += any(match.change.value == "new" for match in alike)
+    def _count(self, entry: ModelEntry) -> None:
+        """Count findings by their kind, and causes with the findings that they explain."""
+        for name, alike in _by_kind(entry.matches):
+            self.severities.setdefault(name, alike[0].finding["severity"])
+            new = sum(match.change is Change.NEW for match in alike)
+            accepted = sum(match.accepted is not None for match in alike)
+            self.kinds[name].update(models=1, findings=len(alike), new=new, accepted=accepted)
+        for name, alike in _by_kind(entry.causes):
+            explained = sum(match.finding["count"] for match in alike)
+            new = int(any(match.change is Change.NEW for match in alike))
+            self.causes[name].update(models=1, findings=explained, new=new)
 
     @property
     def alarms(self) -> Alarms:
-        return Alarms(*(self.alarming[name] for name in Alarms._fields))
-
-    @property
-    def models(self) -> int:
-        return self.verdicts.total()
+        return Alarms(**self.alarming)
 
     def content(
         self, night: Night, previous: Night | None, baseline: Baseline | None
     ) -> Mapping[str, Any]:
         """What is written; keys are only ever added."""
+        kinds = sorted(sorted(self.kinds), key=lambda one: SEVERITIES.index(self.severities[one]))
+        causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
+        listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
         return {
             "schema": SCHEMA,
-            "night": night.night,
-            "started": night.started,
-            "finished": night.finished,
-            "auditor": night.auditor,
-            "catalogue": night.catalogue,
-            "selection": night.selection,
-            "previous": previous
-            and {
-                "night": previous.night,
-                "auditor": previous.auditor,
-                "catalogue": previous.catalogue,
-            },
-            "models": self.models,
+            **_named(night, "night", "started", "finished", "auditor", "catalogue", "selection"),
+            "previous": previous and _named(previous, "night", "auditor", "catalogue"),
+            "models": self.verdicts.total(),
             "verdicts": _sorted(self.verdicts),
             "states": {state.value: self.states[state] for state in ModelState},
             "reasons": _sorted(self.reasons),
-            "findings": {kind: self.kinds[kind] for kind in self.by_weight()},
-            "causes": dict(sorted(self.causes.items(), key=_most_models)),
+            "findings": {
+                name: {"severity": self.severities[name], **self.kinds[name]} for name in kinds
+            },
+            "causes": {name: self.causes[name] for name in causes},
             "changes": _sorted(self.changes),
-            "news": self.news.content(),
+            "news": {"listed": listed, "more": self.news - len(listed)},
             "totals": {name: self.totals[name] for name in _TOTALS},
             "alarms": self.alarms._asdict(),
             "baseline": baseline
@@ -136,80 +116,44 @@ class NightSummary:
             },
         }
 
-    def by_weight(self) -> list[str]:
-        """The kinds of findings, those that alarm first."""
-        weights = {name: at for at, name in enumerate((*ALARMING, "info"))}
-        return sorted(self.kinds, key=lambda kind: (weights[self.kinds[kind]["severity"]], kind))
+
+def _by_kind(matches: Iterable[Matched]) -> Iterable[tuple[str, Sequence[Matched]]]:
+    """Those of tonight."""
+    kinds = defaultdict(list)
+    for match in matches:
+        if match.tonight is not None:
+            kinds[match.tonight["kind"]].append(match)
+    return kinds.items()
 
 
-def _most_models(cause: tuple[str, Mapping[str, Any]]) -> tuple[int, str]:
-    name, counts = cause
-    return -counts["models"], name
+def _named(night: Night, *fields: str) -> Mapping[str, Any]:
+    return {name: getattr(night, name) for name in fields}
 
 
 def _sorted(counter: Counter[str]) -> dict[str, int]:
     return dict(sorted(counter.items()))
 
 
-MOST_LISTED = 50  # of each severity; changes.csv has all
-
-Item = Mapping[str, Any]
-
-
-class NightNews:
-    """Collects what passes: the first lines of each severity, and how many there are."""
-
-    def __init__(self) -> None:
-        self._listed: dict[str, list[Item]] = {severity: [] for severity in ALARMING}
-        self._count = 0
-
-    def add(self, judged: ModelEntry) -> None:
-        for item in _items(judged):
-            self._count += 1
-            listed = self._listed[item["severity"]]
-            if len(listed) < MOST_LISTED:
-                listed.append(item)
-
-    def content(self) -> Mapping[str, Any]:
-        """Errors first, then in the order of models; `more` are not listed."""
-        every = [item for severity in ALARMING for item in self._listed[severity]]
-        return {"listed": every[:MOST_LISTED], "more": self._count - len(every[:MOST_LISTED])}
-
-
-def _items(judged: ModelEntry) -> Iterator[Item]:
+def _items(entry: ModelEntry) -> Iterator[Item]:
     """An item for each cause, or kind, of errors and warnings that are new and not accepted."""
-    new = [one for one in judged.alarms if one.change in {Change.NEW, Change.CHANGED}]
-    causes = {
-        (one.finding["component"], one.finding["kind"]): one.finding
-        for one in judged.why
-        if one.tonight is not None
-    }
-    told: set[tuple[Any, ...]] = set()
-    for match in new:
-        key = component, explained, what = _key(match.finding, causes)
-        if key in told:
-            continue
-        told.add(key)
-        alike = [one.finding for one in new if _key(one.finding, causes) == key]
-        cause = causes[component, what] if explained else None
+    groups: dict[tuple[str | None, bool, str], list[Finding]] = defaultdict(list)
+    for finding in (match.finding for match in entry.news):
+        why = next(iter(entry.causes_of(finding)), finding)
+        groups[finding.get("component"), why is finding, why["kind"]].append(finding)
+    for (component, _, what), alike in groups.items():
+        of_kind = {**alike[0], "reason": _said(alike)}
+        why = next(iter(entry.causes_of(alike[0])), of_kind)
         yield {
-            "model": judged.model,
-            "commit": judged.commits[1],
+            "model": entry.model,
+            "commit": entry.commits[1],
             "component": component,
-            "severity": cause["severity"] if cause else match.finding["severity"],
+            "severity": why["severity"],
             "what": what,
-            "said": cause["reason"] if cause else _said(alike),
+            "said": why["reason"],
         }
 
 
-def _key(finding: Finding, causes: Mapping[Any, Finding]) -> tuple[str | None, bool, str]:
-    """The component, whether a cause explains the finding, and the cause or the kind."""
-    component, name = finding.get("component"), finding.get("cause", "").partition("; ")[0]
-    known = (component, name) in causes
-    return (component, known, name if known else finding["kind"])
-
-
-def _said(findings: list[Finding]) -> str:
+def _said(findings: Sequence[Finding]) -> str:
     """`3 names, 1,024 parameters: encoder.{0-2}.weight`, of all findings of a kind."""
     count = sum(finding["count"] for finding in findings)
     parameters = sum(finding["parameters"] for finding in findings)

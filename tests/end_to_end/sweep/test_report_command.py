@@ -58,7 +58,7 @@ def test_ten_lines_say_what_is_new_and_one_how_much_more(tmp_path):
 WRONG = {
     ("none.sqlite",): "the store 'none.sqlite' does not exist",
     ("--night", "x"): "this store has no night 'x'",
-    ("--baseline", "none.toml"): "'none.toml', a baseline, cannot be read",
+    ("--baseline", "none.toml"): "'none.toml' cannot be read: No such file",
     ("--depth", "-1"): "invalid value for '--depth'",
 }
 

@@ -3,7 +3,15 @@
 import pytest
 
 from auditor.errors import UsageError
-from auditor.sweep.settings import ids_in, ids_of, read_sweep_settings, selection_of
+from auditor.sweep.policy import Policy
+from auditor.sweep.settings import (
+    AskedModels,
+    Output,
+    ids_in,
+    ids_of,
+    read_sweep_settings,
+    selection_of,
+)
 
 FULL = """
 [[selection]]
@@ -47,37 +55,54 @@ def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
     assert (liked.sort, liked.top) == ("likes", 500)
     assert ours.ids == ("a/b", "c/d@v1")
     assert (settings.policy.max_requests, settings.policy.deadline) == (900, 60.5)
-    assert settings.fail_on == "error"
+    assert settings.policy.fail_on == "error"
     assert settings.output.store == tmp_path / "nights/sweep.sqlite"
     assert settings.output.keep == 2
-    assert read_sweep_settings(file("[[selection]]\ntop = 1\n")).output.keep is None
+    small = read_sweep_settings(file("[[selection]]\nfilter = 'zh'\n[policy]\ndeadline = 60\n"))
+    assert small.selections[0].filters == ("zh",)
+    assert small.policy == Policy(deadline=60.0)
+    assert small.output == Output()
 
 
 SELECTION = "[[selection]]\ntop = 1\n"
-NUMBER = "expected a number from 1 on"
+NUMBER = "Expected `int` >= 1 - at "
 WRONG = {
     "": r"no \[\[selection\]\] says which models to sweep",
-    "selection = 3": "no .*selection",
-    "[[selection]]": "a selection that chooses nothing|chooses nothing would be the whole Hub",
-    "[[selection]]\nautor = 'x'": "has no 'autor'; it has author, filter, ids",
-    "[[selection]]\nauthor = 3": "selection.author: expected a string, found 3",
-    "[[selection]]\ntop = 0": f"selection.top: {NUMBER}, found 0",
-    "[[selection]]\ntop = true": f"selection.top: {NUMBER}, found true",
+    "selection = []": r"no \[\[selection\]\] says which models to sweep",
+    "selection = 3": r"Expected `array`, got `int` - at `\$.selection`",
+    "selection = [3]": r"Expected `object`, got `int` - at `\$.selection\[0\]`",
+    "[[selection]]": r"a \[\[selection\]\] that chooses nothing would be the whole Hub: say sort",
+    f"{SELECTION}[[selection]]\nautor = 'x'": r"`autor` - at `\$.selection\[1\]`; known are ids, ",
+    "[[selection]]\nauthor = 3": r"Expected `str.*`, got `int` - at `\$.selection\[0\].author`",
+    "[[selection]]\nauthor = ''": r"Expected `str` of length >= 1 - at `\$.selection\[0\].author`",
+    "[[selection]]\nfilter = ['x', 3]": r"`str`, got `int` - at `\$.selection\[0\].filter\[1\]`",
+    "[[selection]]\ntop = 0": rf"{NUMBER}`\$.selection\[0\].top`",
+    "[[selection]]\ntop = true": r"Expected `int.*`, got `bool` - at `\$.selection\[0\].top`",
     "[[selection]]\nids = 'none.txt'": "'.*none.txt', a list of ids, cannot be read",
+    "[[selection]]\nids = 3": r"Expected a path - at `\$.selection\[0\].ids`",
     "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are taken as they are",
     "[policy\n": "is not TOML",
-    "surprise = 1": "a sweep.toml has no 'surprise'; it has output, policy, selection",
-    f"{SELECTION}[policy]\nprocesses = 0": "policy.processes: expected a number above 0, found 0",
-    f"{SELECTION}[policy]\nat_once = 1.5": "policy.at_once: expected a whole number, found 1.5",
-    f"{SELECTION}[policy]\nspeed = 1": "has no 'speed'",
-    f"{SELECTION}[policy]\nfail_on = 'info'": "fail_on: expected error, warning or never, found",
-    "policy = 3\n[[selection]]\ntop = 1": r"policy is 3, not a \[policy\] table",
-    f"{SELECTION}[output]\nplace = 'x'": "has no 'place'",
-    f"{SELECTION}[output]\nplace = 3": "has no 'place'; it has keep, reports, store",
-    f"{SELECTION}[output]\nkeep = 0": f"output.keep: {NUMBER}, found 0",
-    f"{SELECTION}[output]\nkeep = true": f"output.keep: {NUMBER}, found true",
-    f"{SELECTION}[output]\nkeep = '2'": f"output.keep: {NUMBER}, found the string '2'",
-    f"{SELECTION}[output]\nkeep = 1.5": f"output.keep: {NUMBER}, found 1.5",
+    "surprise = 1": "unknown field `surprise`; known are selection, policy, output",
+    '"sur\\nprise" = 1': r"unknown field `sur\\nprise`; known are selection",
+    '"x - at `$.policy.top.x" = 1': r"unknown field `x - at `\$.policy.top.x`; known are ",
+    f"{'x' * 10_000} = 1": r"unknown field `xxx+.{1,3}x+`; known are selection",
+    f"{SELECTION}[policy]\nprocesses = 0": rf"{NUMBER}`\$.policy.processes`",
+    f"{SELECTION}[policy]\nat_once = 1.5": r"`int`, got `float` - at `\$.policy.at_once`",
+    f"{SELECTION}[policy]\nmax_requests = true": r"got `bool` - at `\$.policy.max_requests`",
+    f"{SELECTION}[policy]\ndeadline = 0": r"Expected `float` > 0.0 - at `\$.policy.deadline`",
+    f"{SELECTION}[policy]\ndeadline = nan": r"Expected `float` > 0.0 - at `\$.policy.deadline`",
+    f"{SELECTION}[policy]\ncompanions = 1": r"`bool`, got `int` - at `\$.policy.companions`",
+    f"{SELECTION}[policy]\nspeed = 1": r"`speed` - at `\$.policy`; known are processes, at_once, ",
+    f"{SELECTION}[policy]\nfail_on = 'info'": r"error\|warning\|never.* - at `\$.policy.fail_on`",
+    f"{SELECTION}[policy]\nfail_on = 3": r"Expected `str.*`, got `int` - at `\$.policy.fail_on`",
+    "policy = 3\n[[selection]]\ntop = 1": r"Expected `object`, got `int` - at `\$.policy`",
+    f"{SELECTION}[output]\nplace = 'x'": r"`place` - at `\$.output`; known are store, reports, ",
+    f"{SELECTION}[output]\nstore = 3": r"Expected a path - at `\$.output.store`",
+    f"{SELECTION}[output]\nstore = ''": r"Expected a path - at `\$.output.store`",
+    f"{SELECTION}[output]\nkeep = 0": rf"{NUMBER}`\$.output.keep`",
+    f"{SELECTION}[output]\nkeep = true": r"Expected `int.*`, got `bool` - at `\$.output.keep`",
+    f"{SELECTION}[output]\nkeep = '2'": r"Expected `int.*`, got `str` - at `\$.output.keep`",
+    f"{SELECTION}[output]\nkeep = 1.5": r"Expected `int.*`, got `float` - at `\$.output.keep`",
 }
 
 
@@ -94,6 +119,11 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path):
         read_sweep_settings(tmp_path / "sweep.toml")
 
 
+def test_a_file_that_is_too_long_is_not_read_whole(file):
+    with pytest.raises(UsageError, match=r"sweep.toml' has more than 1,048,576 bytes"):
+        read_sweep_settings(file(f"#{'x' * 1024 * 1024}"))
+
+
 def test_ids_are_lines_without_blanks_and_comments_each_once():
     assert ids_of(["a/b\n", "  c/d  # why\n", "#\n", "\n", "a/b\n"]) == ("a/b", "c/d")
 
@@ -105,6 +135,5 @@ def test_a_list_without_ids_is_no_list(tmp_path):
 
 
 def test_the_top_models_are_those_most_downloaded_unless_said_otherwise():
-    assert selection_of(top=5).sort == "downloads"
-    assert selection_of(top=5, sort="likes").sort == "likes"
-    assert selection_of() is None
+    assert selection_of(AskedModels(top=5)).sort == "downloads"
+    assert selection_of(AskedModels(top=5, sort="likes")).sort == "likes"

@@ -62,8 +62,8 @@ def every_change(folder):
 def as_text(name, rows):
     file = io.BytesIO()
     sink = files.Csv(file, name)
-    sink.add(rows)
-    sink.finish()
+    sink.add({name: [*rows]})
+    sink.close()
     return file.getvalue().decode()
 
 
@@ -346,8 +346,8 @@ def test_a_number_of_more_than_64_bits_is_unknown_to_parquet():
     pytest.importorskip("pyarrow", reason="needs pyarrow (hf-audit[parquet])")
     file = io.BytesIO()
     sink = files.Parquet(file, "models")
-    sink.add([model_row(plain("o/a", expected={"parameters": 10**30}))])
-    sink.finish()
+    sink.add({"models": [model_row(plain("o/a", expected={"parameters": 10**30}))]})
+    sink.close()
     import pyarrow.parquet  # noqa: PLC0415 - only where it is there
 
     [row] = pyarrow.parquet.read_table(file).to_pylist()
@@ -358,6 +358,12 @@ def test_without_pyarrow_parquet_is_refused_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"--parquet needs pyarrow: pip install 'hf-audit\["):
         written(tmp_path, NIGHTS, parquet=True)
+
+
+def test_the_alarms_of_a_single_model_are_numbers(tmp_path):
+    _, folder = written(tmp_path, {THIRD: [plain("o/a", A)]})
+    alarms = json.loads((folder / "summary.json").read_text())["alarms"]
+    assert {type(count) for count in alarms.values()} == {int}
 
 
 def test_summary_json_counts_what_the_tables_hold(tmp_path):

@@ -13,11 +13,12 @@ from support.nightly_stores import COMMIT, finding, outcome_of, plain, store_of,
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import HOSTILE, diagnosed
 
+from auditor.formats.markup import html_fragment
 from auditor.sweep.reporting import page as module
 from auditor.sweep.reporting.files import TABLES
 from auditor.sweep.reporting.heading import new_row, short
+from auditor.sweep.reporting.json_array import ascii_json
 from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.reporting.page import ascii_json
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"
 
@@ -65,7 +66,8 @@ def test_nothing_of_the_page_is_elsewhere(tmp_path):
 @given(st.text(st.characters(exclude_categories=())) | st.sampled_from(NASTY))
 def test_no_name_leads_anywhere_but_to_its_model_on_the_hub(name):
     item = {"model": name, "commit": name, "component": name, "severity": "error"}
-    [link] = re.findall(r'href="([^"]*)"', new_row({**item, "what": name, "said": name}))
+    model, *_ = new_row({**item, "what": name, "said": name})
+    [link] = re.findall(r'href="([^"]*)"', html_fragment(model))
     assert re.fullmatch(r"https://huggingface\.co/[A-Za-z0-9._~/%-]*", link)
 
 
@@ -106,7 +108,7 @@ def test_a_row_holds_the_causes_of_its_model_and_the_top_counts_them(tmp_path):
     assert summary.startswith("num_hidden_layers is 4, the files hold 3")
     assert fix.startswith("set num_hidden_layers to 3")
     assert rows["o/b"][18] == []
-    counted = "<td>1</td><td>1</td><td>1</td>"
+    counted = 3 * '<td class="figure">1</td>'
     assert f'<tr><th scope="row">config-field</th>{counted}</tr>' in text
     without = written_page(tmp_path / "x", {THIRD: [plain("o/b")]}).read_text()
     assert "<h2>Causes</h2>" not in without

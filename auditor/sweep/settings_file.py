@@ -1,0 +1,56 @@
+"""Files of TOML or JSON that a person writes, read as Structs; an error names file and key."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+from msgspec import Meta, Struct, ValidationError, convert
+
+from auditor.errors import UsageError
+from auditor.formats.text import cut_middle, printable
+from auditor.messages import quoted
+
+Text = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
+
+_LONGEST = 300  # characters of an error, which has the name of a key in it
+
+Form = TypeVar("Form", bound=Struct)
+
+
+def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form:
+    """A TOML file, or a .json, as a Struct; paths in it are relative to its folder."""
+    name = quoted(str(path))
+
+    def beside(_: type, value: object) -> Path:
+        if not value or not isinstance(value, str):
+            raise TypeError("Expected a path")
+        return path.parent / value
+
+    try:
+        with path.open("rb") as file:
+            content = file.read(most_bytes + 1)
+        if len(content) > most_bytes:
+            raise UsageError(f"{name} has more than {most_bytes:,} bytes")
+        parse = json.loads if path.suffix == ".json" else tomllib.loads
+        return convert(parse(content.decode()), form, dec_hook=beside)
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        raise UsageError(f"{name}: {_said(str(error), form)}") from None
+    except (ValueError, RecursionError) as error:
+        language = "JSON" if path.suffix == ".json" else "TOML"
+        raise UsageError(f"{name} is not {language}: {error}") from None
+
+
+def _said(error: str, form: Any) -> str:
+    """What msgspec says, and where: `$.selection[0].top`; of an unknown key, what is known."""
+    said = cut_middle(printable(error), _LONGEST)
+    if not error.startswith("Object contains unknown field"):
+        return said
+    for key in re.findall(r"\.(\w+)", error.rpartition(" - at `$")[2]):
+        hint = get_type_hints(form).get(key, form)
+        form = next(iter(get_args(hint)), hint)  # of a list of tables, that of one
+    return f"{said}; known are {', '.join(getattr(form, '__struct_fields__', ()))}"
