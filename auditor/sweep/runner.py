@@ -12,13 +12,13 @@ from msgspec import Struct
 from auditor.cpus import one_cpu
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
-from auditor.errors import Reason
+from auditor.errors import Reason, UsageError
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import PASSING
 from auditor.sweep.progress import Progress, duration
 from auditor.sweep.selection import SelectedPage, Selector
 from auditor.sweep.settings import SweepSettings
-from auditor.sweep.store.ledger import StoreWriter, Waiting
+from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Alarms, Night
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
@@ -96,8 +96,12 @@ def _auditors(
         with one_cpu(), Crew(AuditThreads(policy, token, budget)) as crew:
             yield crew
         return
-    from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
-
+    try:
+        from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
+    except ImportError:
+        option = "--scheduler" if scheduler else "--processes"
+        detail = f"{option} needs Dask: pip install 'hf-audit[cluster]'"
+        raise UsageError(detail) from None
     with Cluster(policy, token, scheduler) as cluster:
         yield cluster
 
@@ -148,19 +152,26 @@ def _audit(  # noqa: PLR0913, PLR0917 - the source, the target, and the progress
     shown: Progress,
     waits: Waits,
 ) -> int:
-    """Audit what waits; the number of outcomes that came of it."""
-    left = ledger.left(night)
-    shown.begin(left)
-    if not left:
-        return 0  # and no process is started for nothing
-    crew.start()
-    audited = 0
-    for arrived in _done(crew, ledger.waiting(night, first=first), waits):
-        _record(ledger, night, arrived)
+    """Audit what waits; the number of outcomes that came of it.
+
+    No more is read ahead than is under way.
+    """
+    shown.begin(ledger.left(night))
+    waiting, audited = ledger.waiting(night, first=first), 0
+    while True:
+        while crew.has_room and (one := next(waiting, None)) is not None:
+            crew.submit(one)
+        if not crew.under_way:
+            return audited
+        arrived: list[Done] = []
+        try:
+            arrived.extend(crew.finished(_LOOK))
+        finally:  # none is lost where the next one is an error
+            _record(ledger, night, arrived)
         audited += len(arrived)
         for done in arrived:
-            shown.done(done.verdict)
-    return audited
+            shown.done(done.recorded.summary.verdict)
+        waits.tell(crew, crew.waiting())
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
@@ -174,26 +185,6 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
                 ledger.fail(night, name, commit, record, passing=True)
             else:
                 ledger.record(night, name, commit, record, snapshot=done.snapshot)
-
-
-def _done(crew: "Crew | Cluster", waiting: Iterator[Waiting], waits: Waits) -> Iterator[list[Done]]:
-    """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
-    more = True
-    while more or crew.under_way:
-        while more and crew.has_room:
-            one = next(waiting, None)
-            more = one is not None
-            if one is not None:
-                crew.submit(one)
-        arrived: list[Done] = []
-        try:
-            for done in crew.finished(_LOOK):
-                arrived.append(done)  # noqa: PERF402 - not lost where the next one is an error
-        except Exception:
-            yield arrived
-            raise
-        yield arrived
-        waits.tell(crew, crew.waiting())
 
 
 def crash_notice(swept: Swept) -> str | None:

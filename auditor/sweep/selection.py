@@ -18,7 +18,7 @@ from auditor.downloader.model_argument import HubModel, id_fault, parse_id
 from auditor.downloader.model_list import PAGE
 from auditor.downloader.model_list_page import Crowded, Entry
 from auditor.downloader.parallel import threads
-from auditor.downloader.waits import Rest, Talk, Waits
+from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
@@ -158,15 +158,8 @@ class Selector:
 
     def _session(self, model: HubModel, bounds: Bounds) -> Session:
         require_online()
-        governor = Allowance(bounds, self._budget, Rest(self._talk.waits, self._over))
-        return Session(
-            model,
-            self._token,
-            self._talk,
-            governor=governor,
-            silence=bounds.seconds,
-            over=self._over,
-        )
+        allowance = Allowance(bounds, self._budget, self._talk, self._over)
+        return allowance.session(model, self._token)
 
 
 def _found(entry: Entry) -> FoundModel | RefusedId | str:

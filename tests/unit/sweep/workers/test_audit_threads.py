@@ -28,7 +28,7 @@ def crew(monkeypatch):
             audit(waiting.model)
             return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
-        monkeypatch.setattr(one_model.Auditor, "audit", audited)
+        monkeypatch.setattr(one_model.Auditor, "_audited", audited)
         with Crew(AuditThreads(Policy(**bounds), None, Budget())) as made:
             yield made
 
@@ -171,7 +171,7 @@ def test_an_examination_that_takes_too_long_does_not_hold_up_the_others(monkeypa
             if snapshot.model == "long":
                 entered.set()
                 freed.wait()
-            return one_model.recorded(one_model.unaudited_model("m", "", Reason.GATED, "")), None
+            return one_model.recorded(one_model.unaudited_model("m", "", Reason.GATED, ""))
 
     def fetched(_self, waiting, _allowance):
         return Snapshot(model=waiting.model, commit=None, source=Source.HUB, origin="", files=())

@@ -12,6 +12,7 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -22,18 +23,20 @@ from support.sweep_models import FAULTS, add_planted, healthy, planted
 from support.sweep_stores import contents
 
 from auditor.downloader.http import Turn
+from auditor.downloader.waits import Wait
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep import runner
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Store, Versions
-from auditor.sweep.workers import cluster, cluster_worker, one_model
+from auditor.sweep.workers import one_model
 from auditor.sweep.workers.budget import Budget, spared
 
 pytestmark = pytest.mark.slow
 
 distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
+cluster = pytest.importorskip("auditor.sweep.workers.cluster")
 
 OURS = ModelSelection(author="sweep")
 MODELS = 120
@@ -197,11 +200,13 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
 ):
     at_hub.add("sweep/a", healthy(1))
     ours = Versions(auditor="0.0.9", catalogue="another")
-    for module in (runner, cluster_worker):
+    for module in (runner, cluster):
         monkeypatch.setattr(module, "current_versions", lambda: ours)
     with (
         workers(1) as running,
-        pytest.raises(UsageError, match=r"this sweep is of 0\.0\.9 \(another\): install the same"),
+        pytest.raises(
+            UsageError, match=r"this sweep has hf-audit 0\.0\.9 \(another\): install the same"
+        ),
     ):
         runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
     with Store.open(settings(OURS).output.store) as store:
@@ -209,47 +214,59 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
 
 
 TOKEN = "hf_" + "a" * 34
-UNLIKE = {
-    "another Hub": ({"endpoint": "http://127.0.0.1:1"}, "set HF_ENDPOINT where the workers start"),
-    "a token here": ({"token": "ab"}, "has no token: tokens are not sent, set HF_TOKEN"),
-    "another version": (
-        {"versions": Versions(auditor="0.0.9", catalogue="c")},
-        "this sweep is of 0.0.9 (c)",
-    ),
+DIGEST = r"a token \(of digest [0-9a-f]{16}\)"
+OTHER = "hf_" + "b" * 34
+TOKENS = {
+    "here alone": (TOKEN, None, rf"has no token, and this sweep has {DIGEST}: "),
+    "there alone": (None, TOKEN, rf"has {DIGEST}, and this sweep has no token: "),
+    "unlike": (OTHER, TOKEN, rf"has {DIGEST}, and this sweep has {DIGEST}: "),
 }
 
 
-def batch(*names, **changes):
-    here = replace(cluster_worker.terms(None), **changes)
+def batch(*names, terms=None):
     models = tuple(Waiting(name, "0" * 40, None, None) for name in names)
-    return cluster_worker.Batch(models=models, policy=Policy(deadline=0.05), terms=here, share=1)
+    here = terms or cluster.terms(None)
+    policy = Policy(deadline=0.05)
+    return cluster.Batch(models=models, policy=policy, terms=here, share=1, sweep="ours")
 
 
-def ignored(_seconds):
-    """A wait, of which nobody wants to hear."""
+def refusal(given):
+    """What a worker says that may not audit, in one line that shows no token."""
+    with pytest.raises(UsageError) as refused:
+        cluster.audit_batch(given)
+    said = str(refused.value)
+    assert said.startswith("a worker on '")
+    assert "\n" not in said
+    assert TOKEN not in said
+    return said
 
 
-@pytest.mark.parametrize(("changes", "said"), UNLIKE.values(), ids=UNLIKE)
-def test_a_worker_that_is_set_up_otherwise_says_how_in_one_line(changes, said, at_hub):
-    del at_hub
-    refused = cluster_worker.audit_batch(batch("o/a", **changes), ignored)
-    assert isinstance(refused, cluster_worker.RefusedBatch)
-    assert said in refused.detail
-    assert "\n" not in refused.detail
-
-
-@pytest.mark.parametrize(
-    ("due", "said"), [(None, "has a token, and this sweep has none"), ("x", "has another token")]
-)
-def test_a_worker_with_a_token_of_its_own_is_refused_and_the_token_not_shown(
-    due, said, at_hub, monkeypatch
+@pytest.mark.parametrize(("here", "there", "said"), TOKENS.values(), ids=TOKENS)
+def test_a_worker_with_another_token_is_refused_and_no_token_shown(
+    here, there, said, at_hub, monkeypatch
 ):
     del at_hub
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    refused = cluster_worker.audit_batch(batch("o/a", token=due), ignored)
-    assert said in refused.detail
-    assert TOKEN not in refused.detail
-    assert TOKEN not in repr(cluster_worker.terms(TOKEN))
+    given = batch("o/a", terms=cluster.terms(here))
+    assert TOKEN not in repr(given)
+    if there:
+        monkeypatch.setenv("HF_TOKEN", there)
+    remedy = "tokens are not sent, set HF_TOKEN where both start"
+    assert re.search(said + remedy, refusal(given))
+
+
+def test_a_worker_that_asks_another_hub_says_which(at_hub, monkeypatch):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(cluster, "endpoint", lambda: "http://127.0.0.1:1")
+        given = batch("o/a", terms=cluster.terms(None))
+    hubs = f"has the Hub '{at_hub.url}', and this sweep has the Hub 'http://127.0.0.1:1'"
+    assert f"{hubs}: set HF_ENDPOINT where the workers start" in refusal(given)
+
+
+def test_a_worker_of_another_version_says_which_before_all_else(at_hub):
+    del at_hub
+    older = {"install the same on both": "hf-audit 0.0.9 (c)", "be of good cheer": "much"}
+    said = refusal(batch("o/a", terms=older))
+    assert re.search(r"has hf-audit .*, and this sweep has hf-audit 0\.0\.9 \(c\): install", said)
 
 
 def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hub, monkeypatch):
@@ -262,10 +279,10 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hu
         return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
-    monkeypatch.setattr(cluster_worker, "_LOOK", 0.05)
+    monkeypatch.setattr(cluster, "_STUCK", 0.05)
     one_at_a_time = Policy(deadline=0.05, at_once=1)
     given = replace(batch("o/a", "o/stuck", "o/b"), policy=one_at_a_time)
-    done = cluster_worker.audit_batch(given, ignored)
+    done = cluster.audit_batch(given)
     freed.set()
     assert {one.model: one.recorded.summary.reason for one in done} == {
         "o/a": "gated",
@@ -274,25 +291,61 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hu
     }
 
 
-def test_a_worker_tells_that_its_budget_lets_nobody_through_and_that_it_does(at_hub, monkeypatch):
+def test_a_worker_tells_what_each_sweep_waits_that_has_work_there(at_hub, monkeypatch):
     del at_hub
-    over, told = threading.Event(), []
+    told = []
 
-    def blocked(_self):
-        if len(told) == 2:
-            over.set()
-        return [250.0, 249.0, 0.0][min(len(told), 2)]
-
-    def audit(_self, waiting, _allowance):
-        over.wait()
+    def audit(auditor, waiting, _allowance):
+        told.append(cluster.waits())
+        for wait in (Wait("the budget is spent", 250.0), Wait("the budget is spent", 249.0), None):
+            auditor._talk.waits.tell("a thread", wait)  # noqa: SLF001 - as its threads do
+            told.append(cluster.waits())
         return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
-    monkeypatch.setattr(Budget, "blocked", blocked)
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
-    monkeypatch.setattr(cluster_worker, "_LOOK", 0.01)
-    policy = Policy(at_once=2)
-    cluster_worker.audit_batch(replace(batch("o/a"), policy=policy), told.append)
-    assert told[:3] == [250.0, 249.0, 0.0]
+    assert cluster.waits() == {}
+    cluster.audit_batch(batch("o/a"))
+    assert told == [{"ours": 0.0}, {"ours": 250.0}, {"ours": 249.0}, {"ours": 0.0}]
+    assert cluster.waits() == {}
+
+
+# What workers tell, by sweep, and the seconds that are said.
+WAITING = {
+    "there is no worker": ([], 0.0),
+    "nobody has work": ([{}, None], 0.0),
+    "one waits": ([{"ours": 9.0}], 9.0),
+    "all wait": ([{"ours": 9.0}, {"ours": 7.0}], 7.0),
+    "one that works does not wait": ([{"ours": 9.0}, {"ours": 0.0}], 0.0),
+    "one without work does not count": ([{"ours": 9.0}, {}, None], 9.0),
+    "nor does one with work of another sweep": ([{"ours": 9.0}, {"other": 0.0}], 9.0),
+    "nor do waits of another": ([{"ours": 0.0, "other": 9.0}], 0.0),
+}
+
+
+@pytest.mark.parametrize(("told", "seconds"), WAITING.values(), ids=WAITING)
+def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
+    told, seconds, at_hub, monkeypatch
+):
+    """And it is counted down until the workers are asked again."""
+    del at_hub
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(cluster, "time", clock)
+    workers = {
+        str(number): {"nthreads": 2, "metrics": {} if one is None else {cluster._METRIC: one}}  # noqa: SLF001 - Dask's side
+        for number, one in enumerate(told)
+    }
+    client = SimpleNamespace(
+        id="ours", scheduler=SimpleNamespace(identity=lambda: {"workers": workers})
+    )
+    client.sync = lambda asked: asked()
+    ours = cluster.Cluster(Policy(), None)
+    ours._client, ours._seen = client, clock.now  # noqa: SLF001 - as if it were connected
+    ours._look()  # noqa: SLF001 - of what `finished` does this alone
+    said = []
+    for clock.now in (1000.0, 1003.0, 1009.0):
+        wait = ours.waiting()
+        said.append(wait.seconds if wait else 0.0)
+    assert said == [max(0.0, seconds - passed) for passed in (0.0, 3.0, 9.0)]
 
 
 def test_a_scheduler_that_nobody_has_started_is_an_outside_fault(at_hub, settings, monkeypatch):
@@ -320,11 +373,17 @@ def test_an_address_that_is_none_is_the_users_fault(address, at_hub, settings, m
 def test_without_dask_one_line_says_what_to_install(at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "auditor.sweep.workers.cluster")
     with pytest.raises(UsageError, match=r"pip install 'hf-audit\[cluster\]'"):
         runner.sweep(settings(OURS), night="n1", scheduler="tcp://127.0.0.1:1")
 
 
 FILE = "/o/n/resolve/main/config.json"
+
+
+def stop(_wait, _step):
+    message = "waits"
+    raise TimeoutError(message)
 
 
 class Server:
@@ -335,13 +394,10 @@ class Server:
         self.budgets = [self._share(workers) for _ in range(workers)]
 
     def _share(self, workers):
-        budget = Budget(clock=lambda: 1.0, sleep=self._stop)
+        budget = Budget(clock=lambda: 1.0)
         budget.divide(workers)
-        budget.note(budget.take(FILE), 200, self._told())
+        budget.note(budget.take(FILE, stop), 200, self._told())
         return budget
-
-    def _stop(self, _seconds):
-        raise TimeoutError
 
     def _told(self):
         return {
@@ -352,7 +408,7 @@ class Server:
     def ask(self, worker):
         """Let a worker ask, unless its budget has it wait."""
         with suppress(TimeoutError):
-            turn = self.budgets[worker].take(FILE)
+            turn = self.budgets[worker].take(FILE, stop)
             self.spent += 1
             self.budgets[worker].note(turn, 200, self._told())
 
@@ -379,14 +435,14 @@ class Distance(Server):
         super().__init__(quota, workers)
 
     def _share(self, workers):
-        budget = Budget(clock=lambda: self.now, sleep=self._stop)
+        budget = Budget(clock=lambda: self.now)
         budget.divide(workers)
-        budget.note(budget.take(FILE), 200, self._told())
+        budget.note(budget.take(FILE, stop), 200, self._told())
         return budget
 
     def send(self, worker):
         with suppress(TimeoutError):
-            turn = self.budgets[worker].take(FILE)
+            turn = self.budgets[worker].take(FILE, stop)
             self.spent += 1
             arrives = self.now + self.draw.uniform(0.05, 0.3)
             self.under_way.append((worker, self._told(), arrives, turn))
@@ -425,15 +481,10 @@ def test_what_idle_workers_leave_is_not_lost(quota, workers):
 
 
 def test_a_bound_of_our_own_is_divided_evenly():
-    bounded = Budget(100, clock=lambda: 1.0, sleep=stop)
+    bounded = Budget(100, clock=lambda: 1.0)
     bounded.note(Turn(FILE), 200, {})
     bounded.divide(4)
     for _ in range(25):
-        bounded.take("/api/models")
+        bounded.take("/api/models", stop)
     with pytest.raises(TimeoutError, match="waits"):
-        bounded.take("/api/models")
-
-
-def stop(_seconds):
-    message = "waits"
-    raise TimeoutError(message)
+        bounded.take("/api/models", stop)

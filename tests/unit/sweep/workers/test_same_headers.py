@@ -1,6 +1,7 @@
 """What is remembered of one model and said of another is what an audit of the other says."""
 
 import json
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, Tex
 from auditor.checkpoint.snapshot_writer import dump_shared
 from auditor.formats import as_json
 from auditor.sweep.store.packing import digest_of, merged_object
+from auditor.sweep.workers import same_headers
 from auditor.sweep.workers.same_headers import UNREAD, Alike, recorded, summary_of
 
 
@@ -47,7 +49,10 @@ def said(snapshot):
 
 
 def examined(alike, snapshot):
-    return alike.examine(snapshot, digest_of(dump_shared(snapshot)))
+    """The outcome as it is recorded, and whether it had to be worked out."""
+    with patch.object(same_headers, "examine", wraps=examine) as worked_out:
+        record = alike.examine(snapshot, digest_of(dump_shared(snapshot)))
+    return record, worked_out.called
 
 
 def written(kept):
@@ -104,10 +109,10 @@ def test_models_whose_configs_differ_by_their_authors_are_alike(name):
     files = healthy(3)
     config = {**json.loads(files["config.json"]), name: "another"}
     alike = Alike()
-    _, first = examined(alike, snapshot(files))
+    _, worked_out = examined(alike, snapshot(files))
     other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
-    assert first is not None
-    assert examined(alike, other)[1] is None
+    assert worked_out
+    assert not examined(alike, other)[1]
 
 
 CHANGES = {
@@ -168,7 +173,7 @@ def test_models_of_which_one_has_a_file_that_is_no_weights_are_alike(name):
     alike = Alike()
     examined(alike, one)
     other = replace(one, model="o/other", files=(*one.files, RepoFile(name=name, size=9)))
-    assert examined(alike, other)[1] is None
+    assert not examined(alike, other)[1]
 
 
 def test_models_of_which_one_has_other_weights_beside_them_are_not_alike():
@@ -176,7 +181,7 @@ def test_models_of_which_one_has_other_weights_beside_them_are_not_alike():
     alike = Alike()
     examined(alike, one)
     other = replace(one, files=(*one.files, RepoFile(name="tf_model.h5", size=9)))
-    assert examined(alike, other)[1] is not None
+    assert examined(alike, other)[1]
 
 
 def test_what_could_not_be_audited_is_not_remembered():
@@ -186,17 +191,17 @@ def test_what_could_not_be_audited_is_not_remembered():
     alike = Alike()
     for name in ("o/a", "o/b"):
         one = snapshot(odd, name)
-        assert examined(alike, one)[1] is not None
+        assert examined(alike, one)[1]
         assert remembered(alike, one) == said(one)
 
 
 def test_the_memory_has_an_end(monkeypatch):
-    monkeypatch.setattr("auditor.sweep.workers.same_headers._MOST_KEPT", 3_000)
+    monkeypatch.setattr(same_headers.Recent.__init__, "__defaults__", (3_000, 3_000))
     alike = Alike()
     for number in range(35):  # 7 vocabularies and 5 widths: none like another
-        assert examined(alike, snapshot(healthy(number)))[1] is not None
-    assert examined(alike, snapshot(healthy(34), "o/other"))[1] is None
-    assert examined(alike, snapshot(healthy(0), "o/other"))[1] is not None
+        assert examined(alike, snapshot(healthy(number)))[1]
+    assert not examined(alike, snapshot(healthy(34), "o/other"))[1]
+    assert examined(alike, snapshot(healthy(0), "o/other"))[1]
 
 
 def test_the_columns_are_those_of_the_json():
