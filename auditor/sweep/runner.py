@@ -70,7 +70,10 @@ def sweep(
         with progress or Progress() as shown:
             waits = Waits(shown.waiting)
             with Selector(settings.policy, usable, budget, waits) as selector:
-                started = ledger.begin(night or today(), _described(settings), current_versions())
+                described = [dict(one.described) for one in settings.selections]
+                selections = json.dumps(described, sort_keys=True)
+                today = datetime.now(UTC).date().isoformat()
+                started = ledger.begin(night or today, selections, current_versions())
                 current = _planned(ledger, started, settings, selector, shown)
             first = ledger.somewhere(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, shown, waits)
@@ -106,14 +109,6 @@ def _auditors(
         yield cluster
 
 
-def today() -> str:
-    return datetime.now(UTC).date().isoformat()
-
-
-def _described(settings: SweepSettings) -> str:
-    return json.dumps([dict(one.described) for one in settings.selections], sort_keys=True)
-
-
 def _planned(
     ledger: StoreWriter, night: Night, settings: SweepSettings, selector: Selector, shown: Progress
 ) -> Night:
@@ -125,20 +120,20 @@ def _planned(
         for page in selector.named(ledger.unresolved(night)):
             for one in page.found:
                 ledger.resolve(night, night.plan, one)
-            _keep(ledger, night, night.plan, SelectedPage((), page.refused))
+            _refuse(ledger, night, night.plan, page)
         return night
     plan, found = ledger.new_plan(night.night), 0
     for selection in settings.selections:
         for page in selector.pages(selection):
-            _keep(ledger, night, plan, page)
+            ledger.add(night, plan, page.found)
+            _refuse(ledger, night, plan, page)
             found += len(page.found) + len(page.refused)
             shown.selected(found)
     ledger.freeze(night.night, plan)
     return ledger.known(night.night)
 
 
-def _keep(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> None:
-    ledger.add(night, plan, page.found)
+def _refuse(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) -> None:
     for planned, outcome in page.refused:
         passing = outcome.reason in PASSING
         ledger.refuse(night, plan, planned, recorded(outcome), passing=passing)

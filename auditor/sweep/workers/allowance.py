@@ -83,6 +83,7 @@ class Allowance:
         self._gate = gate
         self._since = time.monotonic()  # later by all waits for which it is not to blame
         self._most_held = float(WINDOW)
+        self.waited = False  # for the budget
 
     def session(self, model: HubModel, token: str | None) -> Session:
         """Requests within the bounds. A sweep is not watched: what passes is waited for."""
@@ -98,6 +99,7 @@ class Allowance:
         self._in_time()
         turn = self._budget.take(path, self._rest)
         self._since += turn.waited
+        self.waited |= turn.waited > 0
         return turn
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:

@@ -117,7 +117,7 @@ class AuditThreads:
             return None
         if not self._running:
             self._since = time.monotonic()
-            self._concurrency.begin(self._spent())
+            self._concurrency.begin(_spent())
         task = self._ready.popleft()
         self._running[task] = self._auditor.allowance()
         return task
@@ -130,7 +130,7 @@ class AuditThreads:
                 if self._running.pop(task, None) is None:  # given up, and this thread with it
                     return
                 self._since = time.monotonic()
-                self._concurrency.done(seconds, self._spent(), self.budget.rate)
+                self._concurrency.done(seconds, _spent(), waited=allowance.waited)
                 if done:
                     task.arrived.put(done)
                 else:
@@ -149,8 +149,9 @@ class AuditThreads:
         detail = "its audit ran out of memory, and nothing else was under way"
         return failed(task.waiting, Reason.CRASHED, detail)
 
-    def _spent(self) -> Spent:
-        return Spent(time.monotonic(), time.process_time(), self.budget.files)
+
+def _spent() -> Spent:
+    return Spent(time.monotonic(), time.process_time())
 
 
 class Crew:

@@ -37,15 +37,12 @@ class RateWindow(NamedTuple):
     def is_over(self, now: float) -> bool:
         return now >= self.until + _ROUNDING
 
-    def is_spent(self, now: float) -> bool:
-        """Whether nothing is left of it for us, and it goes on."""
-        return not self.is_over(now) and self.left <= spared(self.quota)
-
     def wait(self, now: float) -> float:
         """Seconds until a request may go; 0: now."""
         if self.is_over(now):
             return _LOOK if self.first and now < self.first + _GIVEN_UP else 0.0
-        return self.until + _ROUNDING - now if self.is_spent(now) else 0.0
+        is_spent = self.left <= spared(self.quota)
+        return self.until + _ROUNDING - now if is_spent else 0.0
 
     def spent(self, now: float) -> "RateWindow":
         """After a request was let through."""
@@ -96,7 +93,6 @@ def spared(quota: float) -> float:
 
 
 _KINDS = ("api", "resolvers")
-_FILES = _KINDS.index("resolvers")
 _OWN = len(_KINDS)  # beside the kinds: what else is waited for
 _WHY = (
     "the budget of requests to the Hub's API is spent",
@@ -122,28 +118,10 @@ class Budget:
         self._own_since, self._own_spent = 0.0, 0  # when our own window began; requests in it
         self._share = 1
         self._clock = clock
-        self._is_short = False  # a request for a file had to wait for the end of a window
-        self.files = 0  # requests for files that were let through
 
     def divide(self, share: int) -> None:
         """From now on, one `share`-th of all that there is: what is left, the quota, `most`."""
         self._share = max(1, share)
-
-    @property
-    def rate(self) -> float | None:
-        """Requests for files a second that can go on for ever; None: as many as can be made.
-
-        While no window has been spent: what is left of this one may be all that is needed.
-        """
-        if not self._is_short:
-            return None
-        window, own = self._windows[_FILES], self._own_most
-        whole = [window.quota - spared(window.quota)] if window.quota else []
-        return min([*whole, *([own] if own else [])], default=0.0) / WINDOW or None
-
-    @property
-    def _own_most(self) -> int | None:
-        return None if self._most is None else max(1, self._most // self._share)
 
     def take(self, path: str, rest: Pause) -> Turn:
         """Wait until a request may go; in steps, so that a window that others open is seen."""
@@ -162,11 +140,9 @@ class Budget:
             now, window = self._clock(), self._windows[kind]
             seconds, what = max((window.wait(now), kind), (self._own_wait(now), _OWN))
             if seconds > 0:
-                self._is_short |= kind == _FILES and (what == _OWN or window.is_spent(now))
                 return Wait(_WHY[what], seconds)
             self._windows[kind] = window.spent(now)
             self._own_spent += 1
-            self.files += kind == _FILES
             return Turn(path, first=now if window.is_over(now) else 0.0, waited=waited)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
@@ -189,9 +165,9 @@ class Budget:
                 ]
 
     def _own_wait(self, now: float) -> float:
-        most = self._own_most
-        if most is None:
+        if self._most is None:
             return 0.0
+        most = max(1, self._most // self._share)
         if not self._own_since or now >= self._own_since + WINDOW:
             self._own_since, self._own_spent = now, 0
         return self._own_since + WINDOW - now if self._own_spent >= most else 0.0

@@ -307,6 +307,8 @@ def _work(batch: Batch) -> tuple[Done, ...]:
 # The sweep and the threads of each batch that is under way in this process.
 _under_way: list[tuple[str, AuditThreads]] = []
 
+_opening = Lock()
+
 
 def audit_batch(batch: Batch) -> tuple[Done, ...]:
     """What came of the models, in no order; raises UsageError where this worker may not audit."""
@@ -317,7 +319,8 @@ def audit_batch(batch: Batch) -> tuple[Done, ...]:
         fault = str(error)
     if fault:
         raise UsageError(f"a worker on {quoted(socket.gethostname())} {fault}")
-    threads = _shared_threads(batch.policy, token)
+    with _opening:
+        threads = _threads(batch.policy, token)
     threads.budget.divide(batch.share)
     crew, done = Crew(threads), list[Done]()
     _under_way.append((batch.sweep, threads))
@@ -344,17 +347,9 @@ def _fault(due: dict[str, str], here: dict[str, str]) -> str | None:
     return None
 
 
-_opening = Lock()
-
-
-def _shared_threads(policy: Policy, token: str | None) -> AuditThreads:
-    """Those of this process: its connections, and what it knows of models that are alike."""
-    with _opening:
-        return _threads(policy, token)
-
-
 @lru_cache(_SWEEPS)
 def _threads(policy: Policy, token: str | None) -> AuditThreads:
+    """Those of this process: its connections, and what it knows of models that are alike."""
     gc.set_threshold(YOUNG)
     return AuditThreads(policy, token, Budget(policy.max_requests))
 

@@ -16,42 +16,42 @@ class Spent(NamedTuple):
 
     now: float  # seconds of the clock
     processor: float  # seconds
-    files: int  # requests for files
 
 
 class Concurrency:
     """The number of models under way, measured anew when that many are done: a round.
 
-    Little's law: rate times time under way. More models a second than the processor can examine
-    are of no use, nor more than the quota pays for. The time is that of the last round in which the
-    processor had nothing to do for a while. Where it is busy models wait for it, and the time is
-    not the network's: less and less of it is taken, until the processor waits again. Models wait
-    for each other elsewhere, too (a link that is full, a server, a disk), the longer the more there
-    are: four times the quickest round is the most that is taken. Without that a server close by
-    had 200 threads after twenty thousand models, and they took 320 MB.
+    Little's law: rate times time under way. More models a second than the processor can examine are
+    of no use, nor, where models waited for the budget, more than it has paid for. The time is that
+    of the last round in which the processor had nothing to do for a while. Where it is busy models
+    wait for it, and the time is not the network's: less and less of it is taken, until the
+    processor waits again. Models wait for each other elsewhere, too (a link that is full, a server,
+    a disk), the longer the more there are: four times the quickest round is the most that is taken.
+    Without that a server close by had 200 threads after twenty thousand models, and they took 320
+    MB.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._network = inf  # seconds of one model
         self._quickest = inf  # seconds of one model, in the round that had the least of them
-        self._begun = Spent(0.0, 0.0, 0)
-        self._done, self._seconds = 0, 0.0  # in this round
-        self._all = 0  # that are done
+        self._begun = Spent(0.0, 0.0)
+        self._done, self._seconds, self._waited = 0, 0.0, False  # in this round
         self.models = min(LEAST, most)
 
     def begin(self, spent: Spent) -> None:
         """A round begins: with the first of all models, and where none was under way."""
-        self._begun, self._done, self._seconds = spent, 0, 0.0
+        self._begun = spent
+        self._done, self._seconds, self._waited = 0, 0.0, False
 
-    def done(self, seconds: float, spent: Spent, rate: float | None) -> None:
+    def done(self, seconds: float, spent: Spent, *, waited: bool) -> None:
         """Note a model that is done, and the seconds for which it was under way.
 
-        `rate` is how many requests for files there may be in a second, None: any number.
+        Those for which it `waited` for the budget of requests are not among them.
         """
-        self._all += 1
         self._done += 1
         self._seconds += seconds
+        self._waited |= waited
         wall = spent.now - self._begun.now
         if self._done < self.models or wall < _ROUND:
             return
@@ -62,8 +62,8 @@ class Concurrency:
         busy = processor >= _BUSY * wall
         self._network = _LESS * min(self._network, mean) if busy else mean
         models = self._done / processor if processor else inf
-        if rate is not None and spent.files:
-            models = min(models, rate * self._all / spent.files)
+        if self._waited:
+            models = self._done / wall
         needed = min(models * self._network * _SPARE, self._most)
         self.models = min(max(LEAST, round(needed)), self._most)
         self.begin(spent)

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import sha256
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -35,18 +35,11 @@ _MOST_KEPT = 4 * 1024 * 1024
 _MOST_OF_ONE = 256 * 1024
 
 
-class _Template(NamedTuple):
-    """What the outcomes of models that are alike have in common."""
-
-    shared: Shared
-    summary: StoredNight
-
-
 class Alike:
     """Audits snapshots, and remembers the outcomes of those that stand for others; thread-safe."""
 
     def __init__(self) -> None:
-        self._known = Recent[_Template]()
+        self._known = Recent[Recorded]()
 
     def examine(self, snapshot: Snapshot, rest: bytes) -> Recorded:
         """The outcome as it is recorded.
@@ -59,13 +52,14 @@ class Alike:
         key = _key(snapshot, rest)
         known = self._known.get(key) if key else None
         if known:
-            return _filled(known, snapshot)
+            own = _own(snapshot.model, snapshot.model, snapshot.commit, snapshot.fetched)
+            summary = known.summary._replace(**_cost(snapshot.fetched))
+            return Recorded(summary, Kept(own, known.kept.shared))
         outcome = examine(snapshot, Options(requested=snapshot.model))
         record = recorded(outcome)
         shared = record.kept.shared
         if key and shared and outcome.expected and outcome.expected.by == "closed-form":
-            template = _Template(shared, record.summary)
-            self._known.put(key, template, len(shared.content))
+            self._known.put(key, record, len(shared.content))
         return record
 
 
@@ -101,24 +95,18 @@ def summary_of(outcome: Report | Unaudited) -> StoredNight:
         elements=observed.elements if observed else None,
         parameters=observed.parameters if observed else None,
         expected=expected.parameters if expected else None,
-        requests=outcome.fetched.requests,
-        bytes=outcome.fetched.bytes,
-        seconds=outcome.fetched.seconds,
+        **_cost(outcome.fetched),
     )
-
-
-def _filled(known: _Template, snapshot: Snapshot) -> Recorded:
-    cost = snapshot.fetched
-    numbers = known.summary._replace(requests=cost.requests, bytes=cost.bytes, seconds=cost.seconds)
-    own = _own(snapshot.model, snapshot.model, snapshot.commit, cost)
-    return Recorded(numbers, Kept(own, known.shared))
 
 
 def _own(requested: str, model: str | None, commit: str | None, fetched: Fetched) -> bytes:
     """What of an outcome's JSON no other model's has, packed."""
-    cost = {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}
-    own = {"requested": requested, "model": model, "commit": commit, "fetched": cost}
+    own = {"requested": requested, "model": model, "commit": commit, "fetched": _cost(fetched)}
     return compress_text(json.dumps(own, separators=(",", ":")).encode())  # lone surrogates, too
+
+
+def _cost(fetched: Fetched) -> dict[str, Any]:
+    return {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}
 
 
 def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:

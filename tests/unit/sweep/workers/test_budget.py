@@ -226,29 +226,3 @@ def test_what_is_waited_for_is_said_as_it_is():
     assert server.shown[0] == Wait(
         "the requests of --max-requests are spent", pytest.approx(WINDOW + 1.0 - asked)
     )
-
-
-def test_a_window_that_is_not_spent_limits_no_rate_and_one_that_is_its_quota_does():
-    server = Server(3000)
-    server.ask()
-    assert server.budget.rate is None
-    server.spent = 2999
-    server.ask()  # and is told that nothing is left
-    assert server.ask() > 0
-    assert server.budget.rate == (3000 - 50) / WINDOW
-
-
-def test_the_api_limits_no_rate_of_files():
-    server = Server(100)
-    while not server.ask(API):
-        pass
-    assert server.budget.rate is None
-
-
-@pytest.mark.parametrize(("share", "rate"), [(1, 30), (3, 10)])
-def test_a_limit_of_ones_own_is_a_rate_too_of_which_each_has_its_share(share, rate):
-    server = Server(10**6, most=30)
-    server.budget.divide(share)
-    while not server.ask():
-        pass
-    assert server.budget.rate == rate / WINDOW
