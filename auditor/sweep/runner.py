@@ -14,7 +14,7 @@ from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
 from auditor.errors import Reason, UsageError
 from auditor.sweep.outcome_digest import current_versions
-from auditor.sweep.policy import PASSING
+from auditor.sweep.policy import PASSING, Policy
 from auditor.sweep.progress import Progress, duration
 from auditor.sweep.selection import SelectedPage, Selector
 from auditor.sweep.settings import SweepSettings
@@ -63,12 +63,13 @@ def sweep(
     usable = usable_token(token)
     since = time.monotonic()
     budget = Budget(settings.policy.max_requests)
+    shown = progress or Progress()
+    waits = Waits(shown.waiting)
     with (
         StoreWriter.open(settings.output.store, create=True) as ledger,
-        _auditors(settings, usable, budget, scheduler) as crew,
+        _auditors(settings.policy, usable, budget, waits, scheduler) as crew,
     ):
-        with progress or Progress() as shown:
-            waits = Waits(shown.waiting)
+        with shown:
             with Selector(settings.policy, usable, budget, waits) as selector:
                 described = [dict(one.described) for one in settings.selections]
                 selections = json.dumps(described, sort_keys=True)
@@ -76,7 +77,7 @@ def sweep(
                 started = ledger.begin(night or today, selections, current_versions())
                 current = _planned(ledger, started, settings, selector, shown)
             first = ledger.somewhere(current) if started.plan is not None else ""
-            audited = _audit(ledger, current, first, crew, shown, waits)
+            audited = _audit(ledger, current, first, crew, shown)
             ledger.finish(current)
             keep = settings.output.keep
         return Swept(
@@ -92,11 +93,10 @@ def sweep(
 
 @contextmanager
 def _auditors(
-    settings: SweepSettings, token: str | None, budget: Budget, scheduler: str | None
+    policy: Policy, token: str | None, budget: Budget, waits: Waits, scheduler: str | None
 ) -> "Iterator[Crew | Cluster]":
-    policy = settings.policy
     if scheduler is None and policy.processes == 1:
-        with one_cpu(), Crew(AuditThreads(policy, token, budget)) as crew:
+        with one_cpu(), Crew(AuditThreads(policy, token, budget, waits)) as crew:
             yield crew
         return
     try:
@@ -105,7 +105,7 @@ def _auditors(
         option = "--scheduler" if scheduler else "--processes"
         detail = f"{option} needs Dask: pip install 'hf-audit[cluster]'"
         raise UsageError(detail) from None
-    with Cluster(policy, token, scheduler) as cluster:
+    with Cluster(policy, token, waits, scheduler) as cluster:
         yield cluster
 
 
@@ -139,13 +139,8 @@ def _refuse(ledger: StoreWriter, night: Night, plan: int, page: SelectedPage) ->
         ledger.refuse(night, plan, planned, recorded(outcome), passing=passing)
 
 
-def _audit(  # noqa: PLR0913, PLR0917 - the source, the target, and the progress
-    ledger: StoreWriter,
-    night: Night,
-    first: str,
-    crew: "Crew | Cluster",
-    shown: Progress,
-    waits: Waits,
+def _audit(
+    ledger: StoreWriter, night: Night, first: str, crew: "Crew | Cluster", shown: Progress
 ) -> int:
     """Audit what waits; the number of outcomes that came of it.
 
@@ -166,7 +161,6 @@ def _audit(  # noqa: PLR0913, PLR0917 - the source, the target, and the progress
         audited += len(arrived)
         for done in arrived:
             shown.done(done.recorded.summary.verdict)
-        waits.tell(crew, crew.waiting())
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:

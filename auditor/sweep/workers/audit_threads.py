@@ -15,7 +15,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from auditor.downloader.waits import Wait
+from auditor.downloader.waits import Waits
 from auditor.errors import Reason
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
@@ -49,10 +49,13 @@ class AuditThreads:
     A thread ends where nothing is left for it to begin.
     """
 
-    def __init__(self, policy: Policy, token: str | None, budget: Budget) -> None:
+    def __init__(
+        self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
+    ) -> None:
         self.budget = budget
         self._policy = policy
-        self._auditor = Auditor(policy, token, budget)
+        self._auditor = Auditor(policy, token, budget, waits)
+        self.waits = self._auditor.talk.waits  # for the budget, or because a server asked for it
         self._concurrency = Concurrency(policy.at_once)
         self._lock = Lock()
         self._ready: deque[_Task] = deque()
@@ -64,11 +67,6 @@ class AuditThreads:
         """How many models may be given to them."""
         return _AHEAD * self._concurrency.models
 
-    @property
-    def wait(self) -> Wait | None:
-        """The longest wait for the budget, or for a server that asked for it."""
-        return self._auditor.wait
-
     def submit(self, waiting: Waiting, arrived: "SimpleQueue[Done]") -> None:
         with self._lock:
             self._ready.append(_Task(waiting, arrived))
@@ -78,7 +76,7 @@ class AuditThreads:
         """Give up what is under way once nothing of it was done for too long."""
         with self._lock:
             now = time.monotonic()
-            if not self._running or self.wait:
+            if not self._running or self.waits.longest:
                 self._since = now
             if now - self._since <= self._policy.hopeless:
                 return
@@ -187,6 +185,3 @@ class Crew:
                 self.under_way -= 1
                 yield done
                 done = self._arrived.get_nowait()
-
-    def waiting(self) -> Wait | None:
-        return self._threads.wait

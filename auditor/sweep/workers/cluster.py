@@ -29,7 +29,7 @@ import distributed
 from msgspec import Struct
 
 from auditor.downloader.hub_settings import endpoint, usable_token
-from auditor.downloader.waits import Wait
+from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.outcome_digest import current_versions
@@ -63,7 +63,7 @@ class Batch(Struct, frozen=True, kw_only=True):
 
     models: tuple[Waiting, ...]
     policy: Policy
-    terms: dict[str, str]
+    terms: tuple[str, ...]
     share: int  # the workers among which the budget of requests is divided
     sweep: str  # whose it is: several may share a cluster
 
@@ -74,10 +74,13 @@ class Cluster:
     Those of a scheduler, or as many on this machine as the policy has processes.
     """
 
-    def __init__(self, policy: Policy, token: str | None, scheduler: str | None = None) -> None:
-        self._scheduler = scheduler
+    def __init__(
+        self, policy: Policy, token: str | None, waits: Waits, scheduler: str | None = None
+    ) -> None:
         self._policy = policy
         self._token = token
+        self._waits = waits
+        self._scheduler = scheduler
         self._terms = terms(token)
         self._opened = ExitStack()
         self._client: Any = None
@@ -88,7 +91,7 @@ class Cluster:
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
         self._threads = 0  # of all workers
         self._workers = 0
-        self._until = 0.0  # when the first of those with work goes on
+        self._until = 0.0  # when the first of those that have work goes on
         self._looked = self._seen = 0.0  # when that was, and when there last was a worker
         self.under_way = 0
 
@@ -138,6 +141,7 @@ class Cluster:
             self._start()
         self._look()
         self._send()
+        self._tell()
         with suppress(Empty):
             future = self._arrived.get(timeout=seconds)
             while True:
@@ -146,10 +150,10 @@ class Cluster:
                     yield done
                 future = self._arrived.get_nowait()
 
-    def waiting(self) -> Wait | None:
-        """Until the first worker goes on; None: one that has work does not wait, or none has."""
-        seconds = self._until - time.monotonic()
-        return Wait("every worker's budget of requests is spent", seconds) if seconds > 0 else None
+    def _tell(self) -> None:
+        """Tell for how long all workers that have work wait yet."""
+        wait = Wait("every worker's budget of requests is spent", self._until - time.monotonic())
+        self._waits.tell(self, wait if wait.seconds > 0 else None)
 
     def _send(self) -> None:
         if self._suspects:
@@ -304,6 +308,8 @@ def _work(batch: Batch) -> tuple[Done, ...]:
     return audit_batch(batch)
 
 
+_REMEDY = "install the same, and set HF_ENDPOINT and HF_TOKEN, which is not sent, where both start"
+
 # The sweep and the threads of each batch that is under way in this process.
 _under_way: list[tuple[str, AuditThreads]] = []
 
@@ -312,13 +318,15 @@ _opening = Lock()
 
 def audit_batch(batch: Batch) -> tuple[Done, ...]:
     """What came of the models, in no order; raises UsageError where this worker may not audit."""
+    worker = f"a worker on {quoted(socket.gethostname())}"
     try:
         token = usable_token(None)
-        fault = _fault(batch.terms, terms(token))
+        here = terms(token)
     except (SourceError, UsageError) as error:
-        fault = str(error)
-    if fault:
-        raise UsageError(f"a worker on {quoted(socket.gethostname())} {fault}")
+        raise UsageError(f"{worker} {error}") from None
+    for ours, due in zip(here, batch.terms, strict=True):
+        if ours != due:
+            raise UsageError(f"{worker} has {ours}, and this sweep has {due}: {_REMEDY}")
     with _opening:
         threads = _threads(batch.policy, token)
     threads.budget.divide(batch.share)
@@ -336,15 +344,8 @@ def audit_batch(batch: Batch) -> tuple[Done, ...]:
 
 def waits(_worker: object = None) -> dict[str, float]:
     """Seconds that each sweep which has work here waits for its budget yet; 0: it does not."""
-    longest = [(sweep, threads.wait) for sweep, threads in tuple(_under_way)]
+    longest = [(sweep, threads.waits.longest) for sweep, threads in tuple(_under_way)]
     return {sweep: wait.seconds if wait else 0.0 for sweep, wait in longest}
-
-
-def _fault(due: dict[str, str], here: dict[str, str]) -> str | None:
-    for remedy, wanted in due.items():
-        if here.get(remedy) != wanted:
-            return f"has {here.get(remedy)}, and this sweep has {wanted}: {remedy}"
-    return None
 
 
 @lru_cache(_SWEEPS)
@@ -354,18 +355,15 @@ def _threads(policy: Policy, token: str | None) -> AuditThreads:
     return AuditThreads(policy, token, Budget(policy.max_requests))
 
 
-def terms(token: str | None) -> dict[str, str]:
-    """What a sweep and its workers must have in common, by what to do where they have not.
+def terms(token: str | None) -> tuple[str, ...]:
+    """What a sweep and its workers must have in common: a store says nothing of workers.
 
-    A store says nothing of workers. Of a token there is a digest: a cluster's connections are no
-    place for one.
+    Of a token there is a digest: a cluster's connections are no place for one.
     """
     versions = current_versions()
     digest = sha256(token.encode()).hexdigest()[:16] if token else ""
-    return {
-        "install the same on both": f"hf-audit {versions.auditor} ({versions.catalogue})",
-        "set HF_ENDPOINT where the workers start": f"the Hub {quoted(endpoint())}",
-        "tokens are not sent, set HF_TOKEN where both start": (
-            f"a token (of digest {digest})" if token else "no token"
-        ),
-    }
+    return (
+        f"hf-audit {versions.auditor} ({versions.catalogue})",
+        f"the Hub {quoted(endpoint())}",
+        f"a token (of digest {digest})" if token else "no token",
+    )

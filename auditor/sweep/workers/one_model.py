@@ -18,7 +18,7 @@ from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.waits import Talk, Wait, Waits
+from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import PASSING, Policy
@@ -53,12 +53,13 @@ class Done(NamedTuple):
 class Auditor:
     """Audits one model after another, from several threads."""
 
-    def __init__(self, policy: Policy, token: str | None, budget: Budget) -> None:
-        self.wait: Wait | None = None  # the longest of those under way
+    def __init__(
+        self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
+    ) -> None:
+        self.talk = Talk(ignore_message, waits)
         self._policy = policy
         self._token = token
         self._budget = budget
-        self._talk = Talk(ignore_message, Waits(self._wait_for))
         self._shards = ThreadPoolExecutor(policy.shards)
         self._reads = ThreadPoolExecutor(policy.at_once)
         self._alike = Alike()
@@ -69,7 +70,7 @@ class Auditor:
     def allowance(self) -> Allowance:
         """What the next model may take."""
         bounds = Bounds.of_a_model(self._policy)
-        return Allowance(bounds, self._budget, self._talk, Event(), self._large)
+        return Allowance(bounds, self._budget, self.talk, Event(), self._large)
 
     def audit(self, waiting: Waiting, allowance: Allowance) -> Done:
         """What goes wrong with one model is said in its outcome; raises MemoryError alone."""
@@ -92,9 +93,6 @@ class Auditor:
         """Begin no more reads; those under way end by themselves."""
         for pool in (self._shards, self._reads):
             pool.shutdown(wait=False, cancel_futures=True)
-
-    def _wait_for(self, wait: Wait | None) -> None:
-        self.wait = wait
 
     def _audited(self, waiting: Waiting, allowance: Allowance) -> Done:
         fetched = waiting.snapshot is None
