@@ -169,11 +169,11 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
         return
     with ledger.together():
         for done in arrived:
-            name, commit, record = done.model, done.commit_sha, done.recorded
-            if done.passing:
-                ledger.fail(night, name, commit, record, passing=True)
+            outcome = (night, done.model, done.commit_sha, done.recorded)
+            if done.recorded.summary.reason in PASSING:
+                ledger.fail(*outcome, passing=True)
             else:
-                ledger.record(night, name, commit, record, snapshot=done.snapshot)
+                ledger.record(*outcome, snapshot=done.snapshot)
 
 
 def crash_notice(swept: Swept) -> str | None:

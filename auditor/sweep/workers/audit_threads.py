@@ -122,7 +122,7 @@ class AuditThreads:
 
     def _work(self, task: _Task | None) -> None:
         while task and (allowance := self._running.get(task)):
-            done = self._done(task, allowance)
+            done = self._auditor.audit(task.waiting, allowance, alone=task.alone)
             seconds = allowance.seconds
             with self._lock:
                 if self._running.pop(task, None) is None:  # given up, and this thread with it
@@ -131,21 +131,11 @@ class AuditThreads:
                 self._concurrency.done(seconds, _spent(), waited=allowance.waited)
                 if done:
                     task.arrived.put(done)
-                else:
+                else:  # memory ran out: this one may be to blame, or another
                     task.alone = True
                     self._ready.appendleft(task)
                 task = self._begun()
                 self._hire()
-
-    def _done(self, task: _Task, allowance: Allowance) -> Done | None:
-        """What came of it; None: memory ran out, and others were under way."""
-        try:
-            return self._auditor.audit(task.waiting, allowance)
-        except MemoryError:
-            if not task.alone:
-                return None
-        detail = "its audit ran out of memory, and nothing else was under way"
-        return failed(task.waiting, Reason.CRASHED, detail)
 
 
 def _spent() -> Spent:

@@ -47,7 +47,7 @@ _BYTES = 1024 * 1024  # of the snapshots and listings of one batch; Dask warns f
 _AHEAD = 2  # batches for each thread of a worker: one under way, one that waits for it
 _LOOK = 2.0  # seconds between looks at the workers
 _STUCK = 0.5  # seconds between a worker's looks at models that are stuck
-_CONNECTING = 10.0  # seconds until a scheduler has to answer
+_CONNECTING = 10.0  # seconds until a scheduler has to answer, and has to have ended
 _METRIC = "hf-audit-waits"  # of a worker: what `waits` says there
 _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart theirs in 2
 _SWEEPS = 4  # with another policy each, at once on one cluster
@@ -55,7 +55,6 @@ _SWEEPS = 4  # with another policy each, at once on one cluster
 # Of each worker on this machine. A batch has one until its last model is done, and there should be
 # more models under way than the rest of two.
 _THREADS = 4
-_CLOSING = 10.0  # seconds
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -282,7 +281,7 @@ def _end(cluster: Any) -> None:
         if pid := nanny.pid:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    cluster.close(timeout=_CLOSING)
+    cluster.close(timeout=_CONNECTING)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from auditor.downloader.model_argument import HubModel
 from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
-from auditor.sweep.policy import PASSING, Policy
+from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Recorded
@@ -43,11 +43,6 @@ class Done(NamedTuple):
     commit_sha: str
     recorded: Recorded
     snapshot: Kept | None = None  # None: it was stored already, or it could not be read
-
-    @property
-    def passing(self) -> bool:
-        """Whether the reason may be gone at the next attempt."""
-        return self.recorded.summary.reason in PASSING
 
 
 class Auditor:
@@ -72,12 +67,16 @@ class Auditor:
         bounds = Bounds.of_a_model(self._policy)
         return Allowance(bounds, self._budget, self.talk, Event(), self._large)
 
-    def audit(self, waiting: Waiting, allowance: Allowance) -> Done:
-        """What goes wrong with one model is said in its outcome; raises MemoryError alone."""
+    def audit(self, waiting: Waiting, allowance: Allowance, *, alone: bool = True) -> Done | None:
+        """What came of a model; what goes wrong with it is said there.
+
+        None: memory ran out, and it was not `alone` under way.
+        """
         try:
             return self._audited(waiting, allowance)
         except MemoryError:
-            raise
+            detail = "its audit ran out of memory, and nothing else was under way"
+            return failed(waiting, Reason.CRASHED, detail) if alone else None
         except BaseException as error:  # noqa: BLE001 - whatever it is, the other models go on
             return failed(waiting, Reason.CRASHED, crash(error))
         finally:

@@ -272,7 +272,7 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hu
     del at_hub
     freed = threading.Event()
 
-    def audit(_self, waiting, _allowance):
+    def audit(_self, waiting, _allowance, **_alone):
         if waiting.model == "o/stuck":
             freed.wait()
         return one_model.failed(waiting, Reason.GATED, "said the Hub")
@@ -294,7 +294,7 @@ def test_a_worker_tells_what_each_sweep_waits_that_has_work_there(at_hub, monkey
     del at_hub
     told = []
 
-    def audit(auditor, waiting, _allowance):
+    def audit(auditor, waiting, _allowance, **_alone):
         told.append(cluster.waits())
         for wait in (Wait("the budget is spent", 250.0), Wait("the budget is spent", 249.0), None):
             auditor.talk.waits.tell("a thread", wait)
