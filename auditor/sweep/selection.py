@@ -26,7 +26,7 @@ from auditor.sweep.store.ledger import FoundModel
 from auditor.sweep.store.reading import Planned
 from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.one_model import require_online, unaudited_model
+from auditor.sweep.workers.one_model import unaudited_model
 
 _AT_ONCE = 16  # requests for single models
 _WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
@@ -157,7 +157,6 @@ class Selector:
         return FoundModel(Planned(listed.model_id, listed.commit, requested), siblings)
 
     def _session(self, model: HubModel, bounds: Bounds) -> Session:
-        require_online()
         allowance = Allowance(bounds, self._budget, self._talk, self._over)
         return allowance.session(model, self._token)
 

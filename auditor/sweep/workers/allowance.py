@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from threading import Condition, Event
 from typing import NamedTuple, Self
 
+from huggingface_hub import constants
+
 from auditor.downloader.http import Session, Turn
+from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.retry import WINDOW
@@ -86,7 +89,12 @@ class Allowance:
         self.waited = False  # for the budget
 
     def session(self, model: HubModel, token: str | None) -> Session:
-        """Requests within the bounds. A sweep is not watched: what passes is waited for."""
+        """Requests within the bounds; raises SourceError where HF_HUB_OFFLINE forbids them.
+
+        A sweep is not watched: what passes is waited for.
+        """
+        if constants.is_offline_mode():
+            raise SourceError(Reason.OFFLINE, OFFLINE)
         silence, over = self._bounds.seconds, self.over
         return Session(model, token, self._talk, governor=self, silence=silence, over=over)
 

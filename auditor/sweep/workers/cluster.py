@@ -26,7 +26,6 @@ from threading import Lock
 from typing import Any, Self
 
 import distributed
-from msgspec import Struct
 
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Wait, Waits
@@ -57,16 +56,6 @@ _SWEEPS = 4  # with another policy each, at once on one cluster
 _THREADS = 4
 
 
-class Batch(Struct, frozen=True, kw_only=True):
-    """Some models, and all that a worker needs to know of them."""
-
-    models: tuple[Waiting, ...]
-    policy: Policy
-    terms: tuple[str, ...]
-    share: int  # the workers among which the budget of requests is divided
-    sweep: str  # whose it is: several may share a cluster
-
-
 class Cluster:
     """Workers that audit what is submitted; a context manager, as a Crew is.
 
@@ -85,7 +74,7 @@ class Cluster:
         self._client: Any = None
         self._ready: deque[Waiting] = deque()  # submitted, and in no batch yet
         self._suspects: deque[Waiting] = deque()  # each was in a batch whose workers died
-        self._sent: dict[Any, Batch] = {}  # by future
+        self._sent: dict[Any, tuple[Waiting, ...]] = {}  # batches, by future
         self._alone: Any = None  # the future of a suspect, while nothing else is under way
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
         self._threads = 0  # of all workers
@@ -164,15 +153,9 @@ class Cluster:
 
     def _give(self, models: tuple[Waiting, ...]) -> Any:
         """The future of the batch."""
-        batch = Batch(
-            models=models,
-            policy=self._policy,
-            terms=self._terms,
-            share=max(1, self._workers),
-            sweep=self._client.id,
-        )
-        future = self._client.submit(_work, batch, pure=False)
-        self._sent[future] = batch
+        given = (models, self._policy, self._terms, self._workers, self._client.id)
+        future = self._client.submit(audit_batch, *given, pure=False)
+        self._sent[future] = models
         future.add_done_callback(self._arrived.put)
         return future
 
@@ -192,17 +175,17 @@ class Cluster:
 
     def _raised(self, future: Any, error: BaseException) -> Iterator[Done]:
         """A batch without a result: any of the models under way may be to blame, or one alone."""
-        batch = self._sent.pop(future)
+        models = self._sent.pop(future)
         if isinstance(error, UsageError):
             raise error
         if isinstance(error, ImportError):
             detail = f"a worker cannot audit: {error}; install hf-audit[cluster] there"
             raise UsageError(detail)
         if future is not self._alone:
-            self._suspects.extend(batch.models)
+            self._suspects.extend(models)
             return
         said = f"{type(error).__name__}, and nothing else was under way"
-        yield failed(batch.models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
+        yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
 
     def _look(self) -> None:
         """See the workers and their waits; raises SourceError after too long without any."""
@@ -300,13 +283,6 @@ def _unheard() -> Iterator[None]:
 # --- on a worker ----------------------------------------------------------------------------------
 
 
-def _work(batch: Batch) -> tuple[Done, ...]:
-    """Audit a batch on a worker, whose heartbeats tell what it waits for meanwhile."""
-    worker = distributed.get_worker()
-    worker.loop.add_callback(worker.metrics.setdefault, _METRIC, waits)  # which it goes through
-    return audit_batch(batch)
-
-
 _REMEDY = "install the same, and set HF_ENDPOINT and HF_TOKEN, which is not sent, where both start"
 
 # The sweep and the threads of each batch that is under way in this process.
@@ -315,29 +291,36 @@ _under_way: list[tuple[str, AuditThreads]] = []
 _opening = Lock()
 
 
-def audit_batch(batch: Batch) -> tuple[Done, ...]:
-    """What came of the models, in no order; raises UsageError where this worker may not audit."""
+def audit_batch(
+    models: tuple[Waiting, ...], policy: Policy, due: tuple[str, ...], workers: int, sweep: str
+) -> tuple[Done, ...]:
+    """What came of the models, in no order; raises UsageError where this worker may not audit.
+
+    The budget of requests is divided among so many `workers`. Several sweeps may share a cluster.
+    """
     worker = f"a worker on {quoted(socket.gethostname())}"
     try:
         token = usable_token(None)
         here = terms(token)
     except (SourceError, UsageError) as error:
         raise UsageError(f"{worker} {error}") from None
-    for ours, due in zip(here, batch.terms, strict=True):
-        if ours != due:
-            raise UsageError(f"{worker} has {ours}, and this sweep has {due}: {_REMEDY}")
+    for ours, theirs in zip(here, due, strict=True):
+        if ours != theirs:
+            raise UsageError(f"{worker} has {ours}, and this sweep has {theirs}: {_REMEDY}")
     with _opening:
-        threads = _threads(batch.policy, token)
-    threads.budget.divide(batch.share)
+        threads = _threads(policy, token)
+    threads.budget.divide(workers)
     crew, done = Crew(threads), list[Done]()
-    _under_way.append((batch.sweep, threads))
+    _under_way.append((sweep, threads))
+    dask = distributed.get_worker()  # whose loop goes through the metrics at each heartbeat
+    dask.loop.add_callback(dask.metrics.setdefault, _METRIC, waits)
     try:
-        for waiting in batch.models:
+        for waiting in models:
             crew.submit(waiting)
         while crew.under_way:
             done += crew.finished(_STUCK)
     finally:
-        _under_way.remove((batch.sweep, threads))
+        _under_way.remove((sweep, threads))
     return tuple(done)
 
 

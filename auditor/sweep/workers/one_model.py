@@ -6,7 +6,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Any, NamedTuple, TypeVar
 
-from huggingface_hub import constants
 from msgspec.structs import replace
 
 from auditor.audit.guard import crash
@@ -16,7 +15,6 @@ from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprint
 from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
-from auditor.downloader.http_errors import OFFLINE
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
@@ -126,7 +124,6 @@ class Auditor:
         return known
 
     def _fetched(self, waiting: Waiting, allowance: Allowance) -> Snapshot:
-        require_online()
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
         session = allowance.session(model, self._token)
         listing = _listing(waiting) or hub.fetch_listing(model, session)
@@ -151,12 +148,6 @@ def _size(snapshot: Snapshot) -> int:
     """Bytes of what is examined."""
     texts = (text.content for text in (snapshot.config, snapshot.index) if text)
     return sum(map(len, texts)) + sum(head.length for head in snapshot.headers)
-
-
-def require_online() -> None:
-    """Raise SourceError where HF_HUB_OFFLINE forbids to ask the Hub."""
-    if constants.is_offline_mode():
-        raise SourceError(Reason.OFFLINE, OFFLINE)
 
 
 def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:

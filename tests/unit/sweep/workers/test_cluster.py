@@ -13,11 +13,11 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from support.hub import After, Quota, Stall
 from support.sweep_models import FAULTS, add_planted, healthy, planted
 from support.sweep_stores import contents
@@ -223,17 +223,23 @@ TOKENS = {
 }
 
 
-def batch(*names, terms=None):
+def audited(*names, terms=None, **bounds):
+    """What a worker makes of a batch, and that it tells of its waits from then on."""
+    metrics = {}
+    loop = SimpleNamespace(add_callback=lambda call, *given: call(*given))
+    worker = SimpleNamespace(metrics=metrics, loop=loop)
     models = tuple(Waiting(name, "0" * 40, None, None) for name in names)
-    here = terms or cluster.terms(None)
-    policy = Policy(deadline=0.05)
-    return cluster.Batch(models=models, policy=policy, terms=here, share=1, sweep="ours")
+    policy = Policy(deadline=0.05, **bounds)
+    with patch.object(cluster.distributed, "get_worker", lambda: worker):
+        done = cluster.audit_batch(models, policy, terms or cluster.terms(None), 1, "ours")
+    assert [*metrics.values()] == [cluster.waits]
+    return done
 
 
-def refusal(given):
+def refusal(terms):
     """What a worker says that may not audit, in one line that shows no token."""
     with pytest.raises(UsageError) as refused:
-        cluster.audit_batch(given)
+        audited("o/a", terms=terms)
     said = str(refused.value)
     assert said.startswith("a worker on '")
     assert "\n" not in said
@@ -246,25 +252,25 @@ def test_a_worker_with_another_token_is_refused_and_no_token_shown(
     here, there, said, at_hub, monkeypatch
 ):
     del at_hub
-    given = batch("o/a", terms=cluster.terms(here))
-    assert TOKEN not in repr(given)
+    terms = cluster.terms(here)
+    assert TOKEN not in repr(terms)
     if there:
         monkeypatch.setenv("HF_TOKEN", there)
     remedy = ".* set .*HF_TOKEN, which is not sent, where both start"
-    assert re.search(said + remedy, refusal(given))
+    assert re.search(said + remedy, refusal(terms))
 
 
 def test_a_worker_that_asks_another_hub_says_which(at_hub, monkeypatch):
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(cluster, "endpoint", lambda: "http://127.0.0.1:1")
-        given = batch("o/a", terms=cluster.terms(None))
+        terms = cluster.terms(None)
     hubs = f"has the Hub '{at_hub.url}', and this sweep has the Hub 'http://127.0.0.1:1'"
-    assert re.search(f"{hubs}: .*set HF_ENDPOINT .*where both start", refusal(given))
+    assert re.search(f"{hubs}: .*set HF_ENDPOINT .*where both start", refusal(terms))
 
 
 def test_a_worker_of_another_version_says_which_before_all_else(at_hub):
     del at_hub
-    said = refusal(batch("o/a", terms=("hf-audit 0.0.9 (c)", "good cheer")))
+    said = refusal(("hf-audit 0.0.9 (c)", "good cheer"))
     assert re.search(r"has hf-audit .*, and this sweep has hf-audit 0\.0\.9 \(c\): install", said)
 
 
@@ -279,9 +285,7 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hu
 
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
     monkeypatch.setattr(cluster, "_STUCK", 0.05)
-    one_at_a_time = Policy(deadline=0.05, at_once=1)
-    given = replace(batch("o/a", "o/stuck", "o/b"), policy=one_at_a_time)
-    done = cluster.audit_batch(given)
+    done = audited("o/a", "o/stuck", "o/b", at_once=1)
     freed.set()
     assert {one.model: one.recorded.summary.reason for one in done} == {
         "o/a": "gated",
@@ -303,7 +307,7 @@ def test_a_worker_tells_what_each_sweep_waits_that_has_work_there(at_hub, monkey
 
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
     assert cluster.waits() == {}
-    cluster.audit_batch(batch("o/a"))
+    audited("o/a")
     assert told == [{"ours": 0.0}, {"ours": 250.0}, {"ours": 249.0}, {"ours": 0.0}]
     assert cluster.waits() == {}
 

@@ -142,9 +142,9 @@ def test_a_token_that_was_given_reaches_the_workers_and_is_in_no_task(
     given = []
     true = distributed.Client.submit
 
-    def submit(client, work, batch, **named):
+    def submit(client, work, *batch, **named):
         given.append(repr((batch, named)))
-        return true(client, work, batch, **named)
+        return true(client, work, *batch, **named)
 
     monkeypatch.setattr(distributed.Client, "submit", submit)
     runner.sweep(settings(OURS, processes=2), night="n1", token=TOKEN)
