@@ -235,21 +235,25 @@ def _local_workers(count: int, token: str | None) -> Iterator[str]:
     """
     # A task, and so a token in it, would be seen by the scheduler; this is inherited.
     environment = {"HF_TOKEN": token, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "0"} if token else {}
+    # Ctrl-C and a hang-up go to a terminal's whole group. What is started here hears neither, nor
+    # do the threads that are: a signal is the sweep's main thread's.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
     try:
-        with _unheard():
-            cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=count,
-                threads_per_worker=_THREADS,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",  # None takes a port of all addresses
-                scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.CRITICAL,
-                env=environment,
-            )
+        cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=count,
+            threads_per_worker=_THREADS,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",  # None takes a port of all addresses
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,
+            env=environment,
+        )
     except (OSError, RuntimeError) as error:
         detail = f"no workers could be started on this machine: {error}"
         raise SourceError(Reason.UNREACHABLE, detail) from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield str(cluster.scheduler_address)
     finally:
@@ -265,19 +269,6 @@ def _end(cluster: Any) -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     cluster.close(timeout=_CONNECTING)
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """What is started within hears no Ctrl-C and no hang-up, which go to a terminal's whole group.
-
-    Nor do the threads that are: a signal is the sweep's main thread's.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # --- on a worker ----------------------------------------------------------------------------------

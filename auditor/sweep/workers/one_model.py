@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from threading import Event, Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprin
 from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
+from auditor.downloader.parallel import settle
 from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
@@ -196,9 +198,6 @@ class _FirstApart(Executor):
         pool, self._pool = self._pool, None
         if pool:
             return pool.submit(fn, *args, **kwargs)
-        future: Future[T] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever asks
-            future.set_exception(error)
+        future = Future[T]()
+        settle(future, partial(fn, *args, **kwargs))
         return future
